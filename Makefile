@@ -1,0 +1,47 @@
+# `make test` needs Python 3.11 and make, nothing else: it makes its own environment.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help install test lint types contracts unit demo proof bench clean
+
+help:  ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+
+install: $(STAMP)  ## make .venv and install foveal into it, with everything that the tests need
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "foveal needs Python 3.11 or later; call make PYTHON=python3.11 test")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[torch]' --group test
+	@touch $(STAMP)
+
+test: lint types contracts unit  ## lint, types, import contracts and tests
+
+lint: $(STAMP)  ## ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)  ## mypy, strict
+	$(BIN)/mypy
+
+contracts: $(STAMP)  ## one-way imports
+	$(BIN)/lint-imports --no-cache
+
+unit: $(STAMP)  ## pytest on all cores
+	$(BIN)/python -m pytest -n auto
+
+demo: $(STAMP)  ## draw the gallery of every mask and mechanism
+	$(BIN)/foveal show --gallery build/gallery
+
+proof: $(STAMP)  ## measure every mechanism against its oracle and write docs/proof.md
+	$(BIN)/python tests/proof.py docs/proof.md
+
+bench: $(STAMP)  ## time attention against torch, and write results/
+	$(BIN)/foveal bench attention
+	$(BIN)/foveal bench crossover
+
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

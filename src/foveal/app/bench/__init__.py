@@ -1,0 +1,43 @@
+"""`foveal bench WHAT`: measure side by side with what else there is, print the ratios, and write them down with their origin."""
+
+import argparse
+import importlib
+from pathlib import Path
+
+from foveal.app.bench.table import Bench
+from foveal.errors import expect, unknown
+
+BENCHES = {  # what is typed → its module, which has `measure(bench) -> None`
+    "attention": "foveal.app.bench.attention",
+    "crossover": "foveal.app.bench.crossover",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", metavar="WHAT", help=f"one of {', '.join(BENCHES)}")
+    parser.add_argument("--device", default="cpu", help="cpu (one thread unless told) or cuda")
+    parser.add_argument("--threads", type=int, default=1, help="threads on a CPU; one is the trustworthy number on shared cores")
+    parser.add_argument("--rounds", type=int, default=15, help="how often each candidate runs, in turns, after the warm-up")
+    parser.add_argument("--longest", type=int, default=16384, help="leave out sequences longer than this")
+    parser.add_argument("--out", type=Path, default=Path("results"), help="folder for the table and its figures")
+
+
+def run(args: argparse.Namespace) -> int:
+    import torch
+
+    if args.what not in BENCHES:
+        raise unknown("bench", args.what, BENCHES)
+    expect(args.device in ("cpu", "cuda"), "--device", "cpu or cuda", args.device)
+    expect(args.threads >= 1, "--threads", "at least 1", args.threads)
+    expect(args.rounds >= 1, "--rounds", "at least 1", args.rounds)
+    expect(args.longest >= 256, "--longest", "at least 256", args.longest)
+    expect(args.device == "cpu" or torch.cuda.is_available(), "--device", "a GPU that torch can use", "none")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(args.threads)
+    try:
+        bench = Bench(args.what, args.device, args.threads, args.rounds, args.longest)
+        importlib.import_module(BENCHES[args.what]).measure(bench)
+        bench.write(args.out)
+    finally:
+        torch.set_num_threads(threads)
+    return 0

@@ -1,0 +1,102 @@
+"""The command line `foveal`: finds the command, and turns what goes wrong into one line and an exit status.
+
+A command is a module with `add_arguments(parser)` and `run(args) -> int`; it is loaded when it is called, and not before.
+"""
+
+import argparse
+import contextlib
+import importlib
+import io
+import os
+import sys
+import traceback
+from typing import NoReturn
+
+from foveal import __version__
+from foveal.errors import FovealError, unknown
+
+COMMANDS = {  # what is typed → its module, and what it does
+    "show": ("foveal.app.show", "list every mechanism; explain and draw one"),
+    "cite": ("foveal.app.cite", "print the BibTeX of mechanisms"),
+    "bench": ("foveal.app.bench", "measure attention beside what else there is"),
+}
+
+WRONG, STOPPED = 2, 130  # exit statuses
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    debug = "--debug" in arguments
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a sign that the terminal does not know is no reason to stop
+    try:
+        status = _run([argument for argument in arguments if argument != "--debug"])
+        sys.stdout.flush()
+        return status
+    except SystemExit as done:  # argparse has shown its help
+        return int(done.code or 0)
+    except BrokenPipeError:
+        _give_up_output()
+        return 0
+    except KeyboardInterrupt:
+        return _say("stopped", STOPPED, debug)
+    except FovealError as error:
+        return _say(f"error: {error}", WRONG, debug)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "torch":
+            raise
+        return _say("error: this needs torch, which is not installed; pip install foveal[torch]", WRONG, debug)
+
+
+def _run(arguments: list[str]) -> int:
+    if not arguments or arguments[0].startswith("-"):
+        return _without_command(arguments)
+    name, *rest = arguments
+    if name not in COMMANDS:
+        raise unknown("command", name, COMMANDS)
+    place, what = COMMANDS[name]
+    command = importlib.import_module(place)
+    parser = _Parser(prog=f"foveal {name}", description=what, allow_abbrev=False)
+    command.add_arguments(parser)
+    status: int = command.run(parser.parse_args(rest))
+    return status
+
+
+def _without_command(arguments: list[str]) -> int:
+    wide = max(map(len, COMMANDS))
+    commands = "\n".join(f"  {name:{wide}}  {what}" for name, (_, what) in COMMANDS.items())
+    parser = _Parser(
+        prog="foveal",
+        usage="foveal [--version] [--debug] COMMAND …",
+        epilog=f"commands:\n{commands}\n\n`foveal COMMAND --help` lists the arguments of one.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"foveal {__version__}")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.parse_args(arguments)
+    parser.print_help(sys.stderr)
+    return WRONG
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument that does not fit is an error like any other: one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise FovealError(f"{message}; see {self.prog} --help")
+
+
+def _say(message: str, status: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.flush()  # what was printed before comes before
+    print(f"foveal: {' '.join(message.split())}", file=sys.stderr)
+    return status
+
+
+def _give_up_output() -> None:
+    """Nobody reads on: let the interpreter's own flush at exit go nowhere."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

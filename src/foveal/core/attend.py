@@ -1,0 +1,215 @@
+"""Attention: every query takes a weighted mean of the values, and the scores decide the weights.
+
+    e_ij = q_i·k_j·scale + bias_ij;   α_ij = softmax_j e_ij over the keys that the mask keeps;   y_i = Σ_j α_ij v_j
+
+Symbols: B batch, H heads, G heads of k and v (G divides H), N queries, M keys, D and E widths; scale = 1/√D unless given.
+Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
+Departs from the paper: a row that may look at nothing yields 0 with finite gradients, where the formula is undefined.
+Cost: O(N·M·D) time; O(N·M) memory when the weights are kept (explicit), O(N + M) in a fused kernel.
+Example: attend(q, k, v)
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from foveal.core.blockwise import by_group
+from foveal.core.kernel import KERNELS, Call, Kernel
+from foveal.core.mask import Given, Mask
+from foveal.core.observe import Look, observers, report
+from foveal.core.term import Term, as_term
+from foveal.errors import FovealError, unknown
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Mask | Tensor | None = None,
+    bias: Tensor | Term | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    weights: bool = False,
+    kernel: str = "auto",
+) -> Tensor | tuple[Tensor, Tensor]:
+    """softmax(q kᵀ·scale + bias) v on (B, H, N, D), (B, G, M, D), (B, G, M, E) → (B, H, N, E); with weights=True also α (B, H, N, M).
+
+    mask: True = may look; a pattern of `foveal.mask`, or a boolean tensor that broadcasts to (B, H, N, M).
+    bias: added to the scores; a floating tensor that broadcasts to (B, H, N, M), or a term that makes it tile by tile.
+    dropout: the share of weights dropped, now: a layer passes 0 unless it is training. α comes back before dropout.
+    kernel: "auto" takes the fastest that does the job exactly; see `which`.
+    """
+    call = checked(q, k, v, mask=mask, bias=bias, scale=scale, dropout=dropout)
+    chosen = _choose(call, kernel)
+    y = chosen.run(call)
+    if observers:
+        report(_look(call, chosen.name))
+    return (y, weights_of(call)) if weights else y
+
+
+def explicit(call: Call) -> Tensor:
+    """The twin that anyone can read: scores, softmax, weighted sum. Every other kernel is held equal to it."""
+    return weigh(scores_of(call), call.v, dropout=call.dropout)
+
+
+def scores_of(call: Call, rows: Tensor | None = None) -> Tensor:
+    """e, with −inf where the mask drops a pair: (B, H, N, M), or only some rows of it."""
+    q = call.q if rows is None else call.q[:, :, rows]
+    at = torch.arange(q.shape[2], device=q.device) if rows is None else rows
+    wide = torch.promote_types(q.dtype, torch.float32)
+    scores = (by_group(q.to(wide), call.k.shape[1]) @ call.k.to(wide).transpose(-1, -2)) * call.scale
+    scores = scores.reshape(*q.shape[:3], call.k.shape[2])
+    keys = torch.arange(call.k.shape[2], device=q.device)
+    if call.term is not None:
+        scores = scores + call.term.scores(q.to(wide), at, keys, *call.term.tensors)
+    if call.mask is not None:
+        scores = scores.masked_fill(~call.mask.part(at, keys, len(keys), batch=q.shape[0]), -torch.inf)
+    return scores
+
+
+def normalise(scores: Tensor) -> Tensor:
+    """α = softmax_j e, in at least float32; a row of −inf only becomes a row of 0, and its gradient 0."""
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    empty = (scores == -torch.inf).all(-1, keepdim=True)
+    return torch.softmax(scores.masked_fill(empty, 0), -1).masked_fill(empty, 0)
+
+
+def weigh(scores: Tensor, v: Tensor, *, dropout: float = 0.0) -> Tensor:
+    """y = softmax(scores) v for any scores (B, H, N, M), −inf where a key must not be looked at; v is (B, G, M, E)."""
+    alpha = normalise(scores)
+    if observers:
+        report(Look(*alpha.shape[:4], "explicit", lambda rows: alpha[:, :, rows]))
+    kept = torch.dropout(alpha, dropout, train=dropout > 0)
+    y = by_group(kept, v.shape[1]) @ v.to(kept.dtype)
+    return y.reshape(*scores.shape[:3], v.shape[3]).to(v.dtype)
+
+
+def weights_of(call: Call, rows: Tensor | None = None) -> Tensor:
+    """α of a call, whichever kernel ran it: (B, H, N, M), or only some rows of it."""
+    return normalise(scores_of(call, rows)).to(call.v.dtype)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which kernel would run, and why; and why each other one would not."""
+
+    kernel: str
+    why: str
+    others: dict[str, str]
+
+    def __str__(self) -> str:
+        lines = [f"{self.kernel}: {self.why}", *(f"  not {name}: {reason}" for name, reason in self.others.items())]
+        return "\n".join(lines)
+
+
+def which(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Mask | Tensor | None = None,
+    bias: Tensor | Term | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> Choice:
+    """The kernel that `attend` would take for these arguments with kernel="auto", and why."""
+    call = checked(q, k, v, mask=mask, bias=bias, scale=scale, dropout=dropout)
+    chosen = _choose(call, "auto")
+    others = {}
+    for kernel in _ALL.values():
+        if kernel is not chosen:
+            others[kernel.name] = kernel.refuses(call) or kernel.avoided(call) or f"{chosen.name} comes first"
+    return Choice(chosen.name, f"the fastest exact kernel for {'no mask' if call.mask is None else call.mask} on {q.device.type}, {q.dtype}", others)
+
+
+def checked(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Mask | Tensor | None,
+    bias: Tensor | Term | None,
+    scale: float | None,
+    dropout: float,
+) -> Call:
+    """The request, or a FovealError that says what is wrong with it."""
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(tensor, Tensor):
+            raise FovealError(f"{name}: expected a tensor, got {type(tensor).__name__}")
+        if tensor.dim() != 4:
+            raise FovealError(f"{name}: expected 4 axes (B, H, N, D), got shape {tuple(tensor.shape)}")
+        if not tensor.is_floating_point():
+            raise FovealError(f"{name}: expected a floating dtype, got {tensor.dtype}")
+        if tensor.dtype != q.dtype or tensor.device != q.device:
+            raise FovealError(f"{name}: expected {q.dtype} on {q.device} as q, got {tensor.dtype} on {tensor.device}")
+    batch, heads, queries, width = q.shape
+    groups, keys = k.shape[1], k.shape[2]
+    if k.shape[0] != batch or k.shape[3] != width:
+        raise FovealError(f"k: expected batch {batch} and width {width} as q {tuple(q.shape)}, got {tuple(k.shape)}")
+    if v.shape[:3] != k.shape[:3]:
+        raise FovealError(f"v: expected batch, heads and keys {tuple(k.shape[:3])} as k, got {tuple(v.shape)}")
+    if width == 0 or groups == 0 or heads % groups:
+        raise FovealError(f"k: expected a number of heads that divides q's {heads} heads and a width above 0, got {tuple(k.shape)}")
+    if scale is None:
+        scale = 1 / math.sqrt(width)
+    elif not math.isfinite(scale):
+        raise FovealError(f"scale: expected a finite number, got {scale}")
+    if not 0 <= dropout < 1:
+        raise FovealError(f"dropout: expected at least 0 and below 1, got {dropout}")
+    if isinstance(mask, Tensor):
+        mask = Given(mask)
+    if mask is not None:
+        if not isinstance(mask, Mask):
+            raise FovealError(f"mask: expected a mask or a boolean tensor, got {type(mask).__name__}")
+        mask.check(batch, queries, keys)
+        if mask.full(0, queries, keys):
+            mask = None
+    term = as_term(bias)
+    if term is not None:
+        if not isinstance(term, Term):
+            raise FovealError(f"bias: expected a tensor or a term, got {type(term).__name__}")
+        term.check(q, keys)
+    return Call(q, k, v, mask, term, scale, dropout)
+
+
+def _choose(call: Call, name: str) -> Kernel:
+    if torch.compiler.is_exporting():
+        return _ALL["explicit"]  # plain operations, which every exporter knows
+    if torch.compiler.is_compiling():
+        return _select(call, name)
+    # The answer depends on these alone; asking every kernel anew would cost more than a step of decoding.
+    learns = torch.is_grad_enabled() and call.term is not None and any(tensor.requires_grad for tensor in call.term.tensors)
+    kind = type(call.mask) if call.native else None, call.mask is None, type(call.term), learns, call.dropout > 0
+    key = name, call.q.shape, call.k.shape, call.v.shape, call.q.dtype, call.q.device, call.q.requires_grad, *kind
+    chosen = _chosen.get(key)
+    if chosen is None:
+        if len(_chosen) >= REMEMBERED:
+            _chosen.clear()
+        chosen = _chosen[key] = _select(call, name)
+    return chosen
+
+
+def _select(call: Call, name: str) -> Kernel:
+    if name == "auto":
+        able = [kernel for kernel in KERNELS if not kernel.refuses(call)]
+        return next((kernel for kernel in able if not kernel.avoided(call)), able[0] if able else _ALL["explicit"])
+    if name not in _ALL:
+        raise unknown("kernel", name, ["auto", *_ALL])
+    reason = _ALL[name].refuses(call)
+    if reason:
+        able_names = [kernel.name for kernel in _ALL.values() if not kernel.refuses(call)]
+        raise FovealError(f"kernel {name!r} cannot do this exactly: {reason}; these can: {', '.join(able_names)}")
+    return _ALL[name]
+
+
+def _look(call: Call, name: str) -> Look:
+    return Look(call.q.shape[0], call.q.shape[1], call.q.shape[2], call.k.shape[2], name, lambda rows: weights_of(call, rows))
+
+
+REMEMBERED = 4096  # choices kept, so that a service with ever new sizes does not grow
+_chosen: dict[tuple[object, ...], Kernel] = {}
+_ALL = {kernel.name: kernel for kernel in KERNELS}
+_ALL["explicit"] = Kernel("explicit", lambda call: "", lambda call: "it stores all N × M weights", explicit)

@@ -1,0 +1,253 @@
+"""The fused kernels: what each can do, and how it is called. `attend` asks them in order and takes the first that fits.
+
+    y = softmax(q kᵀ·scale + term, over the keys that the mask keeps) v
+
+A kernel says in words why it refuses a call (it cannot do it exactly), and why it is avoided (another is faster or smaller).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from types import FunctionType
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from foveal.core.blockwise import blockwise
+from foveal.core.mask import Mask
+from foveal.core.pattern.causal import Causal
+from foveal.core.term import Term, Written
+
+SMALL = 2**20  # up to so many pairs a dense mask is cheaper than walking through tiles
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One request for attention, checked. mask None: every pair; term None: nothing added to the scores."""
+
+    q: Tensor  # (B, H, N, D)
+    k: Tensor  # (B, G, M, D), G divides H
+    v: Tensor  # (B, G, M, E)
+    mask: Mask | None
+    term: Term | None
+    scale: float
+    dropout: float
+
+    @property
+    def native(self) -> bool:
+        """Whether the mask is one that every kernel knows by itself."""
+        return self.mask is None or isinstance(self.mask, Causal)
+
+    @property
+    def grouped(self) -> bool:
+        return self.q.shape[1] != self.k.shape[1]
+
+    def dense_mask(self) -> Tensor | None:
+        """The mask written out, (1 or B, 1, N, M), and a written bias in it; None if a kernel needs neither."""
+        if self.native and self.term is None:
+            return None
+        dense = None
+        if self.mask is not None:
+            dense = self.mask.dense(self.q.shape[2], self.k.shape[2], batch=self.q.shape[0], device=self.q.device)
+        if self.term is None:
+            return dense
+        (bias,) = self.term.tensors
+        bias = bias.to(self.q.dtype)
+        return bias if dense is None else bias.masked_fill(~dense, -torch.inf)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    name: str
+    refuses: Callable[[Call], str]  # why it cannot do the call; "" if it can
+    avoided: Callable[[Call], str]  # why another is better; "" if none is
+    run: Callable[[Call], Tensor]
+
+
+def _sdpa(call: Call, mask: Tensor | None) -> Tensor:
+    q, k, v = call.q, call.k, call.v
+    only_causal = isinstance(call.mask, Causal) and call.term is None
+    if call.grouped and q.shape[2] == 1 and (mask is None or mask.shape[1] == 1):
+        # One query a head: heads that share keys become rows of one head, so each key is read once for all of them.
+        rows = q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])
+        y = F.scaled_dot_product_attention(rows, k, v, mask, call.dropout, scale=call.scale)
+        return y.reshape(*q.shape[:3], v.shape[3])
+    return F.scaled_dot_product_attention(
+        q, k, v, mask, call.dropout, is_causal=only_causal, scale=call.scale, enable_gqa=call.grouped
+    )
+
+
+def _on_backend(backend: SDPBackend) -> Callable[[Call], Tensor]:
+    def run(call: Call) -> Tensor:
+        mask = call.dense_mask()
+        if not torch.compiler.is_compiling() and _torchs_choice(call, mask) == backend:
+            return _sdpa(call, mask)  # torch would take it by itself: no need to pay for the context
+        with sdpa_kernel([backend]):
+            return _sdpa(call, mask)
+
+    return run
+
+
+def _torchs_choice(call: Call, mask: Tensor | None) -> SDPBackend:
+    only_causal = mask is None and isinstance(call.mask, Causal)
+    number = torch._fused_sdp_choice(
+        call.q, call.k, call.v, mask, call.dropout, only_causal, scale=call.scale, enable_gqa=call.grouped
+    )
+    return SDPBackend(number)
+
+
+def _run_flash(call: Call) -> Tensor:
+    return _sdpa(call, call.dense_mask()) if call.q.device.type == "cpu" else _on_backend(SDPBackend.FLASH_ATTENTION)(call)
+
+
+def _refuses_term(call: Call) -> str:
+    if call.term is not None and not isinstance(call.term, Written):
+        return f"it cannot compute {type(call.term).__name__}'s term"
+    return ""
+
+
+def _refuses_flash(call: Call) -> str:
+    if call.q.device.type == "cpu":
+        if call.term is not None and any(tensor.requires_grad for tensor in call.term.tensors):
+            return "it gives no gradient to a bias"
+        if call.dropout:
+            return "it has no dropout on a CPU"
+        return _refuses_term(call)
+    if call.mask is not None and not call.native:
+        return f"it knows no mask but causal, and this is {call.mask!r}"
+    if call.term is not None:
+        return "it takes no bias"
+    return _asked(torch.backends.cuda.can_use_flash_attention, call)
+
+
+def _refuses_cudnn(call: Call) -> str:
+    if call.q.device.type != "cuda":
+        return "it needs an NVIDIA GPU"
+    if call.mask is not None and not call.native:
+        return f"its answer for a row that sees nothing is not 0, and this is {call.mask!r}"
+    if call.term is not None:
+        return "it is used without a bias here"
+    return _asked(torch.backends.cuda.can_use_cudnn_attention, call)
+
+
+def _refuses_efficient(call: Call) -> str:
+    if call.q.device.type != "cuda":
+        return "it needs an NVIDIA GPU"
+    return _refuses_term(call) or _asked(torch.backends.cuda.can_use_efficient_attention, call)
+
+
+def _asked(can_use: Callable[..., bool], call: Call) -> str:
+    """torch's own word on whether a backend takes these tensors."""
+    if isinstance(call.mask, Causal) and call.q.shape[2] != call.k.shape[2]:
+        return "its causal mask ends at the last key, ours begins at the first, and N ≠ M"
+    parameters = torch.backends.cuda.SDPAParams(
+        call.q, call.k, call.v, None, call.dropout, isinstance(call.mask, Causal), call.grouped
+    )
+    return "" if can_use(parameters) else f"torch refuses {call.q.dtype} of width {call.q.shape[3]} for it"
+
+
+def _too_large(call: Call) -> str:
+    if (call.native and call.term is None) or torch.compiler.is_compiling():
+        return ""
+    pairs = call.q.shape[0] * call.q.shape[2] * call.k.shape[2]
+    return f"a dense mask of {pairs:,} pairs would be stored" if pairs > SMALL else ""
+
+
+def _never(call: Call) -> str:
+    return ""
+
+
+def _refuses_flex(call: Call) -> str:
+    if call.q.device.type == "cpu":
+        return "FlexAttention has no backward pass on a CPU, and blocks is faster there"
+    if not _has_triton():
+        return "Triton is not installed"
+    if call.dropout:
+        return "it has no dropout"
+    if call.q.dtype == torch.float64:
+        return "it has no float64"
+    if call.q.shape[3] < 16 or call.v.shape[3] < 16:
+        return f"it needs heads at least 16 wide, and these are {call.q.shape[3]} and {call.v.shape[3]}"
+    if call.term is not None and call.term.score_mod(call.q) is None:
+        return f"{type(call.term).__name__} has no form for it"
+    return ""
+
+
+@lru_cache(maxsize=1)
+def _has_triton() -> bool:
+    try:
+        import triton  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=64)
+def _flex(key: object) -> Callable[..., Tensor]:
+    """FlexAttention compiled for one kind of call.
+
+    Dynamo keeps what it compiled with the code object, tries the entries one after the other, and after eight of them falls back
+    to an uncompiled FlexAttention, which stores N × M scores. So each kind of call gets a code object of its own.
+    """
+    from torch.nn.attention.flex_attention import flex_attention
+
+    def run(*arguments: Any, **options: Any) -> Any:
+        return flex_attention(*arguments, **options)
+
+    own = FunctionType(run.__code__.replace(), run.__globals__, f"flex_{key}", run.__defaults__, run.__closure__)
+    compiled: Callable[..., Tensor] = torch.compile(own, dynamic=False)
+    return compiled
+
+
+@lru_cache(maxsize=64)
+def _block_mask(mask: Mask, queries: int, keys: int, device: torch.device) -> object:
+    return mask.block_mask(queries, keys, device=device)
+
+
+def _run_flex(call: Call) -> Tensor:
+    queries, keys = call.q.shape[2], call.k.shape[2]
+    compiling = torch.compiler.is_compiling()
+    blocks: object = None
+    if call.mask is not None:
+        if call.mask.batched or compiling:
+            blocks = call.mask.block_mask(queries, keys, batch=call.q.shape[0], device=call.q.device)
+        else:
+            blocks = _block_mask(call.mask, queries, keys, call.q.device)
+    score_mod = call.term.score_mod(call.q) if call.term is not None else None
+    if compiling:
+        from torch.nn.attention.flex_attention import flex_attention as run
+    else:
+        pattern = "batch" if call.mask is not None and call.mask.batched else call.mask
+        run = _flex((pattern, type(call.term), call.q.shape, call.k.shape, call.v.shape, call.q.dtype, call.q.device))
+    y: Tensor = run(
+        call.q, call.k, call.v, score_mod=score_mod, block_mask=blocks, scale=call.scale, enable_gqa=call.grouped
+    )
+    return y
+
+
+def _run_blocks(call: Call) -> Tensor:
+    return blockwise(call.q, call.k, call.v, mask=call.mask, term=call.term, scale=call.scale, dropout=call.dropout)
+
+
+def _refuses_blocks(call: Call) -> str:
+    if torch.compiler.is_compiling():
+        return "its loop over tiles would be unrolled by torch.compile"
+    if isinstance(call.term, Written) and call.term.tensors[0].requires_grad:
+        return "it would sum a gradient as large as the bias for every tile"
+    return ""
+
+
+def _flex_avoided(call: Call) -> str:
+    return "" if max(call.q.shape[2], call.k.shape[2]) >= 256 else "below 256 tokens a dense mask is faster"
+
+
+KERNELS = [  # in the order in which `auto` asks them
+    Kernel("cudnn", _refuses_cudnn, _never, _on_backend(SDPBackend.CUDNN_ATTENTION)),
+    Kernel("flash", _refuses_flash, _too_large, _run_flash),
+    Kernel("efficient", _refuses_efficient, _too_large, _on_backend(SDPBackend.EFFICIENT_ATTENTION)),
+    Kernel("flex", _refuses_flex, _flex_avoided, _run_flex),
+    Kernel("blocks", _refuses_blocks, _never, _run_blocks),
+]

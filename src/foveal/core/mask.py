@@ -1,0 +1,320 @@
+"""A mask is a predicate on (query i, key j): True = may look.
+
+    mask(i, j) ∈ {True, False},   closed under  &  |  ~
+
+From one definition come the dense form, FlexAttention's block mask, the tiles that a CPU visits (`tile.py`), the picture and the
+count of pairs. The patterns themselves stand in `pattern/`, one file each, and are reached as `foveal.mask.local(3)`: a new file
+there is a new mask, with no change elsewhere.
+"""
+
+import importlib
+import pkgutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from foveal.errors import FovealError, expect, unknown
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
+
+
+class Mask:
+    """A set of (query, key) pairs. A pattern gives `keeps`; `reach` and `full` are hints that save work, and may stay as they are."""
+
+    batched = False  # whether the samples of a batch differ
+    period = 1  # rows that agree modulo the period look at similar keys, so they share a tile
+
+    def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:
+        """Whether query i may look at key j, for sample b and head h, of `keys` keys in all. The indices broadcast."""
+        raise NotImplementedError
+
+    def reach(self, first: int, last: int, keys: int) -> tuple[int, int]:
+        """A range of keys, [low, high), outside of which no query of [first, last) looks."""
+        return 0, keys
+
+    def candidates(self, rows: Tensor, keys: int) -> Tensor:
+        """The keys, in order, among which all are that one of these queries (in order) looks at."""
+        low, high = self.reach(int(rows[0]), int(rows[-1]) + 1, keys)
+        return torch.arange(max(low, 0), max(min(high, keys), low, 0))
+
+    def full(self, first: int, last: int, keys: int) -> bool:
+        """True only if every query of [first, last) certainly looks at every key."""
+        return False
+
+    def structure(self) -> "Mask":
+        """A mask without batch that keeps at least these pairs."""
+        return Everything() if self.batched else self
+
+    def remainder(self) -> "Mask | None":
+        """What the structure leaves open: self = structure & remainder; None if nothing."""
+        return self if self.batched else None
+
+    def check(self, batch: int, queries: int, keys: int) -> None:
+        """Raise a FovealError if this mask does not fit attention of that size."""
+
+    def __and__(self, other: "Mask") -> "Mask":
+        return And(self, _a_mask(other, "&"))
+
+    def __or__(self, other: "Mask") -> "Mask":
+        return Or(self, _a_mask(other, "|"))
+
+    def __invert__(self) -> "Mask":
+        return Not(self)
+
+    def __bool__(self) -> bool:
+        raise FovealError("a mask is neither true nor false: expected & | ~ between masks, got 'and', 'or' or 'not'")
+
+    def starting_at(self, row: int) -> "Mask":
+        """The same mask for queries the first of which stands at position `row`: what a cache needs."""
+        return Starting(self, row) if row else self
+
+    def dense(self, queries: int, keys: int, *, batch: int = 1, device: torch.device | str | None = None) -> Tensor:
+        """The mask written out: (N, M), or (B, 1, N, M) where samples differ."""
+        self.check(batch, queries, keys)
+        return self.part(torch.arange(queries, device=device), torch.arange(keys, device=device), keys, batch=batch)
+
+    def part(self, rows: Tensor, columns: Tensor, keys: int, *, batch: int = 1) -> Tensor:
+        """The dense form of some rows (n,) and columns (m,) only: (n, m), or (B, 1, n, m) where samples differ."""
+        zero = torch.zeros((), dtype=torch.long, device=rows.device)
+        if not self.batched:
+            return self.keeps(zero, zero, rows[:, None], columns[None, :], keys).expand(len(rows), len(columns))
+        samples = torch.arange(batch, device=rows.device)[:, None, None, None]
+        return self.keeps(samples, zero, rows[:, None], columns[None, :], keys).expand(batch, 1, len(rows), len(columns))
+
+    def pairs(self, queries: int, keys: int, *, batch: int = 1) -> int:
+        """How many (query, key) pairs are kept; summed over the batch where samples differ."""
+        from foveal.core.tile import strips
+
+        self.check(batch, queries, keys)
+        return sum(int(self.part(rows, columns, keys, batch=batch).sum()) for rows, columns in strips(self, queries, keys))
+
+    def block_mask(
+        self, queries: int, keys: int, *, batch: int | None = None, device: torch.device | str = "cpu"
+    ) -> "BlockMask":
+        """FlexAttention's form of the same mask."""
+        from torch.nn.attention.flex_attention import create_block_mask
+
+        self.check(batch or 1, queries, keys)
+
+        def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return self.keeps(b, h, i, j, keys)
+
+        return create_block_mask(mask_mod, batch if self.batched else None, None, queries, keys, device=str(device))
+
+    def picture(self, queries: int = 32, keys: int | None = None, *, batch: int = 1) -> Tensor:
+        """What to draw: (N, M) in [0, 1], the share of samples that keep each pair."""
+        kept = self.dense(queries, queries if keys is None else keys, batch=batch).float()
+        return kept if kept.dim() == 2 else kept.mean((0, 1))
+
+
+@dataclass(frozen=True)
+class Everything(Mask):
+    """Every query may look at every key."""
+
+    def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:
+        return (i >= 0) & (j >= 0)
+
+    def full(self, first: int, last: int, keys: int) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class And(Mask):
+    left: Mask
+    right: Mask
+
+    @property
+    def batched(self) -> bool:  # type: ignore[override]
+        return self.left.batched or self.right.batched
+
+    @property
+    def period(self) -> int:  # type: ignore[override]
+        return max(self.left.period, self.right.period)
+
+    def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:
+        return self.left.keeps(b, h, i, j, keys) & self.right.keeps(b, h, i, j, keys)
+
+    def reach(self, first: int, last: int, keys: int) -> tuple[int, int]:
+        (low, high), (other_low, other_high) = self.left.reach(first, last, keys), self.right.reach(first, last, keys)
+        return max(low, other_low), min(high, other_high)
+
+    def candidates(self, rows: Tensor, keys: int) -> Tensor:
+        fewer, more = sorted((self.left.candidates(rows, keys), self.right.candidates(rows, keys)), key=len)
+        return fewer[torch.isin(fewer, more, assume_unique=True)]
+
+    def full(self, first: int, last: int, keys: int) -> bool:
+        return self.left.full(first, last, keys) and self.right.full(first, last, keys)
+
+    def structure(self) -> Mask:
+        return And(self.left.structure(), self.right.structure()) if self.batched else self
+
+    def remainder(self) -> Mask | None:
+        left, right = self.left.remainder(), self.right.remainder()
+        return And(left, right) if left is not None and right is not None else right if left is None else left
+
+    def check(self, batch: int, queries: int, keys: int) -> None:
+        self.left.check(batch, queries, keys)
+        self.right.check(batch, queries, keys)
+
+    def __repr__(self) -> str:
+        return f"({self.left!r} & {self.right!r})"
+
+
+@dataclass(frozen=True)
+class Or(Mask):
+    left: Mask
+    right: Mask
+
+    @property
+    def batched(self) -> bool:  # type: ignore[override]
+        return self.left.batched or self.right.batched
+
+    @property
+    def period(self) -> int:  # type: ignore[override]
+        return self.left.period if self.left.period == self.right.period else 1
+
+    def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:
+        return self.left.keeps(b, h, i, j, keys) | self.right.keeps(b, h, i, j, keys)
+
+    def reach(self, first: int, last: int, keys: int) -> tuple[int, int]:
+        (low, high), (other_low, other_high) = self.left.reach(first, last, keys), self.right.reach(first, last, keys)
+        if low >= high:
+            return other_low, other_high
+        if other_low >= other_high:
+            return low, high
+        return min(low, other_low), max(high, other_high)
+
+    def candidates(self, rows: Tensor, keys: int) -> Tensor:
+        return torch.unique(torch.cat([self.left.candidates(rows, keys), self.right.candidates(rows, keys)]))
+
+    def full(self, first: int, last: int, keys: int) -> bool:
+        return self.left.full(first, last, keys) or self.right.full(first, last, keys)
+
+    def structure(self) -> Mask:
+        return Or(self.left.structure(), self.right.structure()) if self.batched else self
+
+    def check(self, batch: int, queries: int, keys: int) -> None:
+        self.left.check(batch, queries, keys)
+        self.right.check(batch, queries, keys)
+
+    def __repr__(self) -> str:
+        return f"({self.left!r} | {self.right!r})"
+
+
+@dataclass(frozen=True)
+class Not(Mask):
+    inner: Mask
+
+    @property
+    def batched(self) -> bool:  # type: ignore[override]
+        return self.inner.batched
+
+    @property
+    def period(self) -> int:  # type: ignore[override]
+        return self.inner.period
+
+    def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:
+        return ~self.inner.keeps(b, h, i, j, keys)
+
+    def check(self, batch: int, queries: int, keys: int) -> None:
+        self.inner.check(batch, queries, keys)
+
+    def __repr__(self) -> str:
+        return f"~{self.inner!r}"
+
+
+@dataclass(frozen=True)
+class Starting(Mask):
+    inner: Mask
+    row: int
+
+    def __post_init__(self) -> None:
+        expect(self.row >= 0, "the first query's position", "at least 0", self.row)
+
+    @property
+    def batched(self) -> bool:  # type: ignore[override]
+        return self.inner.batched
+
+    @property
+    def period(self) -> int:  # type: ignore[override]
+        return self.inner.period
+
+    def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:
+        return self.inner.keeps(b, h, i + self.row, j, keys)
+
+    def reach(self, first: int, last: int, keys: int) -> tuple[int, int]:
+        return self.inner.reach(first + self.row, last + self.row, keys)
+
+    def candidates(self, rows: Tensor, keys: int) -> Tensor:
+        return self.inner.candidates(rows + self.row, keys)
+
+    def full(self, first: int, last: int, keys: int) -> bool:
+        return self.inner.full(first + self.row, last + self.row, keys)
+
+    def structure(self) -> Mask:
+        return Starting(self.inner.structure(), self.row)
+
+    def check(self, batch: int, queries: int, keys: int) -> None:
+        self.inner.check(batch, queries + self.row, keys)
+
+
+class Given(Mask):
+    """A mask that the caller wrote out: a boolean tensor that broadcasts to (B, H, N, M). It is as large as it is."""
+
+    batched = True
+
+    def __init__(self, tensor: Tensor) -> None:
+        expect(tensor.dtype == torch.bool, "mask", "a boolean tensor, True = may look", tensor.dtype, "put additive scores into bias=")
+        expect(2 <= tensor.dim() <= 4, "mask", "(N, M) up to (B, H, N, M)", tuple(tensor.shape))
+        self.tensor = tensor[(None,) * (4 - tensor.dim())]
+
+    def dense(self, queries: int, keys: int, *, batch: int = 1, device: torch.device | str | None = None) -> Tensor:
+        self.check(batch, queries, keys)
+        return self.tensor
+
+    def part(self, rows: Tensor, columns: Tensor, keys: int, *, batch: int = 1) -> Tensor:
+        some = self.tensor if self.tensor.shape[2] == 1 else self.tensor[:, :, rows]
+        return some if self.tensor.shape[3] == 1 else some[:, :, :, columns]
+
+    def check(self, batch: int, queries: int, keys: int) -> None:
+        shape = tuple(self.tensor.shape)
+        fits = all(got in (1, want) for got, want in zip((shape[0], *shape[2:]), (batch, queries, keys), strict=True))
+        expect(fits, "mask", f"a shape that broadcasts to ({batch}, H, {queries}, {keys})", shape)
+
+    def __and__(self, other: Mask) -> Mask:
+        raise FovealError("a tensor mask cannot be combined: expected a pattern of foveal.mask, got a tensor; combine with .dense()")
+
+    __or__ = __and__
+
+    def __repr__(self) -> str:
+        return f"given{tuple(self.tensor.shape)}"
+
+
+def patterns() -> list[str]:
+    """The names of all masks there are: the files of `pattern/`."""
+    from foveal.core import pattern
+
+    return sorted(module.name for module in pkgutil.iter_modules(pattern.__path__))
+
+
+def _a_mask(other: object, sign: str) -> Mask:
+    if not isinstance(other, Mask):
+        raise FovealError(f"mask {sign} …: expected a mask on both sides, got {type(other).__name__}")
+    return other
+
+
+def __getattr__(name: str) -> Any:
+    # Patterns are found by their file, so that adding one changes nothing here.
+    if name.startswith("_"):
+        raise AttributeError(name)
+    if name not in patterns():
+        error = unknown("mask", name, patterns())
+        raise AttributeError(str(error))
+    return getattr(importlib.import_module(f"foveal.core.pattern.{name}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *patterns()]

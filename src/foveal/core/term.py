@@ -1,0 +1,78 @@
+"""A term is what is added to the scores before the softmax, given tile by tile so that it is never written out whole.
+
+    e_ij = q_i·k_j·scale + term(q_i, i, j)
+
+Positions live here (Shaw's relative term, a table of relative biases), and so does a soft mask: adding log m(i − j) multiplies
+the weights by m before they are normalised. A term may read the query and owns the tensors that it learns.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from foveal.errors import expect
+
+
+class Term:
+    """An additive part of the scores. `tensors` are what it learns: gradients reach them through every kernel."""
+
+    tensors: tuple[Tensor, ...] = ()
+
+    def scores(self, q: Tensor, rows: Tensor, columns: Tensor, *tensors: Tensor) -> Tensor:
+        """The term of queries q (B, H, n, D) at positions rows (n,), for keys at positions columns (m,): broadcasts to (B, H, n, m).
+
+        `tensors` stand for `self.tensors`: a kernel that recomputes passes them in, to take gradients of them.
+        """
+        raise NotImplementedError
+
+    def check(self, q: Tensor, keys: int) -> None:
+        """Raise a FovealError if this term does not fit these queries and that many keys."""
+
+    def score_mod(self, q: Tensor) -> Callable[..., Tensor] | None:
+        """FlexAttention's form, (score, b, h, i, j) → score; None if there is none."""
+        return None
+
+
+class Written(Term):
+    """A bias that the caller wrote out: a tensor that broadcasts to (B, H, N, M)."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        expect(tensor.is_floating_point(), "bias", "a floating-point tensor", tensor.dtype, "put booleans into mask=")
+        expect(2 <= tensor.dim() <= 4, "bias", "(N, M) up to (B, H, N, M)", tuple(tensor.shape))
+        self.tensors = (tensor[(None,) * (4 - tensor.dim())],)
+
+    def scores(self, q: Tensor, rows: Tensor, columns: Tensor, *tensors: Tensor) -> Tensor:
+        (bias,) = tensors
+        some = bias if bias.shape[2] == 1 else bias[:, :, rows]
+        return some if bias.shape[3] == 1 else some[:, :, :, columns]
+
+    def check(self, q: Tensor, keys: int) -> None:
+        want = (q.shape[0], q.shape[1], q.shape[2], keys)
+        got = tuple(self.tensors[0].shape)
+        fits = all(g in (1, w) for g, w in zip(got, want, strict=True))
+        expect(fits, "bias", f"a shape that broadcasts to {want}", got)
+
+
+class Sum(Term):
+    """Several terms at once."""
+
+    def __init__(self, *terms: Term) -> None:
+        self.terms = terms
+        self.tensors = tuple(tensor for term in terms for tensor in term.tensors)
+
+    def scores(self, q: Tensor, rows: Tensor, columns: Tensor, *tensors: Tensor) -> Tensor:
+        total, start = None, 0
+        for term in self.terms:
+            end = start + len(term.tensors)
+            part = term.scores(q, rows, columns, *tensors[start:end])
+            total, start = part if total is None else total + part, end
+        return torch.zeros((), device=q.device) if total is None else total
+
+    def check(self, q: Tensor, keys: int) -> None:
+        for term in self.terms:
+            term.check(q, keys)
+
+
+def as_term(bias: "Tensor | Term | None") -> Term | None:
+    return Written(bias) if isinstance(bias, Tensor) else bias

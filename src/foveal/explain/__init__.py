@@ -1,0 +1,1 @@
+"""What an attention does, measured: mistakes, maps, and what its weights are worth."""

@@ -1,0 +1,61 @@
+"""Mistake 4: a row with nothing to look at gives NaN.
+
+    hide every key from one query (or every token of one sample):   y and its gradients stay finite
+"""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from foveal.explain.diagnosis.finding import Finding
+from foveal.explain.diagnosis.masking import Form
+from foveal.explain.diagnosis.probe import Probe
+from foveal.explain.diagnosis.subject import Subject
+
+ROW, SAMPLE = 3, 1
+
+
+def look(probe: Probe) -> Finding:
+    forms = [reading.form for reading in probe.readings if reading.form is not None]
+    if not forms:
+        lost = int(probe.y.isnan().any(-1).sum())
+        if lost and probe.pattern != "anti-causal":
+            return Finding("empty row", "mistake", f"{lost} of {probe.y[..., 0].numel()} outputs are NaN without any mask", {"measured": lost, "expected": 0})
+        return Finding("empty row", "not applicable", "there is no mask to empty a row with" if not probe.readings else "its mask could not be set (see there)")
+    subject = probe.subject.as_given()
+    findings = [_one(subject, replace(form, dtype=subject.dtype)) for form in forms]
+    return next((finding for finding in findings if finding.verdict == "mistake"), findings[0])
+
+
+def _one(subject: Subject, form: Form) -> Finding:
+    x, tokens = subject.sample(), subject.sizes.tokens
+    keep = torch.ones(len(x), tokens, tokens, dtype=torch.bool, device=x.device)
+    if form.pairwise:
+        keep[:, ROW] = False
+    else:
+        keep[SAMPLE] = False
+    mask = {form.argument: form.make(keep)}
+    what = f"{'a query' if form.pairwise else 'a sample'} that {form.argument} lets see nothing"
+    for grad in (False, True):  # torch has other kernels for each
+        lost = int(subject.run(x, grad=grad, **mask).isnan().any(-1).sum())
+        if lost:
+            rows = len(x) if form.pairwise else tokens
+            numbers = {"measured": float(lost), "expected": 0.0}
+            return Finding("empty row", "mistake", f"{what} gives NaN: {lost} outputs, where {rows} rows are empty", numbers)
+    lost = _lost_gradients(subject, x, mask)
+    if lost:
+        message = f"{what} gives a finite output but NaN in {lost} gradients: training is lost at the first such row"
+        return Finding("empty row", "mistake", message, {"measured": float(lost), "expected": 0.0})
+    return Finding("empty row", "ok", f"{what} gives finite outputs and gradients", {"measured": 0.0, "expected": 0.0})
+
+
+def _lost_gradients(subject: Subject, x: Tensor, mask: dict[str, Tensor]) -> int:
+    """How many gradients, of the tokens and of the parameters, hold a NaN."""
+    x = x.clone().requires_grad_()
+    parameters = [parameter for parameter in (subject.module.parameters() if subject.module else ()) if parameter.requires_grad]
+    y = subject.run(x, grad=True, **mask)
+    if not y.requires_grad:
+        return 0
+    gradients = torch.autograd.grad(y.square().sum(), [x, *parameters], allow_unused=True)
+    return sum(int(gradient.isnan().any()) for gradient in gradients if gradient is not None)

@@ -1,0 +1,64 @@
+"""What a check says: one finding for each mistake, and the report that holds them all."""
+
+import textwrap
+from dataclasses import dataclass, field
+from typing import Literal
+
+from foveal.errors import unknown
+
+Verdict = Literal["ok", "mistake", "not applicable"]
+
+MISTAKES = {  # the name of a finding → the mistake that it looks for
+    "dropout": "dropout active in evaluation",
+    "mask": "a mask read the wrong way round",
+    "scale": "a wrong scale",
+    "empty row": "a row with nothing to look at gives NaN",
+    "cache": "cached decoding differs from the full pass",
+    "axes": "(B, H, N, D) taken for (B, N, H, D)",
+    "paper": "departs from its paper without saying so",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One mistake looked for: what was found, in words and in numbers (measured, expected, …)."""
+
+    name: str
+    verdict: Verdict
+    message: str
+    numbers: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Report:
+    """All findings on one module, in the order of `MISTAKES`. `how` says in which way the module was called."""
+
+    name: str
+    how: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def mistakes(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.verdict == "mistake")
+
+    @property
+    def ok(self) -> bool:
+        return not self.mistakes
+
+    def __getitem__(self, name: str) -> Finding:
+        for finding in self.findings:
+            if finding.name == name:
+                return finding
+        raise unknown("finding", name, MISTAKES)
+
+    def __str__(self) -> str:
+        first, second = max(map(len, MISTAKES.values())), len("not applicable")
+        lines = [self.name, f"called as {self.how}", ""]
+        for finding in self.findings:
+            verdict = finding.verdict.upper() if finding.verdict == "mistake" else finding.verdict
+            message = textwrap.wrap(finding.message, 72) or [""]
+            lines.append(f"{MISTAKES[finding.name]:<{first}}  {verdict:<{second}}  {message[0]}")
+            lines.extend(" " * (first + second + 4) + line for line in message[1:])
+        named = ", ".join(finding.name for finding in self.mistakes)
+        count = len(self.mistakes)
+        return "\n".join([*lines, "", f"{count} mistake{'s' if count > 1 else ''}: {named}" if count else "no mistake found"])

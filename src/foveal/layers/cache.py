@@ -1,0 +1,84 @@
+"""Key-value cache: decoding computes each key and value once, and writes it beside those of the steps before.
+
+    step t:   K_t = [K_{t−1}; k_t];   V_t = [V_{t−1}; v_t];   y_t = softmax(q_t K_tᵀ/√D) V_t
+
+Symbols: B batch, G heads of keys and values, M the capacity, D the width of a head.
+Paper: Noam Shazeer (2019). Fast transformer decoding: one write-head is all you need. arXiv:1911.02150.
+Departs from the paper: nothing. The room for all steps is taken at the beginning, so that a step copies one token and not the whole past.
+Cost: O(B·G·D) time a step; 2·B·G·M·D numbers of memory.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from foveal.errors import FovealError, expect
+
+
+class Memory(NamedTuple):
+    """Another source's keys (B, G, M, D) and values (B, G, M, D), projected once: what a decoder reads again at every step."""
+
+    k: Tensor
+    v: Tensor
+
+
+class Cache:
+    """Room for the keys and values of `capacity` tokens. It is meant for inference: a gradient passes through one `append` only."""
+
+    def __init__(
+        self,
+        batch: int,
+        heads: int,
+        capacity: int,
+        width: int,
+        *,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        for name, number in (("batch", batch), ("heads", heads), ("capacity", capacity), ("width", width)):
+            expect(number >= 1, f"the cache's {name}", "at least 1", number)
+        self.k = torch.zeros(batch, heads, capacity, width, dtype=dtype, device=device)
+        self.v = torch.zeros_like(self.k)
+        self.capacity = capacity
+        self.length = 0
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Write the next keys and values, (B, G, n, D); the answer is a view of all there are so far, (B, G, length, D)."""
+        if k.dim() != 4 or k.shape != v.shape or k.dtype != self.k.dtype or not self._fits(k):
+            batch, heads, _, width = self.k.shape
+            raise FovealError(
+                f"cache: expected k and v of shape ({batch}, {heads}, n, {width}) and {self.k.dtype}, "
+                f"got {tuple(k.shape)} and {tuple(v.shape)} of {k.dtype}"
+            )
+        start, count = self.length, k.shape[2]
+        end = start + count
+        if end > self.capacity:
+            raise FovealError(f"cache: expected at most {self.capacity} tokens, got {start} + {count}; make it with a larger capacity")
+        # narrow and copy_ are a third of the price of indexing, and a step of decoding is short.
+        self.k.narrow(2, start, count).copy_(k)
+        self.v.narrow(2, start, count).copy_(v)
+        self.length = end
+        return self.k.narrow(2, 0, end), self.v.narrow(2, 0, end)
+
+    def _fits(self, k: Tensor) -> bool:
+        # A single head would broadcast into all of the cache's heads without a word.
+        batch, heads, _, width = k.shape
+        room = self.k.shape
+        return batch == room[0] and heads == room[1] and width == room[3]
+
+    def reset(self) -> None:
+        """Forget everything; the room stays."""
+        self.k, self.v = self.k.detach(), self.v.detach()
+        self.length = 0
+
+    def reorder(self, index: Tensor) -> None:
+        """Sample b becomes what sample index[b] was: the step of a beam search."""
+        batch = self.k.shape[0]
+        expect(tuple(index.shape) == (batch,), "the cache's new order", f"one sample for each of {batch}", tuple(index.shape))
+        for room in (self.k, self.v):
+            filled = room.narrow(2, 0, self.length)
+            filled.copy_(filled.index_select(0, index))
+
+    def __repr__(self) -> str:
+        return f"Cache({self.length} of {self.capacity} tokens, {tuple(self.k.shape)})"

@@ -1,0 +1,35 @@
+"""Gated feed-forward network: one linear map decides how much of another passes (GEGLU; SwiGLU with nn.SiLU()).
+
+    FFN(x) = (δ(x W) ⊙ x V) W₂
+
+Symbols: δ the activation, GELU unless given; W and V stand in one matrix, W first.
+Paper: Noam Shazeer (2020). GLU variants improve transformer. arXiv:2002.05202.
+Departs from the paper: the three maps have biases unless bias=False; dropout, 0 unless given, falls on the hidden layer.
+Cost: O(N·C·F) time and 3·C·F weights, C the width and F the hidden width: at 2/3 of the hidden width as dear as the plain network.
+Example: Gated(14, 28)(x)
+"""
+
+from torch import Tensor, nn
+
+from foveal.errors import FovealError, expect
+
+
+class Gated(nn.Module):
+    """(…, width) → (…, width), through a gated hidden layer."""
+
+    def __init__(self, width: int, hidden: int, activation: nn.Module | None = None, dropout: float = 0.0, *, bias: bool = True) -> None:
+        super().__init__()
+        expect(width >= 1, "Gated's width", "at least 1", width)
+        expect(hidden >= 1, "Gated's hidden width", "at least 1", hidden)
+        expect(0 <= dropout < 1, "Gated's dropout", "at least 0 and below 1", dropout)
+        self.width = width
+        self.inner = nn.Linear(width, 2 * hidden, bias)
+        self.activation = nn.GELU() if activation is None else activation
+        self.dropout = nn.Dropout(dropout)
+        self.outer = nn.Linear(hidden, width, bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[-1] != self.width:
+            raise FovealError(f"Gated's input: expected a last axis of {self.width}, got shape {tuple(x.shape)}")
+        gate, passed = self.inner(x).chunk(2, -1)  # x W and x V, (…, F) each
+        return self.outer(self.dropout(self.activation(gate) * passed))  # type: ignore[no-any-return]

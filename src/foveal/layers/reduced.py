@@ -1,0 +1,50 @@
+"""Spatial-reduction attention: every token of a grid looks at a coarser copy of the grid.
+
+    y = MultiHead(queries x, memory SR(x));   SR(x) = LN(Conv_{R×R, stride R}(x))
+
+Symbols: R the reduction; with R = 1 there is neither convolution nor LayerNorm, and the memory is x.
+Paper: Wenhai Wang, Enze Xie, Xiang Li, Deng-Ping Fan, Kaitao Song, Ding Liang, Tong Lu, Ping Luo, Ling Shao (2021). Pyramid vision transformer: a versatile backbone for dense prediction without convolutions. ICCV. arXiv:2102.12122.
+Departs from the paper: a grid that R does not divide is filled up with zeros, where the paper's code leaves its last rows and columns unseen.
+Cost: O(N²·C/R² + N·C²) time, N = h·w; attention over R² times fewer pairs.
+Example: Reduced(14, 2, reduction=2)(image)
+"""
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from foveal.errors import FovealError, expect
+from foveal.layers.multihead import MultiHead
+
+
+class Reduced(nn.Module):
+    """Multi-head attention of a grid (B, h, w, C) on its own reduced copy."""
+
+    def __init__(self, width: int, heads: int, reduction: int, *, dropout: float = 0.0, bias: bool = True) -> None:
+        super().__init__()
+        expect(reduction >= 1, "Reduced's reduction", "at least 1", reduction)
+        self.width, self.reduction = width, reduction
+        self.attention = MultiHead(width, heads, key_width=width, dropout=dropout, bias=bias)
+        if reduction > 1:
+            self.reduce = nn.Conv2d(width, width, reduction, stride=reduction)
+            self.norm = nn.LayerNorm(width)
+
+    def forward(self, grid: Tensor, *, kernel: str = "auto") -> Tensor:
+        """(B, h, w, C) → (B, h, w, C)."""
+        if grid.dim() != 4 or grid.shape[3] != self.width:
+            raise FovealError(f"Reduced's grid: expected (B, h, w, {self.width}), got {tuple(grid.shape)}")
+        tokens = grid.flatten(1, 2)  # (B, h·w, C)
+        y = self.attention(tokens, self.memory(grid), kernel=kernel)
+        return y.view(grid.shape)  # type: ignore[no-any-return]
+
+    def memory(self, grid: Tensor) -> Tensor:
+        """What the tokens look at: (B, ⌈h/R⌉·⌈w/R⌉, C)."""
+        if self.reduction == 1:
+            return grid.flatten(1, 2)
+        h, w = grid.shape[1], grid.shape[2]
+        x = functional.pad(grid, (0, 0, 0, -w % self.reduction, 0, -h % self.reduction))
+        coarse = self.reduce(x.permute(0, 3, 1, 2))  # (B, C, ⌈h/R⌉, ⌈w/R⌉)
+        return self.norm(coarse.flatten(2).transpose(1, 2))  # type: ignore[no-any-return]
+
+    def drop_heads(self, indices: list[int]) -> None:
+        """Cut these heads out, in place."""
+        self.attention.drop_heads(indices)

@@ -1,0 +1,59 @@
+"""Residual connection: a layer adds to what it is given; LayerNorm stands before it (pre-LN), after the sum (post-LN), or nowhere.
+
+    residual: x + f(x);   pre-LN: x + f(LN(x));   post-LN: LN(x + f(x))
+
+Symbols: f the layer with dropout on its output; what else the layer is given (a memory, a mask, a cache) is passed through.
+Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
+Paper: Ruibin Xiong, Yunchang Yang, Di He, Kai Zheng, Shuxin Zheng, Chen Xing, Huishuai Zhang, Yanyan Lan, Liwei Wang, Tie-Yan Liu (2020). On layer normalization in the transformer architecture. ICML. arXiv:2002.04745.
+Departs from the paper: nothing.
+Cost: O(N·C) beside the layer's own; 2·C weights for LayerNorm.
+Example: PreNorm(nn.Linear(14, 14), 14)(x)
+"""
+
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from foveal.errors import expect
+
+
+class Residual(nn.Module):
+    """x + f(x), and the base of the two with LayerNorm."""
+
+    def __init__(self, layer: nn.Module, width: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        expect(width >= 1, f"{type(self).__name__}'s width", "at least 1", width)
+        expect(0 <= dropout < 1, f"{type(self).__name__}'s dropout", "at least 0 and below 1", dropout)
+        self.layer, self.width, self.dropout = layer, width, dropout
+
+    def change(self, x: Tensor, *others: Any, **named: Any) -> Tensor:
+        """f(x), with dropout."""
+        y: Tensor = self.layer(x, *others, **named)
+        return functional.dropout(y, self.dropout, self.training)
+
+    def forward(self, x: Tensor, *others: Any, **named: Any) -> Tensor:
+        return x + self.change(x, *others, **named)
+
+
+class PreNorm(Residual):
+    """x + f(LN(x))."""
+
+    def __init__(self, layer: nn.Module, width: int, dropout: float = 0.0) -> None:
+        super().__init__(layer, width, dropout)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x: Tensor, *others: Any, **named: Any) -> Tensor:
+        return x + self.change(self.norm(x), *others, **named)
+
+
+class PostNorm(Residual):
+    """LN(x + f(x))."""
+
+    def __init__(self, layer: nn.Module, width: int, dropout: float = 0.0) -> None:
+        super().__init__(layer, width, dropout)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x: Tensor, *others: Any, **named: Any) -> Tensor:
+        y: Tensor = self.norm(x + self.change(x, *others, **named))
+        return y

@@ -1,0 +1,83 @@
+"""Windowed attention: a grid of tokens is cut into square windows, and a token looks inside its own; shifted windows join neighbours.
+
+    y = MultiHead(x) inside each window;   window(r, c) = (⌊(r − shift)/size⌋, ⌊(c − shift)/size⌋)
+
+Symbols: r and c row and column of a token, size the side of a window. A position (a table of relative biases) works on the size² tokens of a window, row by row.
+Paper: Ze Liu, Yutong Lin, Yue Cao, Han Hu, Yixuan Wei, Zheng Zhang, Stephen Lin, Baining Guo (2021). Swin transformer: hierarchical vision transformer using shifted windows. ICCV. arXiv:2103.14030.
+Departs from the paper: where the windows do not divide the grid, the filler is hidden; the paper's code lets tokens look at it.
+Cost: O(h·w·(C² + size²·C)) time: linear in the number of tokens.
+Example: Windowed(14, 2, window=3, shift=1)(image)
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from foveal.core.pattern.window import window as same_window
+from foveal.errors import FovealError, expect
+from foveal.layers.multihead import MultiHead
+from foveal.position.position import Position
+
+
+class Windowed(nn.Module):
+    """Multi-head attention inside the windows of a grid (B, h, w, C)."""
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        window: int,
+        shift: int = 0,
+        position: Position | None = None,
+        *,
+        dropout: float = 0.0,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        expect(window >= 1, "Windowed's window", "at least 1", window)
+        expect(0 <= shift < window, "Windowed's shift", f"at least 0 and below the window {window}", shift)
+        self.width, self.window, self.shift = width, window, shift
+        self.attention = MultiHead(width, heads, position=position, dropout=dropout, bias=bias)
+
+    def forward(self, grid: Tensor, *, kernel: str = "auto") -> Tensor:
+        """(B, h, w, C) → (B, h, w, C)."""
+        if grid.dim() != 4 or grid.shape[3] != self.width:
+            raise FovealError(f"Windowed's grid: expected (B, h, w, {self.width}), got {tuple(grid.shape)}")
+        batch, h, w, _ = grid.shape
+        x = functional.pad(grid, (0, 0, 0, -w % self.window, 0, -h % self.window))  # (B, h′, w′, C), whole windows
+        rows, columns = x.shape[1], x.shape[2]
+        windows = self._cut(x)  # (B·windows, size², C)
+        mask = None
+        if self.shift or (rows, columns) != (h, w):
+            mask = self._mask(h, w, rows, columns, grid.device).repeat(batch, 1, 1, 1)
+        y = self._joined(self.attention(windows, mask=mask, kernel=kernel), rows, columns)
+        return y[:, :h, :w]
+
+    def drop_heads(self, indices: list[int]) -> None:
+        """Cut these heads out, in place."""
+        self.attention.drop_heads(indices)
+
+    def _cut(self, x: Tensor) -> Tensor:
+        """(B, h′, w′, C) → (B·windows, size², C). Rolled by the shift, the windows that the border cuts share one, and the mask parts them."""
+        size = self.window
+        x = x.roll((-self.shift, -self.shift), (1, 2)) if self.shift else x
+        batch, rows, columns, width = x.shape
+        x = x.reshape(batch, rows // size, size, columns // size, size, width).transpose(2, 3)
+        return x.reshape(-1, size * size, width)
+
+    def _joined(self, windows: Tensor, rows: int, columns: int) -> Tensor:
+        """`_cut` undone."""
+        size = self.window
+        x = windows.view(-1, rows // size, columns // size, size, size, windows.shape[-1])
+        x = x.transpose(2, 3).reshape(-1, rows, columns, windows.shape[-1])
+        return x.roll((self.shift, self.shift), (1, 2)) if self.shift else x
+
+    def _mask(self, h: int, w: int, rows: int, columns: int, device: torch.device) -> Tensor:
+        """For each window, which of its tokens see which: (windows, 1, size², size²). It is `foveal.mask.window`, read at the tokens' places."""
+        places = torch.arange(rows * columns, device=device).view(1, rows, columns, 1)
+        at = self._cut(places)[..., 0]  # (windows, size²), the place of each token in the padded grid
+        zero = torch.zeros((), dtype=torch.long, device=device)
+        pattern = same_window(h=rows, w=columns, shift=self.shift, size=self.window)
+        kept = pattern.keeps(zero, zero, at[:, :, None], at[:, None, :], rows * columns)
+        real = (at // columns < h) & (at % columns < w)  # not filler
+        return (kept & real[:, None, :])[:, None]

@@ -1,0 +1,19 @@
+"""A position that is a term on the scores: what Shaw's relative vectors, Swin's table and T5's buckets share."""
+
+import torch
+from torch import Tensor
+
+from foveal.core.term import Term
+from foveal.position.position import Position
+
+
+class Biased(Position):
+    def term(self, query_start: int = 0) -> Term:
+        raise NotImplementedError
+
+    def bias(self, q: Tensor, keys: int, query_start: int = 0) -> Tensor:
+        """The term written out for queries (B, H, N, D) and so many keys, (1 or B, H, N, M): to look at, as a kernel never needs it whole."""
+        term = self.term(query_start)
+        term.check(q, keys)
+        rows, columns = torch.arange(q.shape[2], device=q.device), torch.arange(keys, device=q.device)
+        return term.scores(q, rows, columns, *term.tensors)

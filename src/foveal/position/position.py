@@ -1,0 +1,33 @@
+"""No position: self-attention alone does not know the order of its tokens, f(P x) = P f(x) for every permutation P.
+
+    embed(x) = x;   rotate(q, k) = (q, k);   term = nothing
+
+Symbols: every other position is this one with a part replaced. `embed` is called on tokens (B, N, C) before the first block; `rotate` and `term` by a multi-head layer on its heads (B, H, N, D).
+Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
+Departs from the paper: nothing.
+Cost: none.
+Example: Position()(x)
+"""
+
+from torch import Tensor, nn
+
+from foveal.core.term import Term
+
+
+class Position(nn.Module):
+    """The base of all positions, and the one that says nothing."""
+
+    def embed(self, x: Tensor, start: int = 0) -> Tensor:
+        """Tokens (B, N, C) with their positions start, start + 1, … added."""
+        return x
+
+    def rotate(self, q: Tensor, k: Tensor, query_start: int = 0, key_start: int = 0) -> tuple[Tensor, Tensor]:
+        """Heads (B, H, N, D) and (B, G, M, D) turned by their positions."""
+        return q, k
+
+    def term(self, query_start: int = 0) -> Term | None:
+        """What is added to the scores, for queries that begin at position query_start."""
+        return None
+
+    def forward(self, x: Tensor, start: int = 0) -> Tensor:
+        return self.embed(x, start)

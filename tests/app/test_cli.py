@@ -1,0 +1,146 @@
+"""The command line: one line for what goes wrong, and the right exit status."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+import foveal
+from foveal.app import cli
+from foveal.app.cli import main
+from foveal.errors import FovealError
+
+
+def command(monkeypatch: pytest.MonkeyPatch, run: object) -> None:
+    """A command `do` that runs this."""
+    module = SimpleNamespace(add_arguments=lambda parser: parser.add_argument("--number", type=int), run=run)
+    monkeypatch.setitem(sys.modules, "a_command", module)
+    monkeypatch.setitem(cli.COMMANDS, "do", ("a_command", "does"))
+
+
+def fails(error: BaseException) -> object:
+    def run(args: object) -> int:
+        raise error
+
+    return run
+
+
+def test_a_command_gets_its_arguments_and_gives_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    command(monkeypatch, lambda args: args.number)
+    assert main(["do", "--number", "7"]) == 7
+    assert main(["do", "--debug", "--number", "0"]) == 0
+
+
+def test_an_error_is_one_line_and_status_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    command(monkeypatch, fails(FovealError("what: expected this,\ngot that")))
+    assert main(["do"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "foveal: error: what: expected this, got that\n"
+
+
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    command(monkeypatch, fails(FovealError("bad")))
+    for arguments in (["--debug", "do"], ["do", "--debug"]):
+        assert main(arguments) == 2
+        err = capsys.readouterr().err
+        assert "Traceback" in err
+        assert err.endswith("foveal: error: bad\n")
+
+
+def test_missing_torch_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    command(monkeypatch, fails(ModuleNotFoundError("No module named 'torch'", name="torch")))
+    assert main(["do"]) == 2
+    assert capsys.readouterr().err == "foveal: error: this needs torch, which is not installed; pip install foveal[torch]\n"
+    command(monkeypatch, fails(ModuleNotFoundError("No module named 'foveal.oops'", name="foveal.oops")))
+    with pytest.raises(ModuleNotFoundError):  # a fault of foveal's own is not hidden
+        main(["do"])
+
+
+def test_without_torch_a_mechanism_is_still_described() -> None:
+    code = "import sys; sys.modules['torch'] = None\nfrom foveal.app.cli import main\nsys.exit(main(['show', 'causal']))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8", check=False)
+    assert result.returncode == 2
+    assert "keeps(i, j) = j ≤ i" in result.stdout
+    assert result.stderr == "foveal: error: this needs torch, which is not installed; pip install foveal[torch]\n"
+
+
+def test_ctrl_c_is_one_line_and_status_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    command(monkeypatch, fails(KeyboardInterrupt()))
+    assert main(["do"]) == 130
+    assert capsys.readouterr().err == "foveal: stopped\n"
+
+
+def test_an_interrupt_from_outside_too() -> None:
+    code = (
+        "import sys, time, types\nfrom foveal.app import cli\n"
+        "sys.modules['slow'] = types.SimpleNamespace(add_arguments=lambda p: None, run=lambda a: (print('on', flush=True), time.sleep(60)))\n"
+        "cli.COMMANDS['slow'] = ('slow', '')\nsys.exit(cli.main(['slow']))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "on\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert err == "foveal: stopped\n"
+
+
+def test_an_unknown_command_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sohw"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("foveal: error: no command is called 'sohw'; the nearest is 'show'")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["show", "--nothing"], ["show", "a", "b"], ["cite"], ["--nothing"]])
+def test_arguments_that_do_not_fit_are_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("foveal: error: ")
+    assert err.rstrip().endswith("--help")
+    assert err.count("\n") == 1
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"foveal {foveal.__version__}\n"
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"  {name} " in out for name in cli.COMMANDS)
+    assert main(["show", "--help"]) == 0
+    assert "--gallery DIR" in capsys.readouterr().out
+    assert main([]) == 2
+    assert "commands:" in capsys.readouterr().err
+
+
+def test_every_command_loads() -> None:
+    for name in cli.COMMANDS:
+        assert main([name, "--help"]) == 0
+
+
+def test_a_closed_pipe_ends_in_silence() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    result = subprocess.run([sys.executable, "-m", "foveal", "show"], stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert result.returncode == 0
+    assert result.stderr == b""
+
+
+def test_a_terminal_that_knows_only_ascii_is_no_reason_to_stop() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    result = subprocess.run([sys.executable, "-m", "foveal", "show", "causal"], capture_output=True, check=False, env=environment)
+    assert result.returncode == 0
+    assert result.stderr == b""
+    assert b"|@@" in result.stdout
+
+
+def test_the_list_is_quick() -> None:
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "foveal", "show"], check=True, stdout=subprocess.DEVNULL)
+    assert time.perf_counter() - start < 3  # 0.1 s on a quiet machine; torch alone would take this long

@@ -1,0 +1,20 @@
+"""Sinusoidal positions on a grid, in loops."""
+
+import math
+
+
+def sinusoidal_2d(height, width, channels):
+    """A grid height × width → [row][column][channel]."""
+    first = math.ceil(channels / 2)
+    grid = []
+    for y in range(height):
+        line = []
+        for x in range(width):
+            cell = []
+            for channel in range(channels):
+                position, place, half = (y, channel, first) if channel < first else (x, channel - first, channels - first)
+                angle = position / 10000 ** ((place - place % 2) / half)
+                cell.append(math.sin(angle) if place % 2 == 0 else math.cos(angle))
+            line.append(cell)
+        grid.append(line)
+    return grid
