@@ -134,7 +134,7 @@ def measured(measure: Callable[[Case], float | str], one: Case) -> float | str:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return measure(one)
-    except Exception as problem:  # noqa: BLE001 — the table says what could not be had, and why
+    except Exception as problem:
         return f"{type(problem).__name__}: {' '.join(str(problem).split())[:120]}"
 
 

@@ -28,7 +28,7 @@ def test_every_python_block_runs_and_prints_what_the_page_shows(page, tmp_path, 
         if kind == "python":
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
-                exec(compile(text, page.name, "exec"), namespace)  # noqa: S102
+                exec(compile(text, page.name, "exec"), namespace)
             printed = out.getvalue()
         elif kind == "text" and printed is not None:
             assert printed.rstrip() == text.rstrip()

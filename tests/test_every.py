@@ -22,7 +22,7 @@ def test_it_has_an_oracle_of_plain_loops(name):
     stem = ENTRIES[name].module.rpartition(".")[2]
     found = importlib.util.find_spec(f"oracle.{stem}")
     assert found is not None, f"tests/oracle/{stem}.py is missing"
-    source = open(found.origin, encoding="utf-8").read()  # noqa: PTH123, SIM115
+    source = open(found.origin, encoding="utf-8").read()
     assert "foveal" not in source.replace("foveal's", "")
     assert "torch" not in source
     assert "numpy" not in source

@@ -12,8 +12,8 @@ _PLACES = {  # public name → where it lives
     "attend": "foveal.core.attend:attend",
     "which": "foveal.core.attend:which",
     "weigh": "foveal.core.attend:weigh",
-    "mask": "foveal.core.mask",
-    "score": "foveal.core.score",
+    "mask": "foveal.mask",
+    "score": "foveal.score",
     "position": "foveal.position",
     "layers": "foveal.layers",
     "watch": "foveal.core.watch:watch",
@@ -21,7 +21,7 @@ _PLACES = {  # public name → where it lives
     "FovealError": "foveal.errors:FovealError",
 }
 
-__all__ = ["__version__", *_PLACES]  # noqa: PLE0604
+__all__ = ["__version__", *_PLACES]
 
 
 def __getattr__(name: str) -> Any:

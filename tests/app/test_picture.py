@@ -127,13 +127,14 @@ def test_a_save_that_fails_leaves_the_old_file_whole(tmp_path: Path, monkeypatch
 
 def test_a_path_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     image = Image.new("RGB", (3, 2))
-    file = tmp_path / "file"
+    file, pipe = tmp_path / "file", tmp_path / "pipe"
     file.write_text("")
-    for path in (tmp_path, file / "below.png", Path(os.devnull), Path(os.devnull) / "below.png"):
+    os.mkfifo(pipe)  # as a device: it must not be replaced by a file
+    for path in (tmp_path, file / "below.png", pipe):
         with pytest.raises(FovealError, match="cannot write") as caught:
             save(image, path)
         assert "\n" not in str(caught.value)
-    assert not Path(os.devnull).is_file()
+    assert pipe.is_fifo()
 
 
 def test_half_blocks_by_hand() -> None:

@@ -165,8 +165,6 @@ def test_gallery_draws_everything_that_has_a_picture(tmp_path: Path, capsys: pyt
         (["causal", "--size", "0"], "--size: expected 1 … 2048, got 0"),
         (["causal", "--size", "four"], "argument --size: invalid int value: 'four'"),
         (["multihead", "--size", "9"], "--size: expected a mask or a position, got 'multihead'"),
-        (["causal", "--png", "/dev/null/a.png"], "cannot write /dev/null/a.png"),
-        (["--gallery", "/dev/null/x"], "cannot make the folder /dev/null/x"),
     ],
 )
 def test_bad_arguments_get_one_line(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,6 +173,16 @@ def test_bad_arguments_get_one_line(arguments: list[str], says: str, capsys: pyt
     assert err.startswith("foveal: error: ")
     assert says in err
     assert err.count("\n") == 1
+
+
+def test_a_place_that_cannot_be_written_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    below = tmp_path / "file" / "below"
+    below.parent.write_text("")
+    for arguments, says in ((["causal", "--png"], "cannot write"), (["--gallery"], "cannot make the folder")):
+        assert main(["show", *arguments, str(below)]) == 2
+        err = capsys.readouterr().err
+        assert err.startswith(f"foveal: error: {says} {below}: ")
+        assert err.count("\n") == 1
 
 
 def test_text_fits_the_terminal_and_its_encoding() -> None:

@@ -165,6 +165,14 @@ def test_layers_are_named_in_the_order_of_the_calls() -> None:
     assert "second.attention  (2, 2, 5, 5)  flash" in repr(seen)
 
 
+def test_an_attention_in_a_hook_belongs_to_the_layer() -> None:
+    layers = model(1)
+    layers[0].out.register_forward_pre_hook(lambda module, inputs: (attend(*[inputs[0][:, None]] * 3)[:, 0],))
+    with watch(layers) as seen:
+        layers(x)
+    assert list(seen) == ["0.attention", "0.out"]
+
+
 def test_only_the_layers_asked_for() -> None:
     layers = model(3)
     with watch(layers, layers=["0.*", "2.attention"]) as seen:
@@ -211,6 +219,7 @@ def test_a_model_that_raises() -> None:
     with watch(layers) as seen:  # it also goes on under the right names
         with pytest.raises(ZeroDivisionError):
             layers(x)
+        attend(*heads())  # no longer in the model
         layers[0](x)
     assert list(seen) == ["0.attention", "1.attention", "0.attention#2"]
 
@@ -328,7 +337,7 @@ def test_heads_and_rows_that_are_not_there(bad: object) -> None:
 
 
 def test_bad_arguments() -> None:
-    with pytest.raises(FovealError, match="expected a model.*got str"), watch("model"):
+    with pytest.raises(FovealError, match=r"expected a model.*got str"), watch("model"):
         pass
     with pytest.raises(FovealError, match="chunk: expected at least 1 row, got 0"):
         Statistics(chunk=0)

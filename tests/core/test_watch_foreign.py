@@ -40,6 +40,10 @@ def below(queries: int, keys: int, shift: int = 0) -> Tensor:
     return additive(torch.arange(keys) <= torch.arange(queries)[:, None] + shift)
 
 
+def split(x: Tensor) -> Tensor:
+    return x.reshape(2, 2, 3, -1, D)
+
+
 q, k, few = tensor(B, H, N, D), tensor(B, H, M, D), tensor(B, 2, M, D)
 kept, bias, padding = booleans(N, M), tensor(B, H, N, M), booleans(B, 1, 1, M)
 CALLS = {  # arguments of torch's dot product, and the weights by definition
@@ -58,10 +62,16 @@ CALLS = {  # arguments of torch's dot product, and the weights by definition
     "keywords": ((), {"query": q, "key": k, "value": k}, softmaxed(q, k)),
     "dropout": ((q, k, k), {"dropout_p": 0.5}, softmaxed(q, k)),
     "one head of keys": ((q, k[:, :1], k[:, :1]), {}, softmaxed(q, k[:, :1])),
+    "one head of queries": ((q[:, :1], k, k), {}, softmaxed(q[:, :1], k)),
     "one sample of keys": ((q, k[:1], k[:1]), {}, softmaxed(q, k[:1])),
     "3 axes": ((q[:, 0], k[:, 0], k[:, 0], bias[:, 0]), {}, softmaxed(q[:, 0], k[:, 0], bias[:, 0])[:, None]),
     "2 axes": ((q[0, 0], k[0, 0], k[0, 0], kept), {}, softmaxed(q[0, 0], k[0, 0], additive(kept))[None, None]),
     "5 axes": ((q[None], k[None], k[None], padding[None]), {}, softmaxed(q, k, additive(padding))),
+    "5 axes and a mask by sample": (
+        (split(q), split(k), split(k), padding[None]),
+        {},
+        softmaxed(split(q), split(k), additive(padding[None])).reshape(4, 3, N, M),
+    ),
     "5 axes and a flat mask": ((q[:, None], k[:, None], k[:, None], kept), {}, softmaxed(q, k, additive(kept))),
 }
 
@@ -96,9 +106,11 @@ def test_a_row_that_sees_nothing_has_no_weights() -> None:
 
 
 def test_autocast_with_two_dtypes() -> None:
+    rounded = q.bfloat16()
     with torch.autocast("cpu", dtype=torch.bfloat16), watch() as seen:
-        dot_product(q.float(), k.bfloat16(), k.bfloat16())
-    torch.testing.assert_close(seen["scaled_dot_product_attention"].weights, softmaxed(q, k).float(), atol=2e-2, rtol=0)
+        dot_product(rounded, k.float(), k.float())
+    expected = softmaxed(rounded.double(), k).float()
+    torch.testing.assert_close(seen["scaled_dot_product_attention"].weights, expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("kernel", ["auto", "blocks"])
@@ -158,6 +170,16 @@ def test_multi_head_attention_without_a_batch() -> None:
     with watch(layer) as seen:
         _, expected = layer(x, x, x, average_attn_weights=False)
     torch.testing.assert_close(seen["MultiheadAttention"].weights[0], expected)
+
+
+def test_a_wrong_causal_hint_is_seen_as_torch_takes_it() -> None:
+    layer, x, hidden = nn.MultiheadAttention(8, 2), tensor(N, B, 8).float(), ~booleans(N, N)
+    with watch(layer) as seen:
+        _, masked = layer(x, x, x, attn_mask=hidden, is_causal=True, average_attn_weights=False)  # the mask counts
+        layer(x, x, x, attn_mask=hidden, is_causal=True, need_weights=False)  # the hint counts
+    _, causal = layer(x, x, x, attn_mask=below(N, N) < 0, average_attn_weights=False)
+    torch.testing.assert_close(seen["MultiheadAttention"].weights, masked)
+    torch.testing.assert_close(seen["MultiheadAttention#2"].weights, causal)
 
 
 @torch.no_grad()
@@ -259,6 +281,10 @@ class DotAttention(nn.Module):
         return functional.scaled_dot_product_attention(x, x, x)
 
 
+class Mixer(DotAttention):
+    """The same, under a name that does not say it."""
+
+
 class HandAttn(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return (x @ x.transpose(-1, -2)).softmax(-1) @ x
@@ -307,6 +333,14 @@ def test_layers_that_hide_are_named() -> None:
     assert seen.unseen == []
 
 
+def test_foveals_own_layers_report_by_themselves() -> None:
+    gate = type("ChannelAttention", (AttentionHelper,), {"__module__": "foveal.vision.channel"})  # has no weights to show
+    model = Whole(gate(), DotAttention())
+    with watch(model) as seen:
+        model(q)
+    assert seen.unseen == []
+
+
 @pytest.fixture
 def quiet() -> Iterator[None]:
     with warnings.catch_warnings():
@@ -316,7 +350,7 @@ def quiet() -> Iterator[None]:
 
 @pytest.mark.usefixtures("quiet")
 def test_scripted_layers_are_named() -> None:
-    scripted = torch.jit.script(DotAttention())
+    scripted = torch.jit.script(Mixer())
     model = Whole(scripted)
     with pytest.raises(FovealError, match=r"saw nothing: parts\.0 ran.*before torch\.jit"), watch(model):
         model(q)
@@ -359,7 +393,7 @@ def test_threads_of_data_parallel_are_named() -> None:
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_nested_tensors_are_named() -> None:
     nested = torch.nested.nested_tensor([tensor(5, H, D), tensor(7, H, D)], layout=torch.jagged).transpose(1, 2)
-    model = Whole(DotAttention())
+    model = Whole(Mixer())
     model.linear = nn.Identity()
     with pytest.raises(FovealError, match=r"saw nothing: parts\.0 ran"), watch(model):
         model(nested)

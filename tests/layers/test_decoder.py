@@ -111,6 +111,7 @@ def test_dropout_is_off_in_evaluation():
     torch.manual_seed(0)
     whole, plain = block(PreNorm, dropout=0.5), block(PreNorm)
     x, memory = tokens(2, 5, 12), tokens(2, 3, 7, seed=2)
+    assert [part.dropout for part in (whole.self_attention, whole.cross_attention, whole.feed_forward)] == [0.5] * 3
     assert not near(whole(x, memory), whole(x, memory))
     assert torch.equal(whole.eval()(x, memory), plain(x, memory))
 

@@ -81,6 +81,7 @@ def test_dropout_is_off_in_evaluation():
     torch.manual_seed(0)
     whole, plain = block(PreNorm, dropout=0.5), block(PreNorm)
     x = tokens(2, 5, 12)
+    assert whole.attention.dropout == whole.feed_forward.dropout == 0.5
     assert not near(whole(x), whole(x))
     assert torch.equal(whole.eval()(x), plain(x))
 

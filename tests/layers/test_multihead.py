@@ -18,6 +18,8 @@ from foveal.core.pattern.padding import padding
 from foveal.errors import FovealError
 from foveal.layers.cache import Memory
 from foveal.layers.multihead import MultiHead
+from foveal.position.bias_table import BiasTable
+from foveal.position.buckets import Buckets
 from foveal.position.position import Position
 from foveal.position.relative import Relative
 from foveal.position.rotary import Rotary
@@ -73,9 +75,10 @@ def test_cross_attention_is_the_oracle(heads, groups, key_width):
 
 
 def test_a_layer_for_two_sources_of_one_width_does_self_attention_too():
-    layer = double(11, 3, key_width=11, head_width=7)
-    x = tokens(2, 5, 11)
-    assert near(layer(x), layer(x, x))
+    for position in (None, Rotary(8), Relative(8, max_distance=2).double()):
+        layer = double(11, 3, key_width=11, head_width=8, position=position)
+        x = tokens(2, 5, 11)
+        assert near(layer(x), layer(x, x))
 
 
 @pytest.mark.parametrize("own", [None, causal])
@@ -167,10 +170,10 @@ def test_mistake_cached_decoding_is_the_full_pass(name, dtype, close):
             assert (y - full).abs().max() <= close
 
 
-def test_mistake_cached_decoding_with_a_mask_in_the_call():
-    layer = double(11, 6, head_width=8)
+@pytest.mark.parametrize(("own", "mask"), [(None, causal & padding([13, 9])), (causal, local(2)), (causal, padding([13, 9]))])
+def test_mistake_cached_decoding_with_a_mask_in_the_call(own, mask):
+    layer = double(11, 6, head_width=8, mask=own)
     x = tokens(2, 13, 11)
-    mask = causal & padding([13, 9])
     with torch.no_grad():
         cache = layer.new_cache(2, 13)
         y = torch.cat([layer(part, mask=mask, cache=cache) for part in x.split([3, 1, 4, 5], 1)], 1)
@@ -352,7 +355,9 @@ def _afresh():
 
 
 @pytest.mark.usefixtures("_afresh")
-@pytest.mark.parametrize("options", [{}, {"groups": 2, "mask": causal}, {"position": Rotary(8)}, {"position": Relative(8, 3), "mask": causal & local(3)}])
+@pytest.mark.parametrize(
+    "options", [{}, {"groups": 2, "mask": causal}, {"position": Rotary(8)}, {"position": Relative(8, 3), "mask": causal & local(3)}]
+)
 def test_compiled_whole(options):
     layer = MultiHead(11, 6, head_width=8, **options).eval()
     x = tokens(2, 7, 11, dtype=torch.float32)
@@ -493,3 +498,15 @@ def test_it_says_what_it_is():
     assert "groups=2" in repr(MultiHead(12, 4, groups=2, mask=causal))
     assert "mask=causal" in repr(MultiHead(12, 4, mask=causal))
     assert isinstance(causal, Mask)
+
+
+@pytest.mark.parametrize("make", [lambda: Relative(8, 3, heads=4), lambda: Relative(8, 3), lambda: Buckets(4), lambda: BiasTable(4, 2, 4)])
+def test_a_layer_that_drops_heads_drops_them_in_its_position_too(make):
+    torch.manual_seed(0)
+    layer = MultiHead(32, 4, position=make()).double().eval()
+    x = torch.randn(2, 8, 32, dtype=torch.float64)
+    with torch.no_grad():
+        layer.out.weight[:, 8:16] = 0  # head 1 says nothing
+        before = layer(x)
+        layer.drop_heads([1])
+        assert (layer(x) - before).abs().max() < 1e-12

@@ -121,5 +121,5 @@ def test_bad_input():
         CausalBuckets(3, 1)
     with pytest.raises(FovealError, match="max_distance: expected above 8, the distances with their own bucket, got 8"):
         Buckets(3, 32, 8)
-    with pytest.raises(FovealError, match="Buckets' heads: expected 3, got 2"):
+    with pytest.raises(FovealError, match="Buckets's heads: expected 3, got 2"):
         Buckets(3).bias(torch.zeros(1, 2, 4, 5), 4)

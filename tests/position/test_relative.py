@@ -15,9 +15,10 @@ from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import _apply_rela
 
 from foveal.core import mask
 from foveal.core.attend import attend
+from foveal.core.relative import RelativeTerm
 from foveal.core.term import Sum, Written
 from foveal.errors import FovealError
-from foveal.position.relative import Relative, RelativeTerm
+from foveal.position.relative import Relative
 
 DOUBLE = torch.float64
 
@@ -100,14 +101,14 @@ class Largest(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("spread", [1, 3, 997], ids=["consecutive", "strided", "scattered"])
-def test_a_tile_never_needs_more_than_its_own_size(spread):
+def test_what_a_tile_needs_does_not_grow_with_the_table(spread):
     position, q = Relative(2, 100_000).requires_grad_(False), torch.randn(3, 7, 11, 2)
     rows = torch.arange(11) * (3 if spread == 3 else 1)
     columns = torch.arange(53) * spread
     term = position.term()
     with Largest() as largest:
         term.scores(q, rows, columns, *term.tensors)
-    assert largest.size <= 3 * 7 * 11 * (11 + 53)
+    assert largest.size <= 3 * 7 * 11 * (11 + 53)  # the tile; n·m·D is less here
 
 
 def test_equals_wav2vec2_bert_whose_distance_is_j_minus_i():

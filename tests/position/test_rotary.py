@@ -43,14 +43,12 @@ def test_only_the_distance_counts_and_lengths_stay(i, j, shift):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_equals_llama(dtype):
-    config = LlamaConfig(
-        hidden_size=60, num_attention_heads=6, head_dim=10, rope_parameters={"rope_type": "default", "rope_theta": 10000.0}
-    )
+    config = LlamaConfig(hidden_size=60, num_attention_heads=6, head_dim=10, rope_parameters={"rope_type": "default", "rope_theta": 500.0})
     q, k = torch.randn(2, 6, 11, 10, dtype=dtype), torch.randn(2, 2, 11, 10, dtype=dtype)
     cos, sin = LlamaRotaryEmbedding(config)(q, torch.arange(13, 24)[None])
     want = apply_rotary_pos_emb(q, k, cos, sin)
     tolerance = 1e-5 if dtype == torch.float32 else 0.05  # Llama multiplies in bfloat16
-    for got, wanted in zip(Rotary(10).rotate(q, k, 13, 13), want, strict=True):
+    for got, wanted in zip(Rotary(10, base=500.0).rotate(q, k, 13, 13), want, strict=True):
         assert got.dtype == dtype
         torch.testing.assert_close(got, wanted, atol=tolerance, rtol=tolerance)
 

@@ -62,7 +62,7 @@ def _module(place: str) -> ModuleType:
         return importlib.import_module(place)
     except FovealError:
         raise
-    except Exception as error:  # noqa: BLE001  # whatever somebody's file raises when it is loaded
+    except Exception as error:  # whatever somebody's file raises when it is loaded
         raise FovealError(f"{place}: expected a module that can be imported, got {type(error).__name__}: {error}") from error
 
 

@@ -11,6 +11,7 @@ Example: attend(q, k, v)
 
 import math
 from dataclasses import dataclass
+from typing import Literal, overload
 
 import torch
 from torch import Tensor
@@ -21,6 +22,36 @@ from foveal.core.mask import Given, Mask
 from foveal.core.observe import Look, observers, report
 from foveal.core.term import Term, as_term
 from foveal.errors import FovealError, unknown
+
+
+@overload
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Mask | Tensor | None = None,
+    bias: Tensor | Term | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    weights: Literal[False] = False,
+    kernel: str = "auto",
+) -> Tensor: ...
+
+
+@overload
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Mask | Tensor | None = None,
+    bias: Tensor | Term | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    weights: Literal[True],
+    kernel: str = "auto",
+) -> tuple[Tensor, Tensor]: ...
 
 
 def attend(
@@ -81,7 +112,8 @@ def weigh(scores: Tensor, v: Tensor, *, dropout: float = 0.0) -> Tensor:
     """y = softmax(scores) v for any scores (B, H, N, M), −inf where a key must not be looked at; v is (B, G, M, E)."""
     alpha = normalise(scores)
     if observers:
-        report(Look(*alpha.shape[:4], "explicit", lambda rows: alpha[:, :, rows]))
+        batch, heads, queries, keys = alpha.shape
+        report(Look(batch, heads, queries, keys, "explicit", lambda rows: alpha[:, :, rows]))
     kept = torch.dropout(alpha, dropout, train=dropout > 0)
     y = by_group(kept, v.shape[1]) @ v.to(kept.dtype)
     return y.reshape(*scores.shape[:3], v.shape[3]).to(v.dtype)

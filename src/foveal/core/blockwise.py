@@ -80,7 +80,7 @@ class _Job:
 
 class _Blockwise(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, job: _Job, q: Tensor, k: Tensor, v: Tensor, *tensors: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, job: _Job, q: Tensor, k: Tensor, v: Tensor, *tensors: Tensor) -> Tensor:
         batch, heads, queries, _ = q.shape
         wide = torch.promote_types(q.dtype, torch.float32)
         out = q.new_zeros((batch, heads, queries, v.shape[3]), dtype=q.dtype if job.plan.once else wide)
@@ -102,7 +102,7 @@ class _Blockwise(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         job: _Job = ctx.job
         q, k, v, out, total, *tensors = ctx.saved_tensors
         wide = torch.promote_types(q.dtype, torch.float32)

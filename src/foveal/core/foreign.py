@@ -20,7 +20,6 @@ from torch.nn import functional
 from torch.nn.attention.bias import CausalBias, CausalVariant
 from torch.overrides import TorchFunctionMode
 
-from foveal.core import kernel
 from foveal.core.attend import checked, weights_of
 from foveal.core.kernel import Call
 from foveal.core.mask import Mask
@@ -33,6 +32,7 @@ _DOT_PRODUCTS = {  # one function, under the names by which eager code and expor
     torch.ops.aten.scaled_dot_product_attention,
     torch.ops.aten.scaled_dot_product_attention.default,
 }
+_PLACES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")  # of the dot product's arguments
 _MULTI_HEAD = inspect.signature(functional.multi_head_attention_forward)
 
 
@@ -49,7 +49,7 @@ class Foreign(TorchFunctionMode):
         if func is functional.multi_head_attention_forward:
             self._show("multi_head_attention_forward", _inside, args, kwargs)
         elif func in _DOT_PRODUCTS and not _from_foveal():
-            self._show("scaled_dot_product_attention", call_of, args, kwargs)
+            self._show("scaled_dot_product_attention", _read, args, kwargs)
         return result
 
     def _show(self, name: str, read: Callable[..., Call], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -62,14 +62,17 @@ class Foreign(TorchFunctionMode):
         self.see(Look(batch, heads, queries, call.k.shape[2], name, lambda rows: weights_of(call, rows.to(call.q.device))), name)
 
 
+def _read(*args: Any, **kwargs: Any) -> Call:
+    """torch's arguments, by place or by name; the weights need neither the values nor the dropout."""
+    given = {**dict(zip(_PLACES, args, strict=False)), **kwargs}
+    return call_of(**{name: value for name, value in given.items() if name not in ("value", "dropout_p")})
+
+
 def call_of(
     query: Tensor,
     key: Tensor,
-    value: Tensor,  # noqa: ARG001  torch's signature, so that torch's arguments fit
     attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,  # noqa: ARG001
     is_causal: bool = False,
-    *,
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Call:
@@ -79,7 +82,7 @@ def call_of(
     axes = max(query.dim(), key.dim())
     dtype = torch.promote_types(query.dtype, key.dtype)  # autocast lets them differ
     q, k = _padded(query.to(dtype), axes), _padded(key.to(dtype), axes)
-    batch: torch.Size = torch.broadcast_shapes(q.shape[:-3], k.shape[:-3])  # type: ignore[no-untyped-call]
+    batch = [many if one == 1 else one for one, many in zip(q.shape[:-3], k.shape[:-3], strict=True)]
     heads = q.shape[-3] if enable_gqa else max(q.shape[-3], k.shape[-3])
     q, k = _flat(q.expand(*batch, heads, *q.shape[-2:])), _flat(k.expand(*batch, *k.shape[-3:]))
     mask: Mask | Tensor | None = causal if is_causal else None
@@ -115,18 +118,14 @@ def _inside(*args: Any, **kwargs: Any) -> Call:
     given["need_weights"] = False
     calls: list[Call] = []
 
-    def stand_in(q: Tensor, k: Tensor, v: Tensor, *rest: Any, **named: Any) -> Tensor:
-        calls.append(call_of(q, k, v, *rest, **named))
-        return torch.zeros_like(q)
+    def stand_in(query: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        calls.append(_read(query, *args, **kwargs))
+        return torch.zeros_like(query)
 
     original = functional.multi_head_attention_forward
-    scope = {**vars(functional), "scaled_dot_product_attention": stand_in, "has_torch_function": _never}
+    scope = {**vars(functional), "scaled_dot_product_attention": stand_in, "has_torch_function": lambda *_: False}
     FunctionType(original.__code__, scope, argdefs=original.__defaults__)(**given)
     return calls[0]
-
-
-def _never(tensors: object) -> bool:  # noqa: ARG001  a stand-in
-    return False
 
 
 def _from_foveal() -> bool:
@@ -134,7 +133,7 @@ def _from_foveal() -> bool:
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_name in ("_from_foveal", "__torch_function__"):
         frame = frame.f_back  # other modes may stand between
-    return frame.f_globals.get("__name__") == kernel.__name__
+    return str(frame.f_globals.get("__name__")).startswith("foveal.core.")
 
 
 class Layers:

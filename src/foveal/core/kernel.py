@@ -7,9 +7,6 @@ A kernel says in words why it refuses a call (it cannot do it exactly), and why 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from types import FunctionType
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,8 +14,10 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from foveal.core.blockwise import blockwise
+from foveal.core.flex import flex, has_triton
 from foveal.core.mask import Mask
 from foveal.core.pattern.causal import Causal
+from foveal.core.relative import RelativeTerm
 from foveal.core.term import Term, Written
 
 SMALL = 2**20  # up to so many pairs a dense mask is cheaper than walking through tiles
@@ -43,7 +42,7 @@ class Call:
 
     @property
     def grouped(self) -> bool:
-        return self.q.shape[1] != self.k.shape[1]
+        return bool(self.q.shape[1] != self.k.shape[1])  # a plain bool also where torch.compile traces sizes
 
     def dense_mask(self) -> Tensor | None:
         """The mask written out, (1 or B, 1, N, M), and a written bias in it; None if a kernel needs neither."""
@@ -70,7 +69,7 @@ class Kernel:
 def _sdpa(call: Call, mask: Tensor | None) -> Tensor:
     q, k, v = call.q, call.k, call.v
     only_causal = isinstance(call.mask, Causal) and call.term is None
-    if call.grouped and q.shape[2] == 1 and (mask is None or mask.shape[1] == 1):
+    if call.grouped and q.shape[2] == 1 and not only_causal and (mask is None or mask.shape[1] == 1):
         # One query a head: heads that share keys become rows of one head, so each key is read once for all of them.
         rows = q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])
         y = F.scaled_dot_product_attention(rows, k, v, mask, call.dropout, scale=call.scale)
@@ -162,8 +161,8 @@ def _never(call: Call) -> str:
 
 def _refuses_flex(call: Call) -> str:
     if call.q.device.type == "cpu":
-        return "FlexAttention has no backward pass on a CPU, and blocks is faster there"
-    if not _has_triton():
+        return "it has no backward pass on a CPU, and blocks is faster there"
+    if not has_triton():
         return "Triton is not installed"
     if call.dropout:
         return "it has no dropout"
@@ -171,60 +170,42 @@ def _refuses_flex(call: Call) -> str:
         return "it has no float64"
     if call.q.shape[3] < 16 or call.v.shape[3] < 16:
         return f"it needs heads at least 16 wide, and these are {call.q.shape[3]} and {call.v.shape[3]}"
-    if call.term is not None and call.term.score_mod(call.q) is None:
+    if call.term is not None and type(call.term).score_mod is Term.score_mod:
         return f"{type(call.term).__name__} has no form for it"
     return ""
 
 
-@lru_cache(maxsize=1)
-def _has_triton() -> bool:
-    try:
-        import triton  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
-@lru_cache(maxsize=64)
-def _flex(key: object) -> Callable[..., Tensor]:
-    """FlexAttention compiled for one kind of call.
-
-    Dynamo keeps what it compiled with the code object, tries the entries one after the other, and after eight of them falls back
-    to an uncompiled FlexAttention, which stores N × M scores. So each kind of call gets a code object of its own.
-    """
-    from torch.nn.attention.flex_attention import flex_attention
-
-    def run(*arguments: Any, **options: Any) -> Any:
-        return flex_attention(*arguments, **options)
-
-    own = FunctionType(run.__code__.replace(), run.__globals__, f"flex_{key}", run.__defaults__, run.__closure__)
-    compiled: Callable[..., Tensor] = torch.compile(own, dynamic=False)
-    return compiled
-
-
-@lru_cache(maxsize=64)
-def _block_mask(mask: Mask, queries: int, keys: int, device: torch.device) -> object:
-    return mask.block_mask(queries, keys, device=device)
-
-
 def _run_flex(call: Call) -> Tensor:
-    queries, keys = call.q.shape[2], call.k.shape[2]
-    compiling = torch.compiler.is_compiling()
-    blocks: object = None
-    if call.mask is not None:
-        if call.mask.batched or compiling:
-            blocks = call.mask.block_mask(queries, keys, batch=call.q.shape[0], device=call.q.device)
-        else:
-            blocks = _block_mask(call.mask, queries, keys, call.q.device)
     score_mod = call.term.score_mod(call.q) if call.term is not None else None
-    if compiling:
-        from torch.nn.attention.flex_attention import flex_attention as run
-    else:
-        pattern = "batch" if call.mask is not None and call.mask.batched else call.mask
-        run = _flex((pattern, type(call.term), call.q.shape, call.k.shape, call.v.shape, call.q.dtype, call.q.device))
-    y: Tensor = run(
-        call.q, call.k, call.v, score_mod=score_mod, block_mask=blocks, scale=call.scale, enable_gqa=call.grouped
-    )
+    return flex(call.q, call.k, call.v, mask=call.mask, score_mod=score_mod, kind=type(call.term), scale=call.scale)
+
+
+def _refuses_skew(call: Call) -> str:
+    if not isinstance(call.term, RelativeTerm):
+        return "it is for relative positions, and there are none"
+    if call.q.device.type != "cuda" or not has_triton():
+        return "it needs an NVIDIA GPU with Triton"
+    if torch.compiler.is_compiling():
+        return "torch.compile does not see through it"
+    if not call.native:
+        return f"it knows no mask but causal, and this is {call.mask!r}"
+    if call.dropout:
+        return "it has no dropout"
+    if call.term.start:
+        return "its queries begin at position 0"
+    width = call.q.shape[3]
+    if call.v.shape[3] != width or width not in (16, 32, 64, 128) or call.q.dtype == torch.float64:
+        return f"it has no {call.q.dtype} of width {width} and {call.v.shape[3]}"
+    return ""
+
+
+def _run_skew(call: Call) -> Tensor:
+    from foveal.core.relative_triton import relative
+
+    assert isinstance(call.term, RelativeTerm)
+    (table,) = call.term.tensors
+    causal = isinstance(call.mask, Causal)
+    y: Tensor = relative(call.q, call.k, call.v, table, scale=call.scale, table_scale=call.term.scale, causal=causal)
     return y
 
 
@@ -248,6 +229,7 @@ KERNELS = [  # in the order in which `auto` asks them
     Kernel("cudnn", _refuses_cudnn, _never, _on_backend(SDPBackend.CUDNN_ATTENTION)),
     Kernel("flash", _refuses_flash, _too_large, _run_flash),
     Kernel("efficient", _refuses_efficient, _too_large, _on_backend(SDPBackend.EFFICIENT_ATTENTION)),
+    Kernel("skew", _refuses_skew, _never, _run_skew),
     Kernel("flex", _refuses_flex, _flex_avoided, _run_flex),
     Kernel("blocks", _refuses_blocks, _never, _run_blocks),
 ]

@@ -188,7 +188,8 @@ class Or(Mask):
         return min(low, other_low), max(high, other_high)
 
     def candidates(self, rows: Tensor, keys: int) -> Tensor:
-        return torch.unique(torch.cat([self.left.candidates(rows, keys), self.right.candidates(rows, keys)]))
+        both: Tensor = torch.unique(torch.cat([self.left.candidates(rows, keys), self.right.candidates(rows, keys)]))
+        return both
 
     def full(self, first: int, last: int, keys: int) -> bool:
         return self.left.full(first, last, keys) or self.right.full(first, last, keys)

@@ -30,12 +30,17 @@ def relative(q: Tensor, k: Tensor, v: Tensor, table: Tensor, *, scale: float, ta
 
 
 @triton.jit
+def _dot(a, b):
+    return tl.dot(a, b, input_precision="ieee")  # float32 stays float32; half precision is not touched by it
+
+
+@triton.jit
 def _term(q, R, stride_r, delta, CLIP, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr, W: tl.constexpr):
     """q_i·R_{clip(i−j)} for a tile whose first query is `delta` after its first key: (BM, BN), and the window (W, D) it came from."""
     window = tl.arange(0, W)
     row = tl.minimum(tl.maximum(delta - (BN - 1) + window, -CLIP), CLIP) + CLIP
     r = tl.load(R + row[:, None] * stride_r + tl.arange(0, D)[None, :])
-    products = tl.dot(q, tl.trans(r))  # (BM, W)
+    products = _dot(q, tl.trans(r))  # (BM, W)
     at = tl.arange(0, BM)[:, None] - tl.arange(0, BN)[None, :] + (BN - 1)
     return tl.gather(products, at, 1), r
 
@@ -44,7 +49,7 @@ def _term(q, R, stride_r, delta, CLIP, BM: tl.constexpr, BN: tl.constexpr, D: tl
 def _tile(q, k, R, stride_r, low, high, i0, j0, N, M, CLIP, scale, scale_r, BAND: tl.constexpr, CAUSAL: tl.constexpr,
           BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr, W: tl.constexpr):  # fmt: skip
     """E of one tile, times log₂ e."""
-    e = tl.dot(q, tl.trans(k)) * scale
+    e = _dot(q, tl.trans(k)) * scale
     delta = i0 - j0
     if BAND:
         term, _ = _term(q, R, stride_r, delta, CLIP, BM, BN, D, W)
@@ -83,7 +88,7 @@ def _softmax_step(e, y, top, total, v):
     new_top = tl.maximum(top, tl.max(e, 1))
     p = tl.math.exp2(e - new_top[:, None])
     shrink = tl.math.exp2(top - new_top)
-    y = y * shrink[:, None] + tl.dot(p.to(v.dtype), v)
+    y = y * shrink[:, None] + _dot(p.to(v.dtype), v)
     return y, new_top, total * shrink + tl.sum(p, 1)
 
 
@@ -155,8 +160,8 @@ def _backward_query(Q, K, V, R, G, L, DELTA, DQ, DR, sqb, sqh, sqn, skb, skh, sk
         v = tl.load(V + j[:, None] * svn + d[None, :], mask=(j < M)[:, None], other=0.0)
         e = _tile(q, k, R, stride_r, low, high, i0, j0, N, M, CLIP, scale, scale_r, False, CAUSAL, BM, BN, D, W)
         p = tl.math.exp2(e - log_sum[:, None])
-        de = p * (tl.dot(g, tl.trans(v)) - delta_row[:, None])
-        dq += tl.dot(de.to(k.dtype), k) * scale
+        de = p * (_dot(g, tl.trans(v)) - delta_row[:, None])
+        dq += _dot(de.to(k.dtype), k) * scale
         far_high += tl.sum(de, 1)
     for j0 in range(begin, end, BN):
         j = j0 + tl.arange(0, BN)
@@ -164,8 +169,8 @@ def _backward_query(Q, K, V, R, G, L, DELTA, DQ, DR, sqb, sqh, sqn, skb, skh, sk
         v = tl.load(V + j[:, None] * svn + d[None, :], mask=(j < M)[:, None], other=0.0)
         e = _tile(q, k, R, stride_r, low, high, i0, j0, N, M, CLIP, scale, scale_r, True, CAUSAL, BM, BN, D, W)
         p = tl.math.exp2(e - log_sum[:, None])
-        de = p * (tl.dot(g, tl.trans(v)) - delta_row[:, None])
-        dq += tl.dot(de.to(k.dtype), k) * scale
+        de = p * (_dot(g, tl.trans(v)) - delta_row[:, None])
+        dq += _dot(de.to(k.dtype), k) * scale
         # The skew, the other way round: column c of row r belongs to distance t = r − c + BN − 1 of the window.
         t = tl.arange(0, W)
         c = tl.arange(0, BM)[:, None] - t[None, :] + (BN - 1)
@@ -174,8 +179,8 @@ def _backward_query(Q, K, V, R, G, L, DELTA, DQ, DR, sqb, sqh, sqn, skb, skh, sk
         d_window = tl.where(inside, d_window, 0.0) * scale_r  # (BM, W)
         at = tl.minimum(tl.maximum(i0 - j0 - (BN - 1) + t, -CLIP), CLIP) + CLIP
         r = tl.load(R + at[:, None] * stride_r + d[None, :])
-        dq += tl.dot(d_window.to(r.dtype), r)
-        dr = tl.dot(tl.trans(d_window.to(q.dtype)), q)  # (W, D)
+        dq += _dot(d_window.to(r.dtype), r)
+        dr = _dot(tl.trans(d_window.to(q.dtype)), q)  # (W, D)
         tl.atomic_add(DR + at[:, None] * D + d[None, :], dr, mask=(t < BM + BN - 1)[:, None], sem="relaxed")
     for j0 in range(end, stop, BN):
         j = j0 + tl.arange(0, BN)
@@ -183,8 +188,8 @@ def _backward_query(Q, K, V, R, G, L, DELTA, DQ, DR, sqb, sqh, sqn, skb, skh, sk
         v = tl.load(V + j[:, None] * svn + d[None, :], mask=(j < M)[:, None], other=0.0)
         e = _tile(q, k, R, stride_r, low, high, i0, j0, N, M, CLIP, scale, scale_r, False, CAUSAL, BM, BN, D, W)
         p = tl.math.exp2(e - log_sum[:, None])
-        de = p * (tl.dot(g, tl.trans(v)) - delta_row[:, None])
-        dq += tl.dot(de.to(k.dtype), k) * scale
+        de = p * (_dot(g, tl.trans(v)) - delta_row[:, None])
+        dq += _dot(de.to(k.dtype), k) * scale
         far_low += tl.sum(de, 1)
     r_low = tl.load(R + d).to(tl.float32)
     r_high = tl.load(R + 2 * CLIP * stride_r + d).to(tl.float32)
@@ -206,9 +211,9 @@ def _keys_step(k, v, dk, dv, Q, G, L, DELTA, R, stride_r, sqn, i0, j0, N, M, CLI
     low, high = _ends(q, R, stride_r, CLIP, D)
     e = _tile(q, k, R, stride_r, low, high, i0, j0, N, M, CLIP, scale, scale_r, BAND, CAUSAL, BM, BN, D, W)
     p = tl.math.exp2(e - log_sum[:, None])
-    dv += tl.dot(tl.trans(p.to(g.dtype)), g)
-    de = p * (tl.dot(g, tl.trans(v)) - delta_row[:, None])
-    dk += tl.dot(tl.trans(de.to(q.dtype)), q) * scale
+    dv += _dot(tl.trans(p.to(g.dtype)), g)
+    de = p * (_dot(g, tl.trans(v)) - delta_row[:, None])
+    dk += _dot(tl.trans(de.to(q.dtype)), q) * scale
     return dk, dv
 
 
@@ -281,7 +286,7 @@ class _Relative(torch.autograd.Function):
 
 # Tile sides, warps and pipeline depth: the fastest of a sweep on an H200 (results/).
 FORWARD = {"BM": 64, "BN": 64, "W": 128, "num_warps": 4, "num_stages": 2}
-QUERY = {"BM": 64, "BN": 64, "W": 128, "num_warps": 4, "num_stages": 2}
+QUERY = {"BM": 64, "BN": 64, "W": 128, "num_warps": 4, "num_stages": 1}
 KEY = {"BM": 64, "BN": 64, "W": 128, "num_warps": 4, "num_stages": 2}
 
 

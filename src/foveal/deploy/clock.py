@@ -50,7 +50,7 @@ def _on_gpu(job: Job) -> float:
     job()
     end.record()
     torch.cuda.synchronize()
-    return start.elapsed_time(end) / 1e3
+    return float(start.elapsed_time(end)) / 1e3
 
 
 def _timing(seconds: list[float]) -> Timing:

@@ -55,11 +55,10 @@ class Cache:
         end = start + count
         if end > self.capacity:
             raise FovealError(f"cache: expected at most {self.capacity} tokens, got {start} + {count}; make it with a larger capacity")
-        # narrow and copy_ are a third of the price of indexing, and a step of decoding is short.
-        self.k.narrow(2, start, count).copy_(k)
-        self.v.narrow(2, start, count).copy_(v)
+        self.k[:, :, start:end] = k
+        self.v[:, :, start:end] = v
         self.length = end
-        return self.k.narrow(2, 0, end), self.v.narrow(2, 0, end)
+        return self.k[:, :, :end], self.v[:, :, :end]
 
     def _fits(self, k: Tensor) -> bool:
         # A single head would broadcast into all of the cache's heads without a word.
@@ -77,7 +76,7 @@ class Cache:
         batch = self.k.shape[0]
         expect(tuple(index.shape) == (batch,), "the cache's new order", f"one sample for each of {batch}", tuple(index.shape))
         for room in (self.k, self.v):
-            filled = room.narrow(2, 0, self.length)
+            filled = room[:, :, : self.length]
             filled.copy_(filled.index_select(0, index))
 
     def __repr__(self) -> str:

@@ -108,7 +108,6 @@ class MultiHead(nn.Module):
         seen = self._mask(mask, start, q, k)
         term = None if self.position is None else self.position.term(start)
         y = attend(q, k, v, mask=seen, bias=term, dropout=self.dropout if self.training else 0.0, kernel=kernel)
-        assert isinstance(y, Tensor)  # attend gives weights too only when it is asked
         return self.out(y.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]  # (B, H, N, D) → (B, N, H·D) → (B, N, C)
 
     def remember(self, memory: Tensor) -> Memory:
@@ -152,8 +151,8 @@ class MultiHead(nn.Module):
         self.out = _smaller(self.out, rows, 1)
         self.heads, self.groups = len(kept), len(groups)
         # A position that learns something for each head (a table of biases) loses the same heads.
-        if hasattr(self.position, "drop_heads"):
-            self.position.drop_heads(sorted(dropped))  # type: ignore[union-attr, operator]
+        if self.position is not None:
+            self.position.drop_heads(sorted(dropped))
 
     def extra_repr(self) -> str:
         mask = "" if self.mask is None else f", mask={self.mask!r}"

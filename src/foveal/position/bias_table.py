@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from foveal.core.term import Term
 from foveal.errors import FovealError, expect
-from foveal.position.biased import Biased
+from foveal.position.biased import Biased, without_heads
 
 
 class BiasTable(Biased):
@@ -30,6 +30,9 @@ class BiasTable(Biased):
 
     def term(self, query_start: int = 0) -> Term:
         return WindowTerm(self.table, self.height, self.width, query_start)
+
+    def drop_heads(self, indices: list[int]) -> None:
+        self.table, self.heads = without_heads(self.table, 1, indices)
 
     def extra_repr(self) -> str:
         return f"heads={self.heads}, height={self.height}, width={self.width}"

@@ -1,7 +1,7 @@
 """A position that is a term on the scores: what Shaw's relative vectors, Swin's table and T5's buckets share."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from foveal.core.term import Term
 from foveal.position.position import Position
@@ -17,3 +17,9 @@ class Biased(Position):
         term.check(q, keys)
         rows, columns = torch.arange(q.shape[2], device=q.device), torch.arange(keys, device=q.device)
         return term.scores(q, rows, columns, *term.tensors)
+
+
+def without_heads(table: Tensor, axis: int, indices: list[int]) -> tuple[nn.Parameter, int]:
+    """A table without the entries of some heads, for a layer that drops them; and how many heads are left."""
+    kept = [head for head in range(table.shape[axis]) if head not in indices]
+    return nn.Parameter(table.detach().index_select(axis, torch.tensor(kept, device=table.device))), len(kept)

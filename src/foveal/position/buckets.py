@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from foveal.core.term import Term
 from foveal.errors import expect
-from foveal.position.biased import Biased
+from foveal.position.biased import Biased, without_heads
 
 
 class Buckets(Biased):
@@ -44,6 +44,9 @@ class Buckets(Biased):
     def term(self, query_start: int = 0) -> Term:
         return BucketTerm(self.table, self.bucket_of, query_start)
 
+    def drop_heads(self, indices: list[int]) -> None:
+        self.table, self.heads = without_heads(self.table, 1, indices)
+
     def extra_repr(self) -> str:
         return f"heads={self.heads}, buckets={self.buckets}, max_distance={self.max_distance}"
 
@@ -67,7 +70,7 @@ class BucketTerm(Term):
 
     def check(self, q: Tensor, keys: int) -> None:
         heads = self.tensors[0].shape[1]
-        expect(q.shape[1] == heads, "Buckets' heads", heads, q.shape[1])
+        expect(q.shape[1] == heads, "Buckets's heads", heads, q.shape[1])
 
     def score_mod(self, q: Tensor) -> Callable[..., Tensor]:
         by_distance = self.tensors[0][self.bucket_of]

@@ -29,5 +29,8 @@ class Position(nn.Module):
         """What is added to the scores, for queries that begin at position query_start."""
         return None
 
+    def drop_heads(self, indices: list[int]) -> None:
+        """Forget what belongs to these heads, as the layer around does; most positions treat all heads alike."""
+
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         return self.embed(x, start)

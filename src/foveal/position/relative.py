@@ -5,19 +5,19 @@
 Symbols: K max_distance; row K + d of the table is R_d. One table serves all heads, as in the paper, unless heads says how many there are. `attend` scales q_i·k_j, the term scales itself.
 Paper: Peter Shaw, Jakob Uszkoreit, Ashish Vaswani (2018). Self-attention with relative position representations. NAACL. arXiv:1803.02155.
 Departs from the paper: the relative term on the values is left out, since no fused kernel has it; the paper's ablation scores the same without it. The distance is i − j where the paper writes j − i: the same table, read backwards.
-Cost: O(N·(N + M)·D) time in plain tiles of O(n·(n + m)) memory; FlexAttention stores O(N·K). (2K+1)·D parameters for each table.
+Cost: O(N·(N + M)·D) time. A tile of n × m pairs takes n·(n + m) numbers a head, or n·m·D for all heads where its keys are scattered, whatever K is; FlexAttention and a compiled graph take N·(2K+1) a head. (2K+1)·D parameters for each table.
 Example: Relative(8, max_distance=4).bias(q, keys=7)
 """
 
 import math
-from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from foveal.core.relative import RelativeTerm
 from foveal.core.term import Term
-from foveal.errors import FovealError, expect
-from foveal.position.biased import Biased
+from foveal.errors import expect
+from foveal.position.biased import Biased, without_heads
 
 
 class Relative(Biased):
@@ -34,60 +34,9 @@ class Relative(Biased):
     def term(self, query_start: int = 0) -> Term:
         return RelativeTerm(self.table, self.scale, query_start)
 
+    def drop_heads(self, indices: list[int]) -> None:
+        if self.heads > 1:  # one table for all stays as it is
+            self.table, self.heads = without_heads(self.table, 0, indices)
+
     def extra_repr(self) -> str:
         return f"{self.width}, max_distance={self.max_distance}, heads={self.heads}, scale={self.scale:g}"
-
-
-class RelativeTerm(Term):
-    """q_i·R_{clip(i−j)}·scale, for queries the first of which stands at query_start."""
-
-    def __init__(self, table: Tensor, scale: float, query_start: int = 0) -> None:
-        self.tensors = (table,)
-        self.scale, self.start, self.reach = scale, query_start, table.shape[1] // 2
-
-    def scores(self, q: Tensor, rows: Tensor, columns: Tensor, *tensors: Tensor) -> Tensor:
-        (table,), q = tensors, q * self.scale
-        if torch.compiler.is_compiling():  # a graph may not look at the values of rows and columns
-            return _gathered(q, table, self._place(rows[:, None], columns))
-        if _consecutive(rows) and _consecutive(columns):
-            return self._skewed(q, table, rows, columns)
-        needed, place = torch.unique(self._place(rows[:, None], columns), return_inverse=True)
-        if len(needed) > len(rows) + len(columns):  # scattered: more distances than the tile is wide
-            return torch.einsum("bhnd,hnmd->bhnm", q, table[:, needed].to(q.dtype)[:, place])
-        return _gathered(q, table[:, needed], place)
-
-    def check(self, q: Tensor, keys: int) -> None:
-        tables, _, width = self.tensors[0].shape
-        expect(q.shape[3] == width, "Relative's heads", f"{width} wide", q.shape[3], "give Relative the width of one head")
-        if tables not in (1, q.shape[1]):
-            raise FovealError(f"Relative's tables: expected 1 for all heads, or {q.shape[1]}, got {tables}; give heads= that number")
-
-    def score_mod(self, q: Tensor) -> Callable[..., Tensor]:
-        wide = torch.promote_types(q.dtype, torch.float32)
-        products = (q.to(wide) * self.scale) @ self.tensors[0].to(wide).mT  # (B, H, N, 2K+1)
-
-        def modified(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            return score + products[b, h, i, self._place(i, j)]
-
-        return modified
-
-    def _place(self, i: Tensor, j: Tensor) -> Tensor:
-        """The table's row for query i and key j."""
-        return (i + (self.start - j)).clamp(-self.reach, self.reach) + self.reach
-
-    def _skewed(self, q: Tensor, table: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        """Runs of rows and columns: one product with the n + m distances of the tile, then each row moves one step further to the left."""
-        n, m = len(rows), len(columns)
-        falling = rows[-1] - torch.arange(n + m, device=q.device)  # with key columns[0]: from the largest distance to the least
-        products = q @ table[:, self._place(falling, columns[0])].to(q.dtype).mT  # (B, H, n, n + m); pair (i, j) stands at n − 1 − i + j
-        flat = products.flatten(-2)[..., n - 1 : n - 1 + n * (n + m - 1)]  # rows one shorter: each begins one place further left
-        return flat.view(*q.shape[:3], n + m - 1)[..., :m]
-
-
-def _gathered(q: Tensor, table: Tensor, place: Tensor) -> Tensor:
-    """The products of q with each row of the table, (B, H, n, R), picked by place (n, m)."""
-    return (q @ table.to(q.dtype).mT).gather(-1, place.expand(*q.shape[:2], *place.shape))
-
-
-def _consecutive(positions: Tensor) -> bool:
-    return len(positions) > 0 and bool((positions.diff() == 1).all())

@@ -1,6 +1,7 @@
 """`foveal bench attention`: `attend` beside torch's scaled_dot_product_attention and, on a GPU, beside FlexAttention."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -35,19 +36,19 @@ def _on_cpu(bench: Bench) -> None:
     for length in (1024, 4096):
         if length > bench.longest:
             continue
-        heads = _heads(1, 4, length)
-        with torch.no_grad():
-            bench.slower(f"plain N={length}", lambda h=heads: attend(*h), {"sdpa": lambda h=heads: _sdpa(h)}, at_most=1.05)
-            bench.slower(
-                f"causal N={length}",
-                lambda h=heads: attend(*h, mask=causal),
-                {"sdpa": lambda h=heads: _sdpa(h, is_causal=True)},
-                at_most=1.05,
-            )
+        _plain_on_cpu(bench, _heads(1, 4, length))
     _local_on_cpu(bench, min(4096, bench.longest))
     _performer(bench)
     _decoding(bench)
     _no_square(bench, _heads(1, 1, bench.longest), _heads(1, 1, bench.longest // 2))
+
+
+def _plain_on_cpu(bench: Bench, heads: Heads) -> None:
+    length = heads[0].shape[2]
+    with torch.no_grad():
+        bench.slower(f"plain N={length}", lambda: attend(*heads), {"sdpa": lambda: _sdpa(heads)}, at_most=1.05)
+        theirs = {"sdpa": lambda: _sdpa(heads, is_causal=True)}
+        bench.slower(f"causal N={length}", lambda: attend(*heads, mask=causal), theirs, at_most=1.05)
 
 
 def _local_on_cpu(bench: Bench, length: int) -> None:
@@ -55,7 +56,7 @@ def _local_on_cpu(bench: Bench, length: int) -> None:
     dense = local(128).dense(length, length)
 
     def ours(h: Heads = heads) -> Tensor:
-        return _tensor(attend(*h, mask=local(128)))
+        return attend(*h, mask=local(128))
 
     def theirs(h: Heads = heads) -> Tensor:
         return _sdpa(h, attn_mask=dense)
@@ -97,7 +98,7 @@ def _decoding(bench: Bench) -> None:
 
         def ours(cache: Cache = cache, q: Tensor = q, step: Tensor = step, filled: int = filled) -> Tensor:
             cache.length = filled - 1
-            return _tensor(attend(q, *cache.append(step, step)))
+            return attend(q, *cache.append(step, step))
 
         def theirs(cache: Cache = cache, q: Tensor = q) -> Tensor:
             return F.scaled_dot_product_attention(q, cache.k, cache.v, enable_gqa=True)
@@ -113,7 +114,7 @@ def _on_gpu(bench: Bench) -> None:
     for length in (1024, 4096, 16384):
         heads = _heads(16384 // length, 16, length, "cuda", grad=True)
         for mask in (None, causal):
-            _against_backends(bench, f"{'causal' if mask else 'plain'} N={length}" if mask is None else f"causal N={length}", heads, mask)
+            _against_backends(bench, f"{'plain' if mask is None else 'causal'} N={length}", heads, mask)
     _against_flex(bench, _heads(1, 16, 16384, "cuda", grad=True))
     for length, clip in ((4096, 128), (4096, 4095), (16384, 128), (16384, 16383)):
         _shaw(bench, _heads(16384 // length, 16, length, "cuda", grad=True), clip)
@@ -129,7 +130,7 @@ def _against_backends(bench: Bench, name: str, heads: Heads, mask: Mask | None) 
         return run
 
     theirs = {kind: on(getattr(SDPBackend, f"{kind.upper()}_ATTENTION")) for kind in ("cudnn", "flash", "efficient")}
-    _both_passes(bench, name, heads, lambda h: _tensor(attend(*h, mask=mask)), theirs, at_most=1.03)
+    _both_passes(bench, name, heads, lambda h: attend(*h, mask=mask), theirs, at_most=1.03)
 
 
 def _against_flex(bench: Bench, heads: Heads) -> None:
@@ -142,7 +143,7 @@ def _against_flex(bench: Bench, heads: Heads) -> None:
         bench,
         f"local(256) N={length}",
         heads,
-        lambda h: _tensor(attend(*h, mask=local(256))),
+        lambda h: attend(*h, mask=local(256)),
         {"flex": lambda h: compiled(*h, block_mask=blocks)},
         at_most=1.1,
     )
@@ -162,7 +163,7 @@ def _shaw(bench: Bench, heads: Heads, clip: int) -> None:
         return picked
 
     name = f"Shaw's relative positions, K={clip}, N={length}"
-    ours: Run = lambda h: _tensor(attend(*h, bias=position.term()))  # noqa: E731
+    ours: Run = lambda h: attend(*h, bias=position.term())
     try:
         _both_passes(bench, name, heads, ours, {"flex, gathered": flex}, at_least=1, extra=(position.table,))
     except torch.OutOfMemoryError:
@@ -185,7 +186,7 @@ def _both_passes(
     at_least: float | None = None,
     extra: tuple[Tensor, ...] = (),
 ) -> None:
-    forward = {kind: (lambda run=run: run(heads)) for kind, run in theirs.items()}
+    forward = {kind: partial(run, heads) for kind, run in theirs.items()}
     backward = {kind: _graded(run, heads, extra) for kind, run in theirs.items()}
     with torch.no_grad():
         if at_least is None:
@@ -219,7 +220,7 @@ def _no_square(bench: Bench, long: Heads, short: Heads) -> None:
     }
     with torch.no_grad():
         for name, job in jobs.items():
-            mine, half = (peak(lambda h=h, job=job: job(h), bench.device) for h in (long, short))
+            mine, half = (peak(partial(job, heads), bench.device) for heads in (long, short))
             square = long[0].shape[0] * long[0].shape[1] * length**2 * long[0].element_size()
             text = f"{mine / 2**20:.1f} MiB"
             other = f"N={length // 2}: {half / 2**20:.1f} MiB; N² scores would be {square / 2**20:.0f} MiB"
@@ -245,7 +246,3 @@ def _heads(batch: int, heads: int, length: int, device: str = "cpu", grad: bool 
 def _sdpa(heads: Heads, **options: object) -> Tensor:
     return F.scaled_dot_product_attention(*heads, **options)  # type: ignore[arg-type]
 
-
-def _tensor(y: Tensor | tuple[Tensor, Tensor]) -> Tensor:
-    assert isinstance(y, Tensor)
-    return y

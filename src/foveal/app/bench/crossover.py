@@ -25,9 +25,9 @@ def measure(bench: Bench) -> None:
                 jobs = {"linear": lambda: linear(q, k, v, projection), "exact": lambda: attend(q, k, v)}
                 taken = bench.time(what, jobs, max(3, min(bench.rounds, bench.rounds * 4096 // length)))
                 exact = attend(q, k, v)
-                error = float((linear(q, k, v, projection) - exact).norm() / exact.norm())  # type: ignore[union-attr, operator, arg-type]
+                error = float((linear(q, k, v, projection) - exact).norm() / exact.norm())
                 calm = attend(q / 4, k / 4, v)
-                small = float((linear(q / 4, k / 4, v, projection) - calm).norm() / calm.norm())  # type: ignore[union-attr, operator, arg-type]
+                small = float((linear(q / 4, k / 4, v, projection) - calm).norm() / calm.norm())
             ratio = taken["exact"].median / taken["linear"].median
             curve.append((length, ratio))
             mine, other = (f"{taken[name].median * 1e3:.2f} ms" for name in ("linear", "exact"))

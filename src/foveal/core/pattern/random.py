@@ -39,7 +39,7 @@ class random(Mask):
     def candidates(self, rows: Tensor, keys: int) -> Tensor:
         drawn = _drawn(self.count, self.seed, -(-keys // self.block), "cpu")
         blocks = torch.unique(drawn[(rows // self.block) % len(drawn)])
-        columns = (blocks[:, None] * self.block + torch.arange(self.block)).flatten()
+        columns: Tensor = (blocks[:, None] * self.block + torch.arange(self.block)).flatten()
         return columns[columns < keys]
 
 

@@ -6,7 +6,7 @@ Symbols: A the hidden width; W_q (A, D), W_k (A, E), v (A). q and k may differ i
 Paper: Dzmitry Bahdanau, Kyunghyun Cho, Yoshua Bengio (2015). Neural machine translation by jointly learning to align and translate. ICLR. arXiv:1409.0473.
 Departs from the paper: nothing.
 Cost: O(N·M·A) time and memory.
-Example: additive(q, k, w_query=k[0, 0], w_key=k[0, 1], v=v[0, 0, :, 0])
+Example: additive(q, k, k[0, 0], k[0, 1], v[0, 0, :, 0])
 """
 
 import torch

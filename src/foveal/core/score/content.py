@@ -6,7 +6,7 @@ Symbols: content(q) = W_q q and content(k) = W_k k, with W_q (A, D) and W_k (A, 
 Paper: Alex Graves, Greg Wayne, Ivo Danihelka (2014). Neural Turing machines. arXiv:1410.5401.
 Departs from the paper: keys are mapped by W_k too, so that both sides may differ in width; the paper compares with the memory's rows as they are (W_k = 1).
 Cost: O((N + M)·A·D + N·M·A) time, O(N·M) memory.
-Example: content(q, k, w_query=k[0, 0], w_key=k[0, 1], strength=2.0)
+Example: content(q, k, k[0, 0], k[0, 1], strength=2.0)
 """
 
 import torch.nn.functional as F

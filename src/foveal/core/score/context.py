@@ -7,7 +7,7 @@ Paper: Minh-Thang Luong, Hieu Pham, Christopher D. Manning (2015). Effective app
 Paper: Biao Zhang, Deyi Xiong, Jinsong Su (2018). Accelerating neural transformer via an average attention network. ACL. arXiv:1805.00631.
 Departs from the paper: the joint form is ours. Luong feeds the past into the query through a recurrent net (input feeding); the running mean that stands in its place here is Zhang's, without the query itself.
 Cost: O((N + M)·A·D + N·M·A) time, O(N·M) memory.
-Example: context(q, k, w_query=k[0, 0], w_history=k[0, 1], w_key=k[1, 0])
+Example: context(q, k, k[0, 0], k[0, 1], k[1, 0])
 """
 
 import torch
@@ -32,7 +32,7 @@ def context(q: Tensor, k: Tensor, w_query: Tensor, w_history: Tensor, w_key: Ten
 def history(q: Tensor, earlier: Tensor | None = None) -> Tensor:
     """The mean of all queries before each one, 0 for the very first: (B, H, N, D) → (B, H, N, D)."""
     wide = q.to(torch.promote_types(q.dtype, torch.float32))  # a long sum loses digits in bfloat16
-    before = F.pad(wide, (0, 0, 1, -1)).cumsum(2)  # Σ_{t<i} q_t
+    before = F.pad(wide.cumsum(2), (0, 0, 1, 0))[:, :, : q.shape[2]]  # Σ_{t<i} q_t
     count = torch.arange(q.shape[2], device=q.device, dtype=wide.dtype)
     if earlier is not None:
         expect(earlier.shape[:2] == q.shape[:2] and earlier.shape[3:] == q.shape[3:], "earlier", "queries like q", tuple(earlier.shape))

@@ -6,7 +6,7 @@ Symbols: s_{i−1} the state before step i, (C); W_a (M, C), one row for each po
 Paper: Minh-Thang Luong, Hieu Pham, Christopher D. Manning (2015). Effective approaches to attention-based neural machine translation. EMNLP. arXiv:1508.04025.
 Departs from the paper: more positions than W_a has rows are refused, where the paper ignores the last ones. The paper reads the current state; whose it is, is the caller's choice.
 Cost: O(N·M·C) time, O(N·M) memory.
-Example: location(q, weight=k[0, 0], keys=5)
+Example: location(q, k[0, 0], keys=5)
 """
 
 from torch import Tensor

@@ -6,7 +6,7 @@ Symbols: A the hidden width, R filters of T taps; s the query (D), h_j a key (E)
 Paper: Jan Chorowski, Dzmitry Bahdanau, Dmitriy Serdyuk, Kyunghyun Cho, Yoshua Bengio (2015). Attention-based models for speech recognition. NeurIPS. arXiv:1506.07503.
 Departs from the paper: F slides over α without being turned round (torch's convolution), which for learned filters is the same family.
 Cost: O(N·M·(A + R·T)) time, O(N·M·A) memory.
-Example: location_aware(q, k, previous=q[..., 1:].softmax(-1), w_query=k[0, 0], w_key=k[0, 1], w_location=v[0, 0], filters=v[0, 1].T, bias=v[1, 0, :, 0], v=v[1, 1, :, 0])
+Example: location_aware(q, k, q[..., 1:].softmax(-1), k[0, 0], k[0, 1], v[0, 0], v[0, 1].T, v[1, 0, :, 0], v[1, 1, :, 0])
 """
 
 import torch

@@ -36,10 +36,12 @@ def adapt(
     """The subject for a module, a class or a function; a FovealError that names its signature if no way of calling it works."""
     expect(callable(target), "what is checked", "a module, a class or a function", type(target).__name__)
     expect(layout is None or layout in LAYOUTS, "layout", f"one of {', '.join(LAYOUTS)}", layout)
-    expect(shape is None or len(shape) == 3 and min(shape) > 0, "shape", "(B, N, C), all above 0", shape)
+    expect(shape is None or (len(shape) == 3 and min(shape) > 0), "shape", "(B, N, C), all above 0", shape)
     expect(isinstance(target, type) or not arguments, "arguments", "a class that they construct", f"an instance, {type(target).__name__}")
     if isinstance(target, type):
-        target = built(target, arguments or {})
+        with torch.random.fork_rng([]):
+            torch.manual_seed(0)  # the same numbers in every report on a class
+            target = built(target, arguments or {})
     signature = _signature(target)
     name = _name(target)
     trouble: Exception | None = None
@@ -74,8 +76,8 @@ def _prepared(target: Any, dtype: torch.dtype) -> Any:
     with torch.no_grad(), torch.random.fork_rng([]):
         torch.manual_seed(0)
         for parameter in module.parameters():
-            # An output layer that starts at zero would hide everything behind it.
-            if parameter.dim() > 1 and not parameter.any():
+            # A matrix that starts at zero, or close to it, would hide what lies behind it.
+            if parameter.dim() > 1 and parameter.std() < 0.3 * parameter.shape[-1] ** -0.5:
                 parameter.normal_(std=parameter.shape[-1] ** -0.5)
     return module
 
@@ -96,8 +98,8 @@ def _ways(
     heads = next((numbers[name] for name in HEADS if name in numbers), None)
     empty: dict[str, Any] = {}
     base = Subject(target, "", "", "", "bnc", Sizes(1, 1, 1, heads), *types, device, lambda x: empty, frozenset(parameters), required, adapter=call)
-    batch = shape[0] if shape else next(size for size in (3, 5, 2) if size not in numbers.values())
-    lengths = [shape[1]] if shape else [TOKENS if TOKENS not in numbers.values() else 11, *(numbers[k] for k in LENGTHS if k in numbers)]
+    batch = shape[0] if shape else next(size for size in (3, 5, 2) if size != heads)
+    lengths = [shape[1]] if shape else [TOKENS if heads != TOKENS else 11, *(numbers[k] for k in LENGTHS if k in numbers)]
     widths = [shape[2]] if shape else _widths(target, numbers, heads)
     if call is not None:
         yield from (replace(base, sizes=Sizes(batch, length, width, heads)) for length in lengths for width in widths)
@@ -116,8 +118,10 @@ def _layouts(target: Any, parameters: Mapping[str, Any]) -> list[str]:
     three = any(name in parameters for name in QUERIES) and any(name in parameters for name in KEYS)
     if three and not (isinstance(target, nn.Module) and any(True for _ in target.parameters())):
         return ["bhnd", "bnc"]
-    if getattr(target, "batch_first", None) is not None:
-        return ["bnc" if target.batch_first else "nbc"]
+    # torch's own layers keep the flag in the attention that they hold.
+    holder = target.self_attn if isinstance(target, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer) else target
+    if getattr(holder, "batch_first", None) is not None:
+        return ["bnc" if holder.batch_first else "nbc"]
     return ["nbc"] if re.search(_SEQUENCE_FIRST, _documentation(target), re.IGNORECASE) else ["bnc"]
 
 
@@ -147,7 +151,7 @@ def _feed(inputs: Mapping[str, str], layout: str, heads: int, width: int, number
 
         def heads_of(x: Tensor) -> Mapping[str, Any]:
             parts = dict(zip("qkv", x.unflatten(2, (3, heads, -1)).unbind(2), strict=True))  # (B, N, H, D) each
-            return {name: parts[role].transpose(1, 2) if layout == "bhnd" else parts[role] for name, role in inputs.items()}
+            return {name: (parts[role].transpose(1, 2) if layout == "bhnd" else parts[role]).contiguous() for name, role in inputs.items()}
 
         return heads_of
     key = next((numbers[name] for name in KEY_WIDTHS if name in numbers), width)
@@ -155,7 +159,7 @@ def _feed(inputs: Mapping[str, str], layout: str, heads: int, width: int, number
 
     def tokens_of(x: Tensor) -> Mapping[str, Any]:
         fed = {name: x if wanted[role] == width else x @ _random(width, wanted[role]).to(x) for name, role in inputs.items()}
-        return {name: tokens.transpose(0, 1) if layout == "nbc" else tokens for name, tokens in fed.items()}
+        return {name: (tokens.transpose(0, 1) if layout == "nbc" else tokens).contiguous() for name, tokens in fed.items()}
 
     return tokens_of
 
@@ -206,7 +210,10 @@ def _signature(target: Any) -> inspect.Signature | None:
 
 
 def _written(target: Any, signature: inspect.Signature | None) -> str:
-    words = [] if signature is None else [p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in signature.parameters.values()]
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    words = []
+    for p in signature.parameters.values() if signature else ():
+        words.append(f"{stars.get(p.kind, '')}{p.name}" + ("" if p.default is p.empty else f"={p.default!r}"))
     return f"{'forward' if isinstance(target, nn.Module) else _name(target)}({', '.join(words) if signature else '…'})"
 
 

@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from foveal.core.observe import Look, observers
 from foveal.explain.diagnosis.record import Product, Projection, Recorder, Softmax
-from foveal.explain.diagnosis.subject import Subject
+from foveal.explain.diagnosis.subject import REFUSALS, Subject
 
 HIDDEN = -1e4  # a score below this is a mask, whether −inf, −1e9 or the least number of its type
 
@@ -47,11 +47,11 @@ class Anatomy:
     projections: list[Projection]
     products: list[Product]
     softmaxes: list[Softmax]
+    output: Tensor
     scores: Tensor | None = None
     moment: int = 0  # of the softmax that these scores went into
     fit: Fit | None = None
     candidates: list[Heads] = field(default_factory=list)
-    output: Tensor | None = None
 
     @property
     def heads(self) -> int | None:
@@ -65,28 +65,41 @@ class Anatomy:
 
 def dissect(subject: Subject, x: Tensor) -> Anatomy:
     """Record one pass over tokens x, with every fused kernel taken apart, and explain its scores."""
-    recorder = Recorder(subject.module, x.shape[0] * x.shape[1])
-    looks: list[Look] = []
-    observers.append(looks.append)
     try:
-        with sdpa_kernel(SDPBackend.MATH), recorder:
-            y = subject.run(x, grad=True).detach()  # with gradients torch takes no short cut
-    finally:
-        observers.remove(looks.append)
-    found = Anatomy(recorder.projections, recorder.products, recorder.softmaxes, output=y)
+        found, looks = _recorded(subject, x, grad=True)  # with gradients torch takes no short cut
+    except REFUSALS:
+        found, looks = _recorded(subject, x, grad=False)
     batch, tokens = x.shape[:2]
     given = _given(subject, x) if subject.on_heads else []
-    for scores, moment in _scores(found, subject, x, y, looks):
+    for scores, moment in _scores(found, subject, x, looks):
         if scores.numel() % (batch * tokens * tokens) or tuple(scores.shape[-2:]) != (tokens, tokens):
             continue
         scores = scores.reshape(batch, -1, tokens, tokens).to(torch.float64)
         candidates = given or list(_candidates(found.projections, scores.shape[1], batch, tokens, before=moment))
+        if not given:  # where nothing is projected, the tokens themselves are q, k and v
+            candidates += [Heads(piece.transpose(1, 2), -1, part, False) for part in range(2) for piece in _pieces(x.double(), scores.shape[1])]
         fit = explain(scores, candidates)
         if fit is not None or found.scores is None:
             found.scores, found.moment, found.fit, found.candidates = scores, moment, fit, candidates
         if fit is not None:
             break
     return found
+
+
+def _recorded(subject: Subject, x: Tensor, *, grad: bool) -> tuple[Anatomy, list[Look]]:
+    recorder = Recorder(subject.module, x.shape[0] * x.shape[1])
+    looks: list[Look] = []
+
+    def watch(look: Look) -> None:
+        looks.append(look)
+
+    observers.append(watch)
+    try:
+        with sdpa_kernel(SDPBackend.MATH), recorder:
+            y = subject.run(x, grad=grad).detach()
+    finally:
+        observers.remove(watch)
+    return Anatomy(recorder.projections, recorder.products, recorder.softmaxes, y), looks
 
 
 def explain(scores: Tensor, candidates: list[Heads]) -> Fit | None:
@@ -119,7 +132,7 @@ def _pair(q: Tensor, k: Tensor) -> bool:
     return q.shape[3] == k.shape[3] and q.shape[1] % k.shape[1] == 0
 
 
-def _scores(found: Anatomy, subject: Subject, x: Tensor, y: Tensor, looks: list[Look]) -> Iterator[tuple[Tensor, int]]:
+def _scores(found: Anatomy, subject: Subject, x: Tensor, looks: list[Look]) -> Iterator[tuple[Tensor, int]]:
     """The scores, or log α which is as good: from a softmax, from a report of foveal's, or solved from y = α v."""
     yield from ((softmax.scores, softmax.moment) for softmax in found.softmaxes)
     end = max([projection.moment for projection in found.projections], default=0)
@@ -127,7 +140,7 @@ def _scores(found: Anatomy, subject: Subject, x: Tensor, y: Tensor, looks: list[
         alpha = look.rows(torch.arange(look.queries, device=x.device)).detach()
         yield alpha.double().log().clamp_min(2 * HIDDEN), end
     if subject.on_heads and subject.sizes.heads:
-        heads, tokens = subject.sizes.heads, x.shape[1]
+        heads, tokens, y = subject.sizes.heads, x.shape[1], found.output
         v = x.unflatten(2, (3, heads, -1))[:, :, 2].transpose(1, 2)  # (B, H, N, D), D ≥ N, so α = y v⁺
         if v.shape[3] >= tokens and y.shape[2] == heads * v.shape[3]:
             alpha = y.unflatten(2, (heads, -1)).transpose(1, 2).double() @ torch.linalg.pinv(v.double())

@@ -8,18 +8,13 @@ from typing import Any
 from foveal.errors import FovealError
 from foveal.explain.diagnosis.subject import REFUSALS
 
-WIDTHS = (
-    "width embed_dim d_model dim hidden_size n_embd embedding_dim emb_dim embed_size emb_size model_dim hidden_dim input_dim in_dim dim_in "
-    "channels in_channels features in_features query_width query_dim dim_model d d_in n_state key_width key_dim value_dim kdim vdim"
-).split()
-HEADS = "heads num_heads n_heads n_head nhead nheads num_attention_heads head_num h".split()
-HEAD_WIDTHS = "head_width head_dim dim_head d_head d_k d_v head_size dim_heads kv_channels".split()
-LENGTHS = (
-    "block_size seq_len seq_length sequence_length max_len max_length max_seq_len max_seq_length n_ctx ctx_len context_length length "
-    "num_tokens max_position_embeddings n_positions tokens"
-).split()
-GROUPS = "groups kv_heads num_kv_heads n_kv_heads num_key_value_heads".split()
-CONFIGS = "config cfg conf args hparams opt options params".split()
+WIDTHS = ["width", "embed_dim", "d_model", "dim", "hidden_size", "n_embd", "embedding_dim", "emb_dim", "embed_size", "emb_size", "model_dim", "hidden_dim", "input_dim", "in_dim", "dim_in", "channels", "in_channels", "features", "in_features", "query_width", "query_dim", "dim_model", "d", "d_in", "n_state", "key_width", "key_dim", "value_dim", "kdim", "vdim"]
+HEADS = ["heads", "num_heads", "n_heads", "n_head", "nhead", "nheads", "num_attention_heads", "head_num", "h"]
+HEAD_WIDTHS = ["head_width", "head_dim", "dim_head", "d_head", "d_k", "d_v", "head_size", "dim_heads", "kv_channels"]
+LENGTHS = ["block_size", "seq_len", "seq_length", "sequence_length", "max_len", "max_length", "max_seq_len", "max_seq_length", "n_ctx", "ctx_len", "context_length", "length", "num_tokens", "max_position_embeddings", "n_positions", "tokens"]
+GROUPS = ["groups", "kv_heads", "num_kv_heads", "n_kv_heads", "num_key_value_heads"]
+CONFIGS = ["config", "cfg", "conf", "args", "hparams", "opt", "options", "params"]
+HIDDEN = "hidden hidden_width hidden_features inner_dim state_width attention_dim".split()
 DROPOUT = 0.1  # in a class that is built here, so that dropout which stays on can be seen
 HEAD_WIDTH = 10
 TOKENS = 7
@@ -29,9 +24,9 @@ def built(kind: type, arguments: Mapping[str, Any]) -> Any:
     """kind(**arguments), with what is missing guessed; a FovealError that names the constructor if that fails."""
     constructor = f"{kind.__name__}{_signature(kind)}"
     trouble: Exception | None = None
-    for dropout in (DROPOUT, None):
+    for dropout, all_of_them in ((DROPOUT, False), (DROPOUT, True), (None, False)):
         try:
-            return kind(**_guessed(kind, arguments, dropout))
+            return kind(**_guessed(kind, arguments, dropout, all_of_them=all_of_them))
         except REFUSALS as error:
             trouble = trouble or error
     given = ", ".join(f"{name}={value!r}" for name, value in arguments.items()) or "none"
@@ -47,7 +42,7 @@ def guess(name: str, known: Mapping[str, Any], dropout: float | None) -> Any:
     heads, width = _sizes(known)
     if "drop" in word:
         return dropout
-    for names, value in ((WIDTHS, width), (HEADS, heads), (HEAD_WIDTHS, width // heads), (LENGTHS, TOKENS), (GROUPS, heads)):
+    for names, value in ((WIDTHS, width), (HEADS, heads), (HEAD_WIDTHS, width // heads), (LENGTHS, TOKENS), (GROUPS, heads), (HIDDEN, width)):
         if word in names:
             return value
     if word in ("layer_idx", "layer_id", "layer_index"):

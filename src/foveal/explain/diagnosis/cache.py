@@ -65,7 +65,7 @@ def _error(
     for start, end in [(0, first), *((i, i + 1) for i in range(first, tokens))]:
         more = causal(first) if start == 0 and first > 1 else {}
         with torch.no_grad():
-            answer, cache = decode(probe.x[:, start:end], cache, start, more)
+            answer, cache = decode(probe.x[:, start:end].contiguous(), cache, start, more)
         parts.append(probe.subject.output(answer, end - start))
     return probe.change(full, torch.cat(parts, 1))
 
@@ -106,7 +106,7 @@ def _protocols(subject: Subject, argument: str) -> Iterator[tuple[str, Decode, C
         return answer, cache
 
     def given_back(x: Tensor, cache: Any, position: int, more: Mapping[str, Any], starts: tuple[str, ...] = ()) -> tuple[Any, Any]:
-        answer = subject.raw(x, **{argument: cache}, **switches, **more, **{name: position for name in starts})
+        answer = subject.raw(x, **{argument: cache}, **switches, **more, **dict.fromkeys(starts, position))
         return answer, _handed_on(answer)
 
     if callable(maker := getattr(subject.target, "new_cache", None)):

@@ -23,13 +23,13 @@ def look(probe: Probe) -> Finding:
     second, plain = subject.run(x, seed=1), subject.run(x)
     with Quiet():
         silent = subject.run(x)
-    change = max(probe.change(first, second), probe.change(plain, silent))
-    numbers = {"measured": change, "expected": 0.0}
-    if change:
+    between, dropped = probe.change(first, second), probe.change(plain, silent)
+    numbers = {"measured": max(between, dropped), "expected": 0.0}
+    if between or dropped:
         probe.silence()
-        rate = f", and drops a share of {max(noise.dropped):.2g}" if noise.dropped else ""
-        message = f"two evaluations of the same tokens differ by {change:.3g}{rate}; pass 0 unless self.training, or use nn.Dropout"
-        return Finding("dropout", "mistake", message, numbers)
+        rate = f"a share of {max(noise.dropped):.2g} is dropped in evaluation" if noise.dropped else "something is random in evaluation"
+        effect = f"two runs differ by {between:.3g}" if between else f"the same every time, and off by {dropped:.3g}"
+        return Finding("dropout", "mistake", f"{rate}: {effect}; drop only if self.training, or use nn.Dropout", numbers)
     if subject.module is None:
         return Finding("dropout", "not applicable", "a function drops what its caller says; without that, two calls agree", numbers)
     if not _random_in_training(subject):

@@ -11,7 +11,7 @@ from torch import Tensor
 from foveal.explain.diagnosis.finding import Finding
 from foveal.explain.diagnosis.masking import Form
 from foveal.explain.diagnosis.probe import Probe
-from foveal.explain.diagnosis.subject import Subject
+from foveal.explain.diagnosis.subject import REFUSALS, Subject
 
 ROW, SAMPLE = 3, 1
 
@@ -29,6 +29,19 @@ def look(probe: Probe) -> Finding:
 
 
 def _one(subject: Subject, form: Form) -> Finding:
+    what = f"{'a query' if form.pairwise else 'a sample'} that {form.argument} lets see nothing"
+    trouble, lost = _trouble(subject, form)
+    numbers = {"measured": float(lost), "expected": 0.0}
+    if not trouble:
+        return Finding("empty row", "ok", f"{what} gives finite outputs and gradients", numbers)
+    if form.kind == "additive" and not _trouble(subject, replace(form, least=torch.finfo(subject.dtype).min))[0]:
+        why = f"{form.argument} is added to the scores, so its caller decides: a row of −inf gives {trouble}, a row of the least finite number does not"
+        return Finding("empty row", "not applicable", why, numbers)
+    return Finding("empty row", "mistake", f"{what} gives {trouble}", numbers)
+
+
+def _trouble(subject: Subject, form: Form) -> tuple[str, int]:
+    """What becomes of a row with nothing to look at: where NaN turns up, and how often."""
     x, tokens = subject.sample(), subject.sizes.tokens
     keep = torch.ones(len(x), tokens, tokens, dtype=torch.bool, device=x.device)
     if form.pairwise:
@@ -36,18 +49,14 @@ def _one(subject: Subject, form: Form) -> Finding:
     else:
         keep[SAMPLE] = False
     mask = {form.argument: form.make(keep)}
-    what = f"{'a query' if form.pairwise else 'a sample'} that {form.argument} lets see nothing"
-    for grad in (False, True):  # torch has other kernels for each
-        lost = int(subject.run(x, grad=grad, **mask).isnan().any(-1).sum())
-        if lost:
-            rows = len(x) if form.pairwise else tokens
-            numbers = {"measured": float(lost), "expected": 0.0}
-            return Finding("empty row", "mistake", f"{what} gives NaN: {lost} outputs, where {rows} rows are empty", numbers)
-    lost = _lost_gradients(subject, x, mask)
-    if lost:
-        message = f"{what} gives a finite output but NaN in {lost} gradients: training is lost at the first such row"
-        return Finding("empty row", "mistake", message, {"measured": float(lost), "expected": 0.0})
-    return Finding("empty row", "ok", f"{what} gives finite outputs and gradients", {"measured": 0.0, "expected": 0.0})
+    lost = int(subject.run(x, **mask).isnan().any(-1).sum())
+    try:
+        lost = max(lost, int(subject.run(x, grad=True, **mask).isnan().any(-1).sum()))  # torch has other kernels where gradients are wanted
+        if not lost and (bad := _lost_gradients(subject, x, mask)):
+            return f"a finite output but NaN in {bad} gradients, so training is lost at the first such row", bad
+    except REFUSALS:
+        pass  # it cannot be trained at all
+    return (f"NaN: {lost} outputs, where {len(x) if form.pairwise else tokens} rows are empty" if lost else ""), lost
 
 
 def _lost_gradients(subject: Subject, x: Tensor, mask: dict[str, Tensor]) -> int:

@@ -60,5 +60,6 @@ class Report:
             lines.append(f"{MISTAKES[finding.name]:<{first}}  {verdict:<{second}}  {message[0]}")
             lines.extend(" " * (first + second + 4) + line for line in message[1:])
         named = ", ".join(finding.name for finding in self.mistakes)
-        count = len(self.mistakes)
-        return "\n".join([*lines, "", f"{count} mistake{'s' if count > 1 else ''}: {named}" if count else "no mistake found"])
+        count, applied = len(self.mistakes), sum(finding.verdict != "not applicable" for finding in self.findings)
+        last = f"{count} mistake{'s' if count > 1 else ''}: {named}" if count else "no mistake"
+        return "\n".join([*lines, "", f"{last} ({applied} of {len(self.findings)} could be measured)"])

@@ -47,8 +47,8 @@ def _unclear(probe: Probe, reading: Reading) -> Finding:
         return Finding("mask", "not applicable", "the adapter that was passed makes no use of the mask")
     hidden, visible = reading.moved
     numbers = {"moved by a hidden token": hidden, "moved by a visible token": visible, "expected of a hidden token": 0.0}
-    fault = "changes nothing" if reading.idle else "hides nothing, neither as booleans nor as numbers that are added"
-    return Finding("mask", "mistake", f"{name} {fault}: a token that is hidden moves the others by {hidden:.3g}", numbers)
+    fault = f"{name} changes nothing" if reading.idle else f"{name} does not hide, neither as booleans nor as numbers that are added"
+    return Finding("mask", "mistake", f"{fault}: a token that is hidden moves the others by {hidden:.3g}, a visible one by {visible:.3g}", numbers)
 
 
 def _by_itself(probe: Probe) -> Finding:

@@ -20,16 +20,16 @@ PADDING = ("key_padding_mask", "padding_mask", "src_key_padding_mask", "pad_mask
 MASKS = ("mask", "attn_mask", "attention_mask", "src_mask", "tgt_mask", "self_mask", "key_mask", "seq_mask", *PADDING)
 HIDDEN, VISIBLE = 1, 0  # tokens; the rows after them see both, causal or not
 
-# keep (B, N, M) → the shape that an argument wants
+# keep (B, N, M) → the shape that an argument wants, for so many heads
 _SHAPES: dict[str, Callable[[Tensor, int], Tensor]] = {
-    "(N, M)": lambda keep, heads: keep[0],
-    "(B, N, M)": lambda keep, heads: keep,
-    "(B, 1, N, M)": lambda keep, heads: keep[:, None],
+    "(N, M)": lambda keep, _: keep[0],
+    "(B, N, M)": lambda keep, _: keep,
+    "(B, 1, N, M)": lambda keep, _: keep[:, None],
     "(B, H, N, M)": lambda keep, heads: keep[:, None].expand(-1, heads, -1, -1),
     "(B·H, N, M)": lambda keep, heads: keep.repeat_interleave(heads, 0),
-    "(B, M)": lambda keep, heads: keep[:, 0],
-    "(B, 1, M)": lambda keep, heads: keep[:, :1],
-    "(B, 1, 1, M)": lambda keep, heads: keep[:, None, :1],
+    "(B, M)": lambda keep, _: keep[:, 0],
+    "(B, 1, M)": lambda keep, _: keep[:, :1],
+    "(B, 1, 1, M)": lambda keep, _: keep[:, None, :1],
 }
 _KINDS = ("boolean", "integer", "0 or 1", "additive")
 
@@ -46,6 +46,7 @@ class Form:
     means: Meaning = "look"  # what True (or 1) does; an additive mask is −inf where hidden, either way
     hidden: float = 0.0  # how far the output moves with a hidden token
     visible: float = 0.0  # and with a visible one
+    least: float = -torch.inf  # what an additive mask adds where hidden
 
     @property
     def pairwise(self) -> bool:
@@ -54,11 +55,11 @@ class Form:
 
     def make(self, keep: Tensor) -> Tensor:
         """The mask for keep (B, N, M), True = may look, as this argument reads it."""
-        mask = _SHAPES[self.shape](keep if self.means == "look" or self.kind == "additive" else ~keep, self.heads)
+        mask = _SHAPES[self.shape](keep if self.means == "look" or self.kind == "additive" else ~keep, self.heads).contiguous().clone()
         if self.kind == "boolean":
             return mask
         if self.kind == "additive":
-            return torch.zeros(mask.shape, dtype=self.dtype, device=mask.device).masked_fill(~mask, -torch.inf)
+            return torch.zeros(mask.shape, dtype=self.dtype, device=mask.device).masked_fill(~mask, self.least)
         return mask.to(torch.long if self.kind == "integer" else self.dtype)
 
 
@@ -104,16 +105,14 @@ def _movements(subject: Subject, form: Form) -> tuple[float, float, bool]:
     keep = torch.ones(len(x), x.shape[1], x.shape[1], dtype=torch.bool, device=x.device)
     everything = form.make(keep)
     keep[:, :, HIDDEN] = False
-    mask = {form.argument: form.make(keep)}
+    hiding = {form.argument: form.make(keep)}
     rows = slice(max(HIDDEN, VISIBLE) + 1, None)
-    before = subject.run(x, **mask)[:, rows]
-    moved = []
-    for token in (HIDDEN, VISIBLE):
-        changed = x.clone()
-        changed[:, token] = other[:, token]
-        moved.append(largest_change(before, subject.run(changed, **mask)[:, rows], subject.tolerance))
-    effect = largest_change(before, subject.run(x, **{form.argument: everything})[:, rows], subject.tolerance)
-    return moved[0], moved[1], effect > 0
+    before = subject.run(x, hiding)[:, rows]
+    by_hidden, by_visible = (
+        largest_change(before, subject.run_with_other_key(x, other, token, hiding)[:, rows], subject.tolerance) for token in (HIDDEN, VISIBLE)
+    )
+    effect = largest_change(before, subject.run(x, {form.argument: everything})[:, rows])
+    return by_hidden, by_visible, effect > 0
 
 
 def promised(subject: Subject, argument: str) -> tuple[Meaning, str]:
@@ -135,8 +134,9 @@ def _said(documentation: str, argument: str) -> dict[Meaning, str]:
     for paragraph in re.split(r"\n\s*\n|\n(?=\s*\w+\s*(?:\([^)]*\))?\s*:)", documentation):
         text = " ".join(paragraph.split())
         for found in re.finditer(r"\bTrue\b[^.;]*", text) if re.search(rf"\b{argument}\b", text) else ():
-            if re.search(r"\b(hid|mask(ed|s) ?out|masked|ignor|pad|block|exclu|not\b|cannot|never)", found[0]):
+            words = re.sub(r"\bunmasked|\bnot (masked|hidden|padd\w*|ignored)", "visible", found[0])
+            if re.search(r"\b(hid|mask(ed|ing|s)?\b|ignor|pad|block|exclu|not\b|cannot|never)", words):
                 said.setdefault("hide", found[0][:80])
-            elif re.search(r"\b(look|attend|keep|kept|visible|allow|take|part)", found[0]):
+            elif re.search(r"\b(look|attend|keep|kept|visible|allow|take|part)", words):
                 said.setdefault("look", found[0][:80])
     return said

@@ -3,6 +3,7 @@
     y = Concat_h(softmax(c·Q_h K_hᵀ) V_h) W_O + b   from its own projections (rebuild.py), or a sentence that says where it departs
 """
 
+from foveal.explain.diagnosis.axes import mixed
 from foveal.explain.diagnosis.finding import Finding
 from foveal.explain.diagnosis.probe import Probe
 from foveal.explain.diagnosis.rebuild import Rebuilt
@@ -15,7 +16,7 @@ def look(probe: Probe) -> Finding:
         return Finding("paper", "not applicable", rebuilt)
     equation = "softmax(c·QKᵀ)V of " + ("its q, k and v" if subject.on_heads else "its own projections")
     numbers = {"measured": rebuilt.error, "expected": 0.0}
-    if rebuilt.mixed:
+    if mixed(probe)[0]:
         return Finding("paper", "not applicable", "its axes are mixed up (see there), which explains the difference", numbers)
     if rebuilt.close:
         return Finding("paper", "ok", f"equals {equation}: largest error {rebuilt.error:.2g}", numbers)

@@ -29,7 +29,6 @@ class Rebuilt:
 def rebuild(subject: Subject, anatomy: Anatomy, visible: Tensor) -> Rebuilt | str:
     """The closest that the equation comes to the output, or why it cannot be tried. visible (N, N) stands in where no scores were seen."""
     y = anatomy.output
-    assert y is not None
     later = [projection for projection in anatomy.projections if anatomy.scores is not None and projection.moment > anatomy.moment]
     if anatomy.scores is None and anatomy.projections and torch.equal(_rows(anatomy.projections[-1].result, y), y):
         later = anatomy.projections[-1:]
@@ -53,6 +52,9 @@ def rebuild(subject: Subject, anatomy: Anatomy, visible: Tensor) -> Rebuilt | st
     for error, mixed in errors:
         if error <= 10 * subject.tolerance * size:
             return Rebuilt(error, True, mixed, anatomy.fit is None)
+    norms = [part for part in (subject.module.modules() if subject.module else ()) if "norm" in type(part).__name__.lower()]
+    if norms:
+        return f"there is more in it than one attention: {type(norms[0]).__name__}"
     return Rebuilt(min(errors)[0], False, fit.q.mixed, anatomy.fit is None)
 
 

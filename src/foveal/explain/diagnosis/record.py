@@ -6,6 +6,7 @@ A tensor is copied the moment it is seen, since q may be scaled in place later.
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -60,6 +61,8 @@ class Recorder(TorchDispatchMode):
             self._bias(args[0], args[1], result)
         elif name in ("_softmax", "_safe_softmax"):
             self.softmaxes.append(Softmax(self.moment, args[0].detach().transpose(args[1], -1).clone()))
+        elif name.startswith("_scaled_dot_product_flash_attention") and "backward" not in name:
+            self._fused(args[0].detach(), args[1].detach(), *args[4:5], **(kwargs or {}))
         return result
 
     def _product(self, left: Tensor, right: Tensor, result: Tensor) -> None:
@@ -70,6 +73,16 @@ class Recorder(TorchDispatchMode):
                 self.projections.append(Projection(self.moment, source.clone(), weight, rows.clone(), result))
         elif result.dim() == 3:
             self.products.append(Product(self.moment, left.detach().clone(), right.detach().clone(), result.detach().clone()))
+
+    def _fused(
+        self, q: Tensor, k: Tensor, is_causal: bool = False, scale: float | None = None, attn_mask: Tensor | None = None, **_: Any
+    ) -> None:
+        """A kernel that a module insists on shows no scores: they are what it is documented to make."""
+        scores = q @ k.repeat_interleave(q.shape[1] // k.shape[1], 1).transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+        if attn_mask is not None:
+            scores = scores + attn_mask
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+        self.softmaxes.append(Softmax(self.moment, scores.masked_fill(later, -torch.inf) if is_causal else scores))
 
     def _bias(self, left: Tensor, right: Tensor, result: Tensor) -> None:
         if _storage(right) in self.parameters:

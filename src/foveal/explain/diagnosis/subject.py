@@ -47,10 +47,11 @@ class Subject:
     dtype: torch.dtype  # float64 where it can be
     own: torch.dtype  # what it was given to us in
     device: torch.device
-    feed: Callable[[Tensor], Mapping[str, Any]]
+    feed: Callable[[Tensor, Tensor], Mapping[str, Any]]  # (tokens that ask, tokens that are looked at) → arguments
     arguments: frozenset[str]  # the names that it takes
     required: frozenset[str] = frozenset()
     always: Mapping[str, Any] = field(default_factory=dict)
+    two_sources: bool = False  # queries and keys come as different arguments
     adapter: Callable[..., Any] | None = None  # (module, x, mask) → output, from the user
     quiet: bool = False  # dropout that it wrongly applies is taken out, so that the rest can be measured
 
@@ -82,19 +83,28 @@ class Subject:
         shape = self.sizes.batch, self.sizes.tokens, self.sizes.width
         return torch.randn(shape, generator=generator, dtype=torch.float64).to(self.dtype).to(self.device)
 
-    def raw(self, x: Tensor, *, seed: int = 0, **extra: Any) -> Any:
-        """What the module itself answers to these tokens."""
+    def raw(self, x: Tensor, extra: Mapping[str, Any] | None = None, *, source: Tensor | None = None, seed: int = 0) -> Any:
+        """What the module itself answers to these tokens, which look at themselves or at a source; `extra` are further arguments."""
+        extra = extra or {}
         with torch.random.fork_rng([]), warnings.catch_warnings(), Quiet() if self.quiet else nullcontext():
             warnings.simplefilter("ignore")
             torch.manual_seed(seed)
             if self.adapter is not None:
                 return self.adapter(self.target, x, extra.get("mask"))
-            return self.target(**{**self.always, **self.feed(x), **extra})
+            return self.target(**{**self.always, **self.feed(x, x if source is None else source), **extra})
 
-    def run(self, x: Tensor, *, seed: int = 0, grad: bool = False, **extra: Any) -> Tensor:
+    def run(
+        self, x: Tensor, extra: Mapping[str, Any] | None = None, *, source: Tensor | None = None, seed: int = 0, grad: bool = False
+    ) -> Tensor:
         """The output for tokens (B, n, C) as (B, n, ·)."""
         with torch.set_grad_enabled(grad):
-            return self.output(self.raw(x, seed=seed, **extra), x.shape[1])
+            return self.output(self.raw(x, extra, source=source, seed=seed), x.shape[1])
+
+    def run_with_other_key(self, x: Tensor, other: Tensor, token: int, extra: Mapping[str, Any] | None = None) -> Tensor:
+        """The output when one token that is looked at is another; as a query it stays, where the module can tell these apart."""
+        changed = x.clone()
+        changed[:, token] = other[:, token]
+        return self.run(x, extra, source=changed) if self.two_sources else self.run(changed, extra)
 
     def output(self, answer: Any, tokens: int) -> Tensor:
         """The tensor (B, tokens, ·) in an answer; a TypeError if there is none."""

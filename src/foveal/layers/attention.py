@@ -1,0 +1,76 @@
+"""Attention, the general form: any score of a query and a key, a softmax over the keys, a weighted mean of the memory.
+
+    e_ij = f(q_i, k_j);   α_ij = softmax_j e_ij;   y_i = Σ_j α_ij k_j
+
+Symbols: f the score, any of `foveal.score`, a function or a module that is called as score(q, k) with q (B, 1, N, C) and k (B, 1, M, E).
+Paper: Dzmitry Bahdanau, Kyunghyun Cho, Yoshua Bengio (2015). Neural machine translation by jointly learning to align and translate. ICLR. arXiv:1409.0473.
+Departs from the paper: f is open; the paper's own is `Additive`. A row that may look at nothing yields 0.
+Cost: that of the score, and O(N·M·E) time, O(N·M) memory.
+Example: Attention(dot)(x, memory)
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from foveal.core.attend import weigh
+from foveal.core.mask import Given, Mask
+from foveal.core.score.dot import dot
+from foveal.errors import FovealError, expect
+
+Score = Callable[[Tensor, Tensor], Tensor]
+
+
+class Attention(nn.Module):
+    """Tokens look at a memory, or at each other if there is none, through one head without projections."""
+
+    def __init__(self, score: Score = dot, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        expect(callable(score), "Attention's score", "a function or a module, (q, k) → e", score, "pass foveal.score.dot, not dot(q, k)")
+        check_dropout(self, dropout)
+        self.score, self.dropout = score, dropout
+
+    def forward(self, query: Tensor, memory: Tensor | None = None, *, mask: Mask | Tensor | None = None) -> Tensor:
+        """Tokens (B, N, C) and a memory (B, M, E) → (B, N, E)."""
+        memory = query if memory is None else memory
+        check_tokens(self, "query", query)
+        check_tokens(self, "memory", memory)
+        scores = self.score(query[:, None], memory[:, None])
+        want = (query.shape[0], 1, query.shape[1], memory.shape[1])
+        expect(tuple(scores.shape) == want, "Attention's score", f"e of shape {want}", tuple(scores.shape))
+        return look(scores, memory, mask, self.dropout if self.training else 0.0)
+
+
+def look(scores: Tensor, memory: Tensor, mask: Mask | Tensor | None, dropout: float) -> Tensor:
+    """Scores of one head (B, 1, N, M), a memory (B, M, E) → its weighted mean (B, N, E) over the keys that the mask keeps."""
+    return weigh(hidden(scores, mask), memory[:, None], dropout=dropout)[:, 0]
+
+
+def hidden(scores: Tensor, mask: Mask | Tensor | None) -> Tensor:
+    """The scores with −inf where the mask drops a pair."""
+    if mask is None:
+        return scores
+    mask = Given(mask) if isinstance(mask, Tensor) else mask
+    expect(isinstance(mask, Mask), "mask", "a mask or a boolean tensor", type(mask).__name__)
+    batch, _, queries, keys = scores.shape
+    kept = mask.dense(queries, keys, batch=batch, device=scores.device)
+    # (B, N, M) would be read as (H, N, M), and these layers have one head.
+    expect(kept.dim() == 2 or kept.shape[1] == 1, "mask", f"({batch}, 1, {queries}, {keys})", tuple(kept.shape), "add the axis of heads")
+    return scores.masked_fill(~kept, -torch.inf)
+
+
+def check_tokens(layer: nn.Module, name: str, tokens: Tensor, width: int | None = None) -> None:
+    """Raise a FovealError that names the layer unless tokens are (B, N, width)."""
+    if tokens.dim() != 3 or tokens.shape[2] != (tokens.shape[2] if width is None else width):
+        raise FovealError(f"{type(layer).__name__}'s {name}: expected (B, N, {width or 'C'}), got {tuple(tokens.shape)}")
+
+
+def check_sizes(layer: nn.Module, **sizes: int) -> None:
+    """Raise a FovealError that names the layer and the argument unless every size is a whole number from 1."""
+    for name, size in sizes.items():
+        expect(isinstance(size, int) and size >= 1, f"{type(layer).__name__}'s {name}", "a whole number, at least 1", size)
+
+
+def check_dropout(layer: nn.Module, dropout: float) -> None:
+    expect(0 <= dropout < 1, f"{type(layer).__name__}'s dropout", "at least 0 and below 1", dropout)

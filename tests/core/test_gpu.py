@@ -1,0 +1,106 @@
+"""The kernels of a GPU, held against the explicit twin in float64. Left out where there is none."""
+
+import copy
+
+import pytest
+import torch
+
+import foveal
+from foveal.mask import bigbird, causal, local, longformer, padding, prefix, strided
+from foveal.position import BiasTable, Buckets, Relative
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")]
+
+CLOSE = {torch.float32: 2e-5, torch.bfloat16: 2e-2, torch.float16: 4e-3}
+MASKS = [
+    None,
+    causal,
+    local(33),
+    strided(5) | local(7),
+    longformer(20, 3),
+    bigbird(16, 2, block=32),
+    causal | prefix(50),
+    causal & padding([300, 17]),
+    local(3) & ~local(3),
+    padding([0, 211]),
+]
+
+
+def heads(dtype, groups, length=300, keys=300, width=64):
+    torch.manual_seed(0)
+    shapes = [(2, 4, length, width), (2, groups, keys, width), (2, groups, keys, width)]
+    return [torch.randn(shape, device="cuda", dtype=dtype).requires_grad_() for shape in shapes]
+
+
+def compare(tensors, kernel, extra=(), **options):
+    y = foveal.attend(*tensors, kernel=kernel, **options)
+    upstream = torch.randn_like(y)
+    grads = torch.autograd.grad(y, (*tensors, *extra), upstream)
+    exact = [t.detach().double().requires_grad_() for t in tensors]
+    if "bias" in options:
+        wide = [t.detach().double().requires_grad_() for t in extra]
+        options = {**options, "bias": copy.copy(options["bias"])}
+        options["bias"].tensors = tuple(wide)
+    else:
+        wide = []
+    z = foveal.attend(*exact, kernel="explicit", **options)
+    wanted = torch.autograd.grad(z, (*exact, *wide), upstream.double())
+    close = CLOSE[tensors[0].dtype]
+    for mine, other in zip((y, *grads), (z, *wanted), strict=True):
+        assert mine.isfinite().all()
+        scale = max(float(other.abs().max()), 1.0)
+        assert float((mine.double() - other).abs().max()) <= close * scale
+
+
+@pytest.mark.parametrize("dtype", CLOSE)
+@pytest.mark.parametrize("groups", [4, 2, 1])
+@pytest.mark.parametrize("mask", MASKS, ids=str)
+@pytest.mark.parametrize("kernel", ["auto", "cudnn", "flash", "efficient", "flex", "blocks"])
+def test_a_kernel_equals_the_explicit_twin_or_refuses(kernel, mask, groups, dtype):
+    tensors = heads(dtype, groups)
+    try:
+        foveal.attend(*tensors, mask=mask, kernel=kernel)
+    except foveal.FovealError as error:
+        assert kernel != "auto"
+        assert "these can:" in str(error)
+        return
+    compare(tensors, kernel, mask=mask)
+
+
+@pytest.mark.parametrize("kernel", ["auto", "skew", "flex", "blocks"])
+@pytest.mark.parametrize("mask", [None, causal], ids=str)
+@pytest.mark.parametrize("clip", [0, 9, 500])
+@pytest.mark.parametrize("tables", [1, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_relative_positions(kernel, mask, clip, tables, dtype):
+    position = Relative(64, clip, heads=tables).to("cuda", dtype)
+    compare(heads(dtype, 2), kernel, extra=(position.table,), mask=mask, bias=position.term())
+
+
+@pytest.mark.parametrize("make", [lambda: BiasTable(4, 15, 20), lambda: Buckets(4)])
+@pytest.mark.parametrize("kernel", ["auto", "flex", "blocks"])
+def test_other_terms(make, kernel):
+    position = make().to("cuda")
+    term = position.term()
+    compare(heads(torch.float32, 4), kernel, extra=tuple(term.tensors), bias=term)
+
+
+def test_auto_takes_cudnn_for_plain_and_flex_for_sparse_and_skew_for_relative():
+    q, k, v = heads(torch.bfloat16, 4, 2048, 2048)
+    assert foveal.which(q, k, v).kernel == "cudnn"
+    assert foveal.which(q, k, v, mask=causal).kernel == "cudnn"
+    assert foveal.which(q, k, v, mask=local(64)).kernel == "flex"
+    assert foveal.which(q, k, v, bias=Relative(64, 9).to("cuda", torch.bfloat16).term()).kernel == "skew"
+
+
+def test_queries_and_keys_of_different_number():
+    for mask in (None, causal, causal.starting_at(200)):
+        compare(heads(torch.bfloat16, 2, 100, 300), "auto", mask=mask)
+
+
+def test_compiled_on_the_gpu():
+    layer = foveal.layers.MultiHead(256, 4, mask=local(64)).cuda()
+    x = torch.randn(2, 512, 256, device="cuda")
+    torch._dynamo.reset()
+    y = torch.compile(layer, fullgraph=True)(x)
+    assert (y - layer(x)).abs().max() < 1e-4
