@@ -1,8 +1,9 @@
 """Every entry of the catalogue as one thing that can be run: a module, its inputs, and the same in plain loops.
 
-An oracle file `oracle/NAME.py` has a function NAME. A mask's takes the mask's own parameters, and queries= and keys=; a function's takes
-the function's arguments as nested lists; beside a layer's or a position's stands `like(module, *inputs)`, which reads the module's weights
-with `.tolist()` and calls it.
+An oracle file `oracle/NAME.py` has a function NAME. A mask's takes the mask's own parameters, and queries= and keys=. A function's takes
+the function's arguments as nested lists; one that goes by its kind in the catalogue does so here: `score.additive` is `score` in
+`oracle/additive.py`, where `additive` is the layer. Beside a layer's or a position's stands `like(module, *inputs)`, which reads the
+module's weights with `.tolist()` and calls it for each sample; beside a function's that knows one head only, `like_function(*inputs)`.
 """
 
 import ast
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from foveal.app.catalogue import Entry, entries, run_example, samples
+from foveal.app.catalogue import Entry, Ran, entries, run_example, samples
 from foveal.core.attend import attend
 from foveal.core.mask import Mask
 from foveal.errors import FovealError
@@ -28,7 +29,7 @@ class Case:
     module: nn.Module
     inputs: tuple[Any, ...]
     loops: Callable[[], Any]  # nested lists, in float64
-    takes_mask: bool
+    masks: tuple[str, ...] = ()  # the names under which it takes a mask
 
     def double(self) -> tuple[nn.Module, tuple[Any, ...]]:
         return copy.deepcopy(self.module).double(), cast(self.inputs, torch.float64)
@@ -45,45 +46,59 @@ def case(entry: Entry) -> Case:
     names = {**vars(importlib.import_module(entry.module)), **samples()}
     ran = run_example(entry)
     if isinstance(ran.output, Mask):
-        return _mask_case(entry.name, ran.output, getattr(oracle, stem), expression, names)
+        return _mask_case(entry.name, ran.output, getattr(oracle, stem), *_arguments(expression, names))
     if ran.module is None:
-        function, inputs = names[expression.func.id], tuple(_value(a, names) for a in expression.args)
-        options = {word.arg: _value(word.value, names) for word in expression.keywords}
-        loops = getattr(oracle, "like", None) or getattr(oracle, stem)
-        return Case(
-            entry.name, Function(function, options), inputs, lambda: loops(*lists(cast(inputs, torch.float64)), **options), False
-        )
+        loops = getattr(oracle, "like_function", None) or getattr(oracle, entry.name.partition(".")[0])
+        return _function_case(entry.name, _value(expression.func, names), loops, *_arguments(expression, names))
     method = expression.func.attr if isinstance(expression.func, ast.Attribute) else "forward"
-    module = ran.module if method == "forward" and not ran.options else Method(ran.module, method, ran.options)
-    takes_mask = method == "forward" and "mask" in inspect.signature(ran.module.forward).parameters
-    double = copy.deepcopy(ran.module).double()
-    inputs = cast(ran.inputs, torch.float64)
-    return Case(entry.name, module.eval(), ran.inputs, lambda: oracle.like(double, *inputs, **ran.options), takes_mask)
+    return _module_case(entry.name, ran, method, oracle.like)
 
 
-def _mask_case(name: str, mask: Mask, oracle: Callable[..., Any], expression: ast.expr, names: dict[str, Any]) -> Case:
-    size = 37
+def _mask_case(name: str, mask: Mask, oracle: Callable[..., Any], given: tuple[Any, ...], options: dict[str, Any]) -> Case:
+    batch, heads, size = 3, 2, 37
     try:
-        mask.check(3, size, size)
+        mask.check(batch, size, size)
     except FovealError:
         size = 36  # a grid of 6 × 6
     generator = torch.Generator().manual_seed(0)
-    inputs = tuple(torch.randn(3, 2, size, 8, generator=generator) for _ in range(3))
-    given, options = [], {}
-    if isinstance(expression, ast.Call):
-        given = [_value(a, names) for a in expression.args]
-        options = {word.arg: _value(word.value, names) for word in expression.keywords}
+    inputs = tuple(torch.randn(batch, heads, size, 8, generator=generator) for _ in range(3))
 
     def loops() -> Any:
         attention = importlib.import_module("oracle.attend").attend
         kept = oracle(*given, **options, queries=size, keys=size)
-        if not mask.batched:
-            kept = [kept] * 3
-        return [
-            [attention(*(lists((x[b, h].double(),))[0] for x in inputs), mask=kept[b]) for h in range(2)] for b in range(3)
-        ]
+        kept = kept if mask.batched else [kept] * batch
+        q, k, v = lists(cast(inputs, torch.float64))
+        return [[attention(q[b][h], k[b][h], v[b][h], mask=kept[b]) for h in range(heads)] for b in range(batch)]
 
-    return Case(name, Masked(mask), inputs, loops, False)
+    return Case(name, Masked(mask).eval(), inputs, loops)
+
+
+def _function_case(
+    name: str, function: Callable[..., Any], oracle: Callable[..., Any], inputs: tuple[Any, ...], options: dict[str, Any]
+) -> Case:
+    def loops() -> Any:
+        return oracle(*lists(cast(inputs, torch.float64)), **options)
+
+    return Case(name, Function(function, options).eval(), inputs, loops)
+
+
+def _module_case(name: str, ran: Ran, method: str, like: Callable[..., Any]) -> Case:
+    stir(ran.module)
+    module = ran.module if method == "forward" and not ran.options else Method(ran.module, method, ran.options)
+    masks = _masks(ran.module) if method == "forward" else ()
+
+    def loops() -> Any:
+        return like(copy.deepcopy(ran.module).double(), *cast(ran.inputs, torch.float64), **ran.options)
+
+    return Case(name, module.eval(), ran.inputs, loops, masks)
+
+
+def _masks(module: nn.Module) -> tuple[str, ...]:
+    """The names under which a module is given masks. What passes all on passes it to its first part."""
+    parameters = inspect.signature(module.forward).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return _masks(next(module.children()))
+    return tuple(parameter.name for parameter in parameters if parameter.name == "mask" or parameter.name.endswith("_mask"))
 
 
 class Masked(nn.Module):
@@ -113,6 +128,14 @@ class Method(nn.Module):
         return getattr(self.inner, self.method)(*inputs, **self.options)
 
 
+def stir(module: nn.Module) -> None:
+    """Move every weight a little, so that no bias is 0 and no gain 1: else nobody would see that one is left out."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
+
+
 def cast(values: tuple[Any, ...], dtype: torch.dtype) -> tuple[Any, ...]:
     return tuple(value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value for value in values)
 
@@ -131,18 +154,24 @@ def tensors(output: Any) -> list[Tensor]:
 
 
 def error(output: Any, reference: Any) -> float:
-    """The largest difference; a shape that differs is no answer at all."""
+    """The largest difference; a shape that differs is no answer at all, and neither is one that is not a number."""
     mine, other = tensors(output), tensors(reference)
     assert [tuple(t.shape) for t in mine] == [tuple(t.shape) for t in other], "another shape"
+    assert all(t.isfinite().all() for t in (*mine, *other)), "not a finite number"
     return max(float((a.detach().double() - b.detach().double()).abs().max()) for a, b in zip(mine, other, strict=True))
 
 
 def as_tensors(nested: Any, like: Any) -> list[Tensor]:
     """Nested lists of an oracle, cut as the output is cut."""
-    shapes = tensors(like)
-    if len(shapes) == 1:
-        return [torch.tensor(nested, dtype=torch.float64)]
-    return [torch.tensor(part, dtype=torch.float64) for part in nested]
+    parts = [nested] if len(tensors(like)) == 1 else nested
+    return [torch.tensor(part, dtype=torch.float64) for part in parts]
+
+
+def _arguments(expression: ast.expr, names: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What a call is given, by place and by name; nothing for a plain name."""
+    if not isinstance(expression, ast.Call):
+        return (), {}
+    return tuple(_value(a, names) for a in expression.args), {word.arg: _value(word.value, names) for word in expression.keywords}
 
 
 def _value(expression: ast.expr, names: dict[str, Any]) -> Any:

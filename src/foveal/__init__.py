@@ -21,7 +21,7 @@ _PLACES = {  # public name → where it lives
     "FovealError": "foveal.errors:FovealError",
 }
 
-__all__ = ["__version__", *_PLACES]
+__all__ = ["FovealError", "__version__", "attend", "check", "layers", "mask", "position", "score", "watch", "weigh", "which"]
 
 
 def __getattr__(name: str) -> Any:

@@ -123,10 +123,13 @@ def test_every_command_loads() -> None:
         assert main([name, "--help"]) == 0
 
 
-def test_a_closed_pipe_ends_in_silence() -> None:
+@pytest.mark.parametrize("arguments", [["show"], ["cite", "causal"], ["--version"]])  # more than a buffer holds, less, and argparse's own
+def test_a_closed_pipe_ends_in_silence(arguments: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    result = subprocess.run([sys.executable, "-m", "foveal", "show"], stdout=writer, stderr=subprocess.PIPE, check=False)
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}  # the interpreter then writes once more at its end
+    command = [sys.executable, "-m", "foveal", *arguments]
+    result = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False, env=environment)
     os.close(writer)
     assert result.returncode == 0
     assert result.stderr == b""

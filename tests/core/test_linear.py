@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle.linear import features, linear as oracle, weights
+from oracle.linear import features, weights
+from oracle.linear import linear as oracle
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import foveal.core.linear as source
@@ -23,7 +24,11 @@ def draw(*shape, seed=0, dtype=torch.float64):
 
 
 def heads(queries=11, keys=11, width=5, values=3, dtype=torch.float64):
-    return draw(2, 3, queries, width, dtype=dtype), draw(2, 3, keys, width, seed=1, dtype=dtype), draw(2, 3, keys, values, seed=2, dtype=dtype)
+    return (
+        draw(2, 3, queries, width, dtype=dtype),
+        draw(2, 3, keys, width, seed=1, dtype=dtype),
+        draw(2, 3, keys, values, seed=2, dtype=dtype),
+    )
 
 
 OMEGA = orthogonal(features=7, width=5, seed=3).double()
@@ -34,6 +39,7 @@ MASKS = {
     "padding": (padding(LENGTHS), lambda b, i, j: j < LENGTHS[b]),
     "both": (causal & padding(LENGTHS), lambda b, i, j: j <= i and j < LENGTHS[b]),
     "both, the other way round": (padding(LENGTHS) & causal, lambda b, i, j: j <= i and j < LENGTHS[b]),
+    "padded twice": (padding([11, 2]) & padding(LENGTHS), lambda b, i, j: j < (4, 2)[b]),
 }
 
 
@@ -124,6 +130,14 @@ def test_the_error_falls_as_features_grow():
     # With independent draws the error falls as 1/√F: by 2.8 from each to the next.
     assert few > 2 * some > 4 * many
     assert many < 0.1
+
+
+def test_orthogonal_features_beat_independent_ones():
+    q, k, v = draw(1, 2, 31, 8) / 2, draw(1, 2, 31, 8, seed=1) / 2, draw(1, 2, 31, 8, seed=2)
+    exact = F.scaled_dot_product_attention(q, k, v)
+    ours = torch.stack([linear(q, k, v, orthogonal(64, 8, seed).double()) - exact for seed in range(20)])
+    others = torch.stack([linear(q, k, v, draw(64, 8, seed=seed)) - exact for seed in range(20)])
+    assert ours.square().mean() < 0.8 * others.square().mean()
 
 
 def test_features_stand_for_the_exponential():
@@ -247,7 +261,9 @@ def test_a_tensor_that_hides_keys_is_padding():
     assert torch.equal(linear(q, k, v, OMEGA, mask=kept), linear(q, k, v, OMEGA, mask=padding(LENGTHS)))
 
 
-@pytest.mark.parametrize("mask", [local(3), causal & local(3), causal | padding(LENGTHS), ~causal, torch.ones(11, 11, dtype=torch.bool)], ids=repr)
+@pytest.mark.parametrize(
+    "mask", [local(3), causal & local(3), causal | padding(LENGTHS), ~causal, torch.ones(11, 11, dtype=torch.bool)], ids=repr
+)
 def test_other_masks_are_refused(mask):
     with pytest.raises(FovealError, match="mask: expected none, causal, padding or causal & padding, as no pair is ever formed here, got"):
         linear(*heads(), OMEGA, mask=mask)

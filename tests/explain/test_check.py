@@ -1,7 +1,9 @@
 """The seven mistakes: sound modules have none, and a module broken in one way is named by that finding and by no other."""
 
+import argparse
 import math
 import re
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -9,9 +11,15 @@ from torch import nn
 from torch.nn import functional as F
 
 import foveal
-from foveal.explain.check import Report, assert_sound, check
+import foveal.core.observe
+from foveal.app import check as command
+from foveal.errors import FovealError
+from foveal.explain.check import Finding, Report, assert_sound, check
+from foveal.explain.diagnosis.adapt import adapt
 from foveal.explain.diagnosis.finding import MISTAKES
+from foveal.explain.diagnosis.masking import promised
 from foveal.layers import MultiHead
+from foveal.position import Rotary
 
 
 def verdicts(report: Report) -> dict[str, str]:
@@ -91,8 +99,8 @@ class IgnoresMask(Plain):
         return scores
 
 
-class AddsBooleans(Plain):
-    """A boolean mask, multiplied into the scores: a hidden key has the score 0, which is a score like any other."""
+class MultipliesMask(Plain):
+    """A hidden key has the score 0, which is a score like any other."""
 
     def hide(self, scores, mask):
         return scores * mask
@@ -173,9 +181,6 @@ class SigmoidSelfAttention(Plain):
     def weights(self, scores):
         return scores.sigmoid()
 
-    def hide(self, scores, mask):
-        return scores.masked_fill(~mask, -torch.inf)
-
 
 class Decoder(nn.Module):
     """Causal by itself, with a cache that comes back beside the output; `sees` is what a step may look at."""
@@ -204,9 +209,15 @@ class LooksAtFirstKey(Decoder):
         return torch.ones(queries, keys, dtype=torch.bool).tril()
 
 
-class ForgetsOnPrefill(Decoder):
+class ForgetsToHide(Decoder):
+    """One step at a time it is right; some tokens at once, while the cache is empty, see each other."""
+
+    def forward(self, x, layer_past=None, use_cache=False):
+        self.decoding = use_cache
+        return super().forward(x, layer_past, use_cache)
+
     def sees(self, queries, keys):
-        return torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries) if queries != 3 else torch.ones(queries, keys, dtype=torch.bool)
+        return super().sees(queries, keys) | self.decoding
 
 
 class LooksAhead(nn.Module):
@@ -236,12 +247,53 @@ class MinGPT(LooksAhead):
         return ones.tril()
 
 
-@pytest.mark.parametrize("sound", [Plain, Decoder, MinGPT, F.scaled_dot_product_attention, foveal.attend, MultiHead], ids=lambda s: s.__name__)
+SOUND = [Plain, Decoder, MinGPT, F.scaled_dot_product_attention, foveal.attend, MultiHead]
+
+
+@pytest.mark.parametrize("sound", SOUND, ids=lambda sound: sound.__name__)
 def test_what_is_sound_has_no_mistake(sound):
     report = check(sound)
     assert report.ok, str(report)
     assert [finding.name for finding in report.findings] == list(MISTAKES)
     assert_sound(sound)
+
+
+def test_everything_can_be_measured_on_foveals_own_layer():
+    assert set(verdicts(check(MultiHead)).values()) == {"ok"}
+    turned = check(MultiHead(24, 4, groups=2, mask=foveal.mask.causal, position=Rotary(6)))
+    assert verdicts(turned) == {**dict.fromkeys(MISTAKES, "ok"), "paper": "not applicable"}, str(turned)
+    assert turned["scale"].numbers["measured"] == pytest.approx(6**-0.5)  # through the rotation
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_torchs_own_layer_gives_nan_for_an_empty_row_and_nothing_else(batch_first):
+    layer = nn.MultiheadAttention(20, 4, dropout=0.1, batch_first=batch_first)
+    report = check(layer)
+    assert named(report) == {"empty row"}, str(report)
+    assert verdicts(report) == {**dict.fromkeys(MISTAKES, "ok"), "empty row": "mistake", "cache": "not applicable"}
+    keep = torch.ones(7, 7, dtype=torch.bool)
+    x = torch.randn(7, 7, 20)
+    assert layer.eval()(x, x, x, attn_mask=keep)[0].isnan().all()  # the witness: torch itself
+
+
+def test_torchs_layer_with_other_widths_of_keys():
+    assert named(check(nn.MultiheadAttention(20, 2, kdim=6, vdim=14))) == {"empty row"}
+
+
+def test_x_transformers_is_sound():
+    attention = pytest.importorskip("x_transformers.x_transformers").Attention
+    for layer in (attention, attention(32, heads=4, dim_head=8, causal=True)):
+        report = check(layer)
+        assert set(verdicts(report).values()) == {"ok"}, str(report)
+
+
+def test_transformers_decodes_with_its_own_cache():
+    gpt2 = pytest.importorskip("transformers.models.gpt2")
+    config = gpt2.GPT2Config(n_embd=20, n_head=2, attn_implementation="eager")
+    report = check(gpt2.modeling_gpt2.GPT2Attention(config, layer_idx=0))
+    assert report.ok, str(report)
+    assert report["cache"].verdict == "ok"
+    assert "added to the scores" in report["mask"].message
 
 
 BROKEN = [
@@ -250,7 +302,7 @@ BROKEN = [
     (DropsTheSame, "dropout"),
     (HidesVisible, "mask"),
     (IgnoresMask, "mask"),
-    (AddsBooleans, "mask"),
+    (MultipliesMask, "mask"),
     (LooksAhead, "mask"),
     (Unscaled, "scale"),
     (ScaledByWidth, "scale"),
@@ -258,7 +310,7 @@ BROKEN = [
     (EmptyIsNan, "empty row"),
     (EmptyIsNanBackwards, "empty row"),
     (LooksAtFirstKey, "cache"),
-    (ForgetsOnPrefill, "cache"),
+    (ForgetsToHide, "cache"),
     (NotTransposed, "axes"),
     (NotTransposedBack, "axes"),
     (AttendsOverHeads, "axes"),
@@ -275,3 +327,262 @@ def test_a_broken_module_is_named_by_its_mistake_alone(broken, mistake):
     with pytest.raises(AssertionError, match=re.escape(MISTAKES[mistake])):
         assert_sound(broken)
     assert_sound(broken, allow=[mistake])
+
+
+def test_numbers_are_those_measured():
+    scale = check(Unscaled)["scale"]
+    assert scale.numbers == {"measured": pytest.approx(1.0), "expected": pytest.approx(10**-0.5)}
+    assert "no scale at all" in scale.message
+    assert "the whole width" in check(ScaledByWidth)["scale"].message
+    assert check(ScaledTwice)["scale"].numbers["measured"] == pytest.approx(0.1)
+    mask = check(HidesVisible)["mask"].numbers
+    assert mask["moved by a hidden token"] > 0.1 > mask["moved by a visible token"] == 0
+    assert check(EmptyIsNan)["empty row"].numbers == {"measured": 3.0, "expected": 0.0}  # one query in each of 3 samples
+    assert check(AlwaysDrops)["dropout"].numbers["measured"] > 0.01
+    assert check(LooksAtFirstKey)["cache"].numbers["measured"] > 0.01
+    # The residual is the tokens themselves, so the error is the largest of them.
+    assert check(AddsItsInput)["paper"].numbers["measured"] == pytest.approx(float(adapt(AddsItsInput).sample().abs().max()))
+
+
+class Declared(AddsItsInput):
+    """Departs from the paper: the input is added to the output."""
+
+
+class DeclaresNothing(AddsItsInput):
+    """Departs from the paper: nothing."""
+
+
+class OfAnotherPaper(SigmoidSelfAttention):
+    """Sigmoid attention, arXiv:2409.04431."""
+
+
+def test_a_departure_that_is_announced_is_none():
+    finding = check(Declared)["paper"]
+    assert finding.verdict == "ok"
+    assert "the input is added to the output" in finding.message
+    assert check(DeclaresNothing)["paper"].verdict == "mistake"
+    other = check(OfAnotherPaper)["paper"]
+    assert (other.verdict, "2409.04431" in other.message) == ("not applicable", True)
+
+
+def test_what_true_means_can_be_said():
+    assert named(check(HidesVisible, true_means="hide")) == set()
+    assert named(check(Plain, true_means="hide")) == {"mask"}
+    with pytest.raises(FovealError, match="true_means: expected 'look' or 'hide', got 'see'"):
+        check(Plain, true_means="see")
+
+
+class DocumentedHide(HidesVisible):
+    """mask: True marks the keys that are hidden."""
+
+
+class Padded(Plain):
+    def forward(self, x, key_padding_mask=None):
+        return super().forward(x, None if key_padding_mask is None else self.turned(key_padding_mask)[:, None, None])
+
+    def turned(self, padding):
+        return ~padding
+
+
+class PaddedWrongly(Padded):
+    def turned(self, padding):
+        return padding
+
+
+def test_a_promise_about_the_mask_is_held_against_the_module():
+    assert named(check(DocumentedHide)) == set()
+    assert named(check(Padded)) == set()
+    assert named(check(PaddedWrongly)) == {"mask"}
+    assert promised(adapt(Plain), "mask")[0] == "look"
+    assert promised(adapt(DocumentedHide), "mask")[0] == "hide"
+    assert promised(adapt(Plain), "key_padding_mask")[0] == "hide"
+
+
+class Added(Plain):
+    """Takes what is added to the scores, of shape (B, 1, N, M)."""
+
+    def hide(self, scores, mask):
+        if mask.dtype == torch.bool or mask.dim() != 4:
+            raise TypeError("an additive mask of 4 axes")
+        return scores + mask
+
+
+class OneOrZero(Plain):
+    def hide(self, scores, mask):
+        return scores + (1.0 - mask[:, None]) * -1e4
+
+
+class NeedsMask(Plain):
+    def forward(self, x, mask):
+        return super().forward(x, mask == 1)
+
+
+@pytest.mark.parametrize("kind", [Added, OneOrZero, NeedsMask])
+def test_masks_of_every_kind_are_found(kind):
+    report = check(kind)
+    assert report.ok, str(report)
+    assert report["mask"].verdict == "ok"
+
+
+def by_hand(q, k, v):
+    """No softmax that could be seen: the weights are solved from the output."""
+    weights = torch.exp(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5)
+    return weights / weights.sum(-1, keepdim=True) @ v
+
+
+def by_hand_unscaled(query, key, value):
+    return by_hand(query * query.shape[-1] ** 0.5, key, value)
+
+
+def tokens_second(q, k, v):
+    """(B, N, H, D), as flash_attn takes it."""
+    return F.scaled_dot_product_attention(*(x.transpose(1, 2) for x in (q, k, v))).transpose(1, 2)
+
+
+def test_functions_on_heads():
+    report = check(by_hand)
+    assert report.ok, str(report)
+    assert {report[name].verdict for name in ("scale", "axes", "paper")} == {"ok"}
+    assert named(check(by_hand_unscaled)) == {"scale"}
+    assert named(check(tokens_second)) == {"axes"}
+    assert named(check(tokens_second, layout="bnhd")) == set()
+
+
+def test_a_layer_for_tokens_first_is_sound_if_that_is_meant():
+    assert named(check(BatchSecond, layout="nbc")) == set()
+
+
+@dataclass
+class Config:
+    n_embd: int = 768
+    n_head: int = 12
+    block_size: int = 1024
+    attn_pdrop: float = 0.1
+
+
+class Typed(MinGPT):
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+
+
+def test_constructors_are_guessed():
+    assert check(Typed).ok
+    assert "C=20" in check(Plain).how
+    assert "C=12" in check(Plain, arguments={"dim": 12, "num_heads": 3}).how
+    assert "C=30" in check(Plain, arguments={"num_heads": 3}).how
+    assert "C=24" in check(MinGPT, arguments={"n_embd": 24}).how
+
+
+class Odd(nn.Module):
+    def __init__(self, frobnication) -> None:
+        super().__init__()
+        self.inner = Plain(20, 2)
+
+    def forward(self, x, grid, mask=None):
+        return self.inner(x.unflatten(1, grid).flatten(1, 2), mask)
+
+
+def test_what_cannot_be_guessed_is_an_error_that_says_how_to_go_on():
+    with pytest.raises(FovealError, match=r"Odd: expected constructor arguments .*Odd\(frobnication\).*--set name=value"):
+        check(Odd)
+    with pytest.raises(FovealError, match=r"Odd: expected a call .*forward\(x, grid, mask=None\).*pass call=lambda module, x, mask"):
+        check(Odd(1))
+    with pytest.raises(FovealError, match="no token moves another"):
+        check(nn.Linear(20, 20))
+    with pytest.raises(FovealError, match="arguments: expected a class"):
+        check(Plain(20, 2), arguments={"dim": 3})
+    with pytest.raises(FovealError, match="layout: expected one of bnc"):
+        check(Plain, layout="bhwc")
+    with pytest.raises(FovealError, match="what is checked: expected a module"):
+        check(3)
+    with pytest.raises(FovealError, match="no finding is called 'masks'"):
+        assert_sound(Plain, allow=["masks"])
+
+
+def test_an_adapter_takes_the_place_of_the_guess():
+    report = check(Odd(1), call=lambda module, x, mask: module(x, (x.shape[1], 1), mask), shape=(3, 7, 20))
+    assert report.ok, str(report)
+    assert report["mask"].verdict == report["scale"].verdict == report["paper"].verdict == "ok"
+    unused = check(Odd(1), call=lambda module, x, mask: module(x, (x.shape[1], 1)))
+    assert unused["mask"].verdict == unused["empty row"].verdict == "not applicable"
+    with pytest.raises(FovealError, match="pass call="):
+        check(Odd(1), call=lambda module, x, mask: module(x))
+
+
+class Remembers(nn.Module):
+    """A cache that nobody could guess: a number and a list of what was projected."""
+
+    def __init__(self, right: bool) -> None:
+        super().__init__()
+        self.inner, self.right = Decoder(20, 2), right
+
+    def forward(self, x):
+        return self.inner(x)
+
+    def step(self, x, seen):
+        seen = [*seen, x] if self.right else [*seen[-2:], x]
+        return self.inner(torch.cat(seen, 1))[:, -x.shape[1] :], seen
+
+
+def test_a_step_can_be_shown():
+    for right, verdict in ((True, "ok"), (False, "mistake")):
+        report = check(Remembers(right), step=lambda module, x, cache: module.step(x, cache or []))
+        assert report["cache"].verdict == verdict, str(report)
+    assert check(Remembers(True))["cache"].verdict == "not applicable"
+
+
+def test_the_module_stays_as_it_is():
+    layer = Plain(20, 2, dropout=0.1)
+    before = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    check(layer)
+    assert torch.equal(torch.rand(3), expected)  # no random numbers are used up
+    assert layer.training
+    assert layer.dropout == 0.1
+    assert all(torch.equal(before[name], tensor) and tensor.dtype == torch.float32 for name, tensor in layer.state_dict().items())
+    assert not foveal.core.observe.observers
+
+
+def test_a_report_is_a_table():
+    report = Report("Name", "forward(x)", (Finding("scale", "mistake", "too large", {}), Finding("cache", "ok", "fine", {})))
+    text = str(report)
+    assert text.splitlines()[0] == "Name"
+    assert re.search(r"^a wrong scale +MISTAKE +too large$", text, re.MULTILINE)
+    assert re.search(r"^cached decoding differs from the full pass +ok +fine$", text, re.MULTILINE)
+    assert text.endswith("1 mistake: scale (2 of 2 could be measured)")
+    assert not report.ok
+    assert report["cache"].message == "fine"
+    with pytest.raises(FovealError, match="nearest is 'mask'"):
+        report["maks"]
+
+
+def ran(*words: str) -> int:
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    return command.run(parser.parse_args(list(words)))
+
+
+def test_the_command(tmp_path, capsys):
+    assert ran("torch.nn:MultiheadAttention", "--set", "embed_dim=24", "num_heads=4", "batch_first=True") == 1
+    shown = capsys.readouterr().out
+    assert "1 mistake: empty row" in shown
+    assert "C=24" in shown
+    assert ran("foveal.layers.multihead:MultiHead") == 0
+    file = tmp_path / "some_attention.py"
+    file.write_text("from torch.nn import MultiheadAttention\n\nclass Mine(MultiheadAttention):\n    pass\n\nNUMBER = 3\n")
+    assert ran(f"{file}:Mine") == 1
+    assert ran("torch.nn.functional:scaled_dot_product_attention", "--true-means", "hide") == 1
+    assert "mistake: mask" in capsys.readouterr().out
+    for target, message in [
+        ("MultiHead", "expected MODULE:CLASS"),
+        ("foveal.nowhere:MultiHead", "foveal.nowhere: expected a module that can be imported"),
+        (f"{tmp_path}/none.py:Mine", "expected a Python file"),
+        (f"{file}:Yours", "has no 'Yours'; expected one of its classes or functions: Mine, MultiheadAttention"),
+        (f"{file}:NUMBER", "expected a class, a module or a function, got int"),
+    ]:
+        with pytest.raises(FovealError, match=re.escape(message)):
+            ran(target)
+    with pytest.raises(FovealError, match="--set: expected name=value"):
+        ran("torch.nn:MultiheadAttention", "--set", "24")

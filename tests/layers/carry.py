@@ -1,33 +1,12 @@
 """Weights carried over: from foveal's layers to the oracles' lists, and from other libraries' modules to foveal's layers."""
 
 import torch
+from oracle.multihead import pair, parts  # noqa: F401  foveal's weights as the oracles take them
 
 
 def near(a, b, close=1e-12):
     """Whether two tensors have one shape, and no numbers that differ by more than `close`."""
     return a.shape == b.shape and (a - b).abs().max().item() <= close
-
-
-def pair(linear):
-    """(weight, bias) of an nn.Linear or a LayerNorm, as lists."""
-    return linear.weight.tolist(), None if linear.bias is None else linear.bias.tolist()
-
-
-def parts(layer):
-    """(q, k, v, out) of a MultiHead, each (weight, bias), as lists."""
-    wide, narrow = layer.heads * layer.head_width, layer.groups * layer.head_width
-    weights, biases = [], []
-    for name, found in (("weight", weights), ("bias", biases)):
-        if layer.qkv is not None:
-            whole = getattr(layer.qkv, name)
-        else:
-            own, other = getattr(layer.q, name), getattr(layer.kv, name)
-            if name == "weight":
-                found += [own.tolist(), other[:narrow].tolist(), other[narrow:].tolist()]
-                continue
-            whole = None if own is None else torch.cat([own, other])
-        found += [None] * 3 if whole is None else [part.tolist() for part in whole.split([wide, narrow, narrow])]
-    return (*zip(weights, biases, strict=True), pair(layer.out))
 
 
 @torch.no_grad()

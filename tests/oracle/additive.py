@@ -22,10 +22,6 @@ def score(q, k, w_query, w_key, v):
     return pairs(q, k, lambda row, column, i, j: energy(row, column, w_query, w_key, v))
 
 
-def like(module, *inputs):
-    """The layer, for a module and its tensors; the score, for lists."""
-    if isinstance(module, list):
-        return score(module, *inputs)
-    query, memory = (x.tolist() for x in inputs)
+def like(module, query, memory):
     weights = module.query.weight.tolist(), module.key.weight.tolist(), module.v.tolist()
-    return [additive(*sample, *weights) for sample in zip(query, memory, strict=True)]
+    return [additive(*sample, *weights) for sample in zip(query.tolist(), memory.tolist(), strict=True)]

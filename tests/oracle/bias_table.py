@@ -15,3 +15,10 @@ def bias_table(table, height, width):
             scores.append(line)
         bias.append(scores)
     return bias
+
+
+def like(module, q, keys):
+    """The term of as many queries and keys, for all samples at once: (1, H, N, M)."""
+    queries = len(q.tolist()[0][0])
+    bias = bias_table(module.table.tolist(), module.height, module.width)
+    return [[[row[:keys] for row in head[:queries]] for head in bias]]

@@ -18,3 +18,10 @@ def buckets(offset, count, max_distance, both_ways):
     # 1e-9: a distance on the limit between two buckets belongs to the upper one, and a logarithm is not exact.
     far = math.floor(math.log(distance / own) / math.log(max_distance / own) * (count - own) + 1e-9)
     return first + min(own + far, count - 1)
+
+
+def like(module, q, keys):
+    """The term of as many queries and keys, for all samples at once: (1, H, N, M)."""
+    table, sizes = module.table.tolist(), (module.buckets, module.max_distance, type(module).__name__ == "Buckets")
+    queries, heads = range(len(q.tolist()[0][0])), range(len(table[0]))
+    return [[[[table[buckets(j - i, *sizes)][head] for j in range(keys)] for i in queries] for head in heads]]

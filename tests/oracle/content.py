@@ -17,10 +17,6 @@ def score(q, k, w_query, w_key, strength=1.0):
     return pairs(q, k, lambda row, column, i, j: strength * angle(product(w_query, row), product(w_key, column)))
 
 
-def like(module, *inputs, **options):
-    """The layer, for a module and its tensors; the score, for lists."""
-    if isinstance(module, list):
-        return score(module, *inputs, **options)
-    query, memory = (x.tolist() for x in inputs)
+def like(module, query, memory):
     weights = module.query.weight.tolist(), module.key.weight.tolist(), math.exp(module.log_strength.tolist())
-    return [content(*sample, *weights) for sample in zip(query, memory, strict=True)]
+    return [content(*sample, *weights) for sample in zip(query.tolist(), memory.tolist(), strict=True)]

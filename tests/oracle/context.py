@@ -32,10 +32,6 @@ def score(q, k, w_query, w_history, w_key):
     return result
 
 
-def like(module, *inputs):
-    """The layer, for a module and its tensors; the score, for lists."""
-    if isinstance(module, list):
-        return score(module, *inputs)
-    query, memory = (x.tolist() for x in inputs)
+def like(module, query, memory):
     weights = module.query.weight.tolist(), module.history.weight.tolist(), module.key.weight.tolist()
-    return [context(*sample, *weights) for sample in zip(query, memory, strict=True)]
+    return [context(*sample, *weights) for sample in zip(query.tolist(), memory.tolist(), strict=True)]

@@ -1,7 +1,7 @@
 """An encoder block of one sample."""
 
 from oracle.feed_forward import feed_forward
-from oracle.multihead import multihead
+from oracle.multihead import multihead, pair, parts
 from oracle.residual import layer_norm
 
 
@@ -16,3 +16,11 @@ def wrapped(x, layer, norm, pre):
     change = layer([layer_norm(token, *norm) for token in x] if pre else x)
     summed = [[a + b for a, b in zip(token, other, strict=True)] for token, other in zip(x, change, strict=True)]
     return summed if pre else [layer_norm(token, *norm) for token in summed]
+
+
+def like(module, x):
+    """The block of the example, without a mask."""
+    attention, network = module.attention, module.feed_forward
+    norms, pre = (pair(attention.norm), pair(network.norm)), type(attention).__name__ == "PreNorm"
+    maps = pair(network.layer.inner), pair(network.layer.outer)
+    return [encoder(sample, parts(attention.layer), attention.layer.heads, *maps, norms, pre) for sample in x.tolist()]

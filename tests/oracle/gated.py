@@ -2,7 +2,7 @@
 
 import math
 
-from oracle.multihead import linear
+from oracle.multihead import linear, pair
 
 
 def gated(x, gate, passed, outer):
@@ -10,3 +10,10 @@ def gated(x, gate, passed, outer):
     opened = [0.5 * number * (1 + math.erf(number / math.sqrt(2))) for number in linear(x, *gate)]
     hidden = [a * b for a, b in zip(opened, linear(x, *passed), strict=True)]
     return linear(hidden, *outer)
+
+
+def like(module, x):
+    weight, bias = pair(module.inner)
+    hidden = len(weight) // 2  # W's rows, then V's
+    gate, passed = (weight[:hidden], bias[:hidden]), (weight[hidden:], bias[hidden:])
+    return [[gated(token, gate, passed, pair(module.outer)) for token in sample] for sample in x.tolist()]

@@ -2,6 +2,8 @@
 
 import math
 
+from oracle.position import added
+
 
 def learned(table, length):
     """table: L lists of C numbers → `length` lists: new place i is read at (i + ½)·L/length − ½, held inside the table."""
@@ -14,3 +16,10 @@ def learned(table, length):
         part = at - low
         stretched.append([(1 - part) * a + part * b for a, b in zip(table[low], table[high], strict=True)])
     return stretched
+
+
+def like(module, x):
+    """Tokens no fewer than the table's rows, to which it is stretched."""
+    samples = x.tolist()
+    places = learned(module.table.tolist(), len(samples[0]))
+    return [added(sample, places) for sample in samples]

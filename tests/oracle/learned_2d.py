@@ -2,6 +2,8 @@
 
 import math
 
+from oracle.position import added
+
 SLOPE = -0.75
 
 
@@ -32,3 +34,9 @@ def learned_2d(table, height, width):
             line.append(cell)
         grid.append(line)
     return grid
+
+
+def like(module, x):
+    samples = x.tolist()
+    grid = learned_2d(module.table.tolist(), len(samples[0]), len(samples[0][0]))
+    return [[added(line, places) for line, places in zip(sample, grid, strict=True)] for sample in samples]

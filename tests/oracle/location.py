@@ -13,9 +13,5 @@ def score(state, weight, keys=None):
     return [[[product(weight[:keys], row) for row in rows] for rows in heads] for heads in state]
 
 
-def like(module, *inputs, **options):
-    """The layer, for a module and its tensors; the score, for lists."""
-    if isinstance(module, list):
-        return score(module, *inputs, **options)
-    state, memory = (x.tolist() for x in inputs)
-    return [location(*sample, module.place.weight.tolist()) for sample in zip(state, memory, strict=True)]
+def like(module, state, memory):
+    return [location(*sample, module.place.weight.tolist()) for sample in zip(state.tolist(), memory.tolist(), strict=True)]

@@ -54,11 +54,7 @@ def _with(seen, w_query, w_key, w_location, bias, v):
     return lambda row, column, i, j: energy(row, column, seen[i][j], w_query, w_key, w_location, bias, v)
 
 
-def like(module, *inputs):
-    """One step of the layer, for a module and its tensors; the score, for lists."""
-    if isinstance(module, list):
-        return score(module, *inputs)
-    state, memory, previous = (x.tolist() for x in inputs)
+def like(module, state, memory, previous):
     weights = (
         module.state.weight.tolist(),
         module.state.bias.tolist(),
@@ -67,5 +63,5 @@ def like(module, *inputs):
         module.filters.tolist(),
         module.v.tolist(),
     )
-    steps = [location_aware(*sample, *weights) for sample in zip(state, memory, previous, strict=True)]
+    steps = [location_aware(*sample, *weights) for sample in zip(state.tolist(), memory.tolist(), previous.tolist(), strict=True)]
     return [list(part) for part in zip(*steps, strict=True)]

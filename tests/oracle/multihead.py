@@ -48,3 +48,26 @@ def softmax(scores):
     top = max(scores)
     powers = [math.exp(score - top) for score in scores]
     return [power / sum(powers) for power in powers]
+
+
+def like(module, query, memory=None):
+    """The layer of the example, which has neither a mask nor a position."""
+    assert module.mask is None and module.position is None
+    other = query if memory is None else memory
+    samples = zip(query.tolist(), other.tolist(), strict=True)
+    return [multihead(one, two, *parts(module), module.heads, module.groups) for one, two in samples]
+
+
+def parts(module):
+    """(q, k, v, out) of a multi-head layer, each (weight, bias or None), as lists: q, k and v stand in one matrix, or k and v do."""
+    queries, pairs = module.heads * module.head_width, module.groups * module.head_width
+    joint = [pair(module.qkv)] if module.qkv is not None else [pair(module.q), pair(module.kv)]
+    weight = [row for matrix, _ in joint for row in matrix]
+    bias = None if joint[0][1] is None else [number for _, numbers in joint for number in numbers]
+    cuts = slice(0, queries), slice(queries, queries + pairs), slice(queries + pairs, queries + 2 * pairs)
+    return *((weight[cut], None if bias is None else bias[cut]) for cut in cuts), pair(module.out)
+
+
+def pair(linear):
+    """(weight, bias or None) of a linear map or a LayerNorm, as lists."""
+    return linear.weight.tolist(), None if linear.bias is None else linear.bias.tolist()

@@ -1,6 +1,6 @@
 """Spatial-reduction attention of one sample: the memory is a convolution of R × R blocks, then LayerNorm."""
 
-from oracle.multihead import multihead
+from oracle.multihead import multihead, pair, parts
 from oracle.residual import layer_norm
 
 
@@ -24,3 +24,8 @@ def reduced(grid, q, k, v, out, heads, reduction, kernel=None, kernel_bias=None,
                 memory.append(layer_norm(cell, gain, offset))
     flat = multihead(tokens, memory, q, k, v, out, heads, heads)
     return [flat[y * w : (y + 1) * w] for y in range(h)]
+
+
+def like(module, grid):
+    sizes, coarse = (module.attention.heads, module.reduction), (*pair(module.reduce), *pair(module.norm))
+    return [reduced(sample, *parts(module.attention), *sizes, *coarse) for sample in grid.tolist()]

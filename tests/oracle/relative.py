@@ -13,3 +13,14 @@ def relative(q, table, rows, columns, scale):
             line.append(scale * sum(a * b for a, b in zip(query, vector, strict=True)))
         scores.append(line)
     return scores
+
+
+def like(module, q, keys):
+    """(B, H, N, M)."""
+    tables = module.table.tolist()  # one for all heads, or one for each
+    result = []
+    for heads in q.tolist():
+        own = tables if len(tables) > 1 else tables * len(heads)
+        scores = [relative(rows, table, range(len(rows)), range(keys), module.scale) for rows, table in zip(heads, own, strict=True)]
+        result.append(scores)
+    return result

@@ -14,3 +14,7 @@ def rotary(x, start, base):
             new[c], new[c + half] = hand.real, hand.imag
         turned.append(new)
     return turned
+
+
+def like(module, q, k):
+    return [[[rotary(rows, 0, module.base) for rows in heads] for heads in x.tolist()] for x in (q, k)]

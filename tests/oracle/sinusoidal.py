@@ -2,6 +2,8 @@
 
 import math
 
+from oracle.position import added
+
 
 def sinusoidal(positions, width):
     """positions: N numbers → N lists of width numbers."""
@@ -14,3 +16,9 @@ def sinusoidal(positions, width):
             row.append(math.sin(angle) if channel % 2 == 0 else math.cos(angle))
         table.append(row)
     return table
+
+
+def like(module, x):
+    samples = x.tolist()
+    places = sinusoidal(range(len(samples[0])), module.width)
+    return [added(sample, places) for sample in samples]

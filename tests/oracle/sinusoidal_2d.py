@@ -2,6 +2,8 @@
 
 import math
 
+from oracle.position import added
+
 
 def sinusoidal_2d(height, width, channels):
     """A grid height × width → [row][column][channel]."""
@@ -18,3 +20,9 @@ def sinusoidal_2d(height, width, channels):
             line.append(cell)
         grid.append(line)
     return grid
+
+
+def like(module, x):
+    samples = x.tolist()
+    grid = sinusoidal_2d(len(samples[0]), len(samples[0][0]), module.width)
+    return [[added(line, places) for line, places in zip(sample, grid, strict=True)] for sample in samples]

@@ -2,7 +2,7 @@
 
 import math
 
-from oracle.multihead import linear, softmax
+from oracle.multihead import linear, parts, softmax
 
 
 def windowed(grid, q, k, v, out, heads, size, shift, bias=None):
@@ -37,3 +37,10 @@ def one(grid, token, y, x, q, k, v, out, heads, size, shift, bias):
                 total += weight * value[d]
             joined.append(total)
     return linear(joined, *out)
+
+
+def like(module, grid):
+    """The layer of the example, which has no bias on its scores."""
+    assert module.attention.position is None
+    sizes = module.attention.heads, module.window, module.shift
+    return [windowed(sample, *parts(module.attention), *sizes) for sample in grid.tolist()]

@@ -15,8 +15,14 @@ from foveal.explain.check import check
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="MODULE:CLASS", help="a dotted module or a .py file, and a class or function in it")
-    parser.add_argument("--set", metavar="NAME=VALUE", nargs="+", action="extend", default=[], help="arguments of the constructor, such as width=64 heads=4")
-    parser.add_argument("--true-means", choices=["look", "hide"], help="what True in a mask is meant to do; unless given, what its name and documentation promise")
+    parser.add_argument(
+        "--set", metavar="NAME=VALUE", nargs="+", action="extend", default=[], help="arguments of the constructor, such as width=64 heads=4"
+    )
+    parser.add_argument(
+        "--true-means",
+        choices=["look", "hide"],
+        help="what True in a mask is meant to do; unless given, what its name and documentation promise",
+    )
     parser.add_argument("--layout", choices=["bnc", "nbc", "bhnd", "bnhd"], help="what its tensors look like; unless given, it is guessed")
     parser.add_argument("--shape", metavar="B,N,C", type=_shape, help="the tokens to try it with; unless given, they are guessed")
 
@@ -32,12 +38,16 @@ def found(target: str) -> Any:
     """What MODULE:CLASS names."""
     place, colon, name = target.rpartition(":")
     if not (place and colon and name):
-        raise FovealError(f"what to check: expected MODULE:CLASS, such as torch.nn:MultiheadAttention or attention.py:Attention, got {target!r}")
+        raise FovealError(
+            f"what to check: expected MODULE:CLASS, such as torch.nn:MultiheadAttention or attention.py:Attention, got {target!r}"
+        )
     value: Any = _module(place)
     for part in name.split("."):
         if not hasattr(value, part):
             there = sorted(word for word, thing in vars(value).items() if isinstance(thing, type) and not word.startswith("_"))
-            raise FovealError(f"{place} has no {name!r}; expected one of its classes or functions: {', '.join(there[:20]) or 'it has none'}")
+            raise FovealError(
+                f"{place} has no {name!r}; expected one of its classes or functions: {', '.join(there[:20]) or 'it has none'}"
+            )
         value = getattr(value, part)
     if not callable(value):
         raise FovealError(f"{target}: expected a class, a module or a function, got {type(value).__name__}")

@@ -18,7 +18,8 @@ from foveal.errors import FovealError, unknown
 COMMANDS = {  # what is typed → its module, and what it does
     "show": ("foveal.app.show", "list every mechanism; explain and draw one"),
     "cite": ("foveal.app.cite", "print the BibTeX of mechanisms"),
-    "bench": ("foveal.app.bench", "measure attention beside what else there is"),
+    "check": ("foveal.app.check", "examine anybody's attention for the usual mistakes"),
+    "bench": ("foveal.app.bench", "measure side by side with others, and write results"),
 }
 
 WRONG, STOPPED = 2, 130  # exit statuses
@@ -31,11 +32,12 @@ def main(argv: list[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a sign that the terminal does not know is no reason to stop
     try:
-        status = _run([argument for argument in arguments if argument != "--debug"])
+        try:
+            status = _run([argument for argument in arguments if argument != "--debug"])
+        except SystemExit as done:  # argparse has shown its help
+            status = done.code if isinstance(done.code, int) else 0
         sys.stdout.flush()
         return status
-    except SystemExit as done:  # argparse has shown its help
-        return int(done.code or 0)
     except BrokenPipeError:
         _give_up_output()
         return 0

@@ -10,17 +10,19 @@ Example: attend(q, k, v)
 """
 
 import math
+import sys
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal, overload
 
 import torch
 from torch import Tensor
 
-from foveal.core.blockwise import by_group
+from foveal.core.blockwise import by_group, no_autocast
 from foveal.core.kernel import KERNELS, Call, Kernel
 from foveal.core.mask import Given, Mask
 from foveal.core.observe import Look, observers, report
-from foveal.core.term import Term, as_term
+from foveal.core.term import FLOATS, Term, as_term
 from foveal.errors import FovealError, unknown
 
 
@@ -83,21 +85,22 @@ def attend(
 
 def explicit(call: Call) -> Tensor:
     """The twin that anyone can read: scores, softmax, weighted sum. Every other kernel is held equal to it."""
-    return weigh(scores_of(call), call.v, dropout=call.dropout)
+    return _mean(normalise(scores_of(call)), call.v, call.dropout)
 
 
 def scores_of(call: Call, rows: Tensor | None = None) -> Tensor:
     """e, with −inf where the mask drops a pair: (B, H, N, M), or only some rows of it."""
-    q = call.q if rows is None else call.q[:, :, rows]
-    at = torch.arange(q.shape[2], device=q.device) if rows is None else rows
+    at = torch.arange(call.q.shape[2], device=call.q.device) if rows is None else rows.to(call.q.device)
+    q = call.q if rows is None else call.q[:, :, at]
     wide = torch.promote_types(q.dtype, torch.float32)
-    scores = (by_group(q.to(wide), call.k.shape[1]) @ call.k.to(wide).transpose(-1, -2)) * call.scale
-    scores = scores.reshape(*q.shape[:3], call.k.shape[2])
     keys = torch.arange(call.k.shape[2], device=q.device)
-    if call.term is not None:
-        scores = scores + call.term.scores(q.to(wide), at, keys, *call.term.tensors)
+    with no_autocast(q.device.type):
+        scores = (by_group(q.to(wide), call.k.shape[1]) @ call.k.to(wide).transpose(-1, -2)) * call.scale
+        scores = scores.reshape(*q.shape[:3], call.k.shape[2])
+        if call.term is not None:
+            scores = scores + call.term.scores(q.to(wide), at, keys, *call.term.tensors)
     if call.mask is not None:
-        scores = scores.masked_fill(~call.mask.part(at, keys, len(keys), batch=q.shape[0]), -torch.inf)
+        scores = scores.masked_fill(~call.mask.part(at, keys, call.k.shape[2], batch=q.shape[0]), -torch.inf)
     return scores
 
 
@@ -110,13 +113,26 @@ def normalise(scores: Tensor) -> Tensor:
 
 def weigh(scores: Tensor, v: Tensor, *, dropout: float = 0.0) -> Tensor:
     """y = softmax(scores) v for any scores (B, H, N, M), −inf where a key must not be looked at; v is (B, G, M, E)."""
+    for name, tensor, axes in (("scores", scores, "(B, H, N, M)"), ("v", v, "(B, G, M, E)")):
+        _check_tensor(name, tensor, axes)
+    batch, heads, _, keys = scores.shape
+    if scores.device != v.device or v.shape[0] != batch or v.shape[2] != keys or v.shape[1] == 0 or heads % v.shape[1]:
+        raise FovealError(
+            f"v: expected ({batch}, G, {keys}, E) on {scores.device} with a G that divides {heads}, got {tuple(v.shape)} on {v.device}"
+        )
+    _check_dropout(dropout)
     alpha = normalise(scores)
     if observers:
-        batch, heads, queries, keys = alpha.shape
-        report(Look(batch, heads, queries, keys, "explicit", lambda rows: alpha[:, :, rows]))
+        report(Look(batch, heads, alpha.shape[2], keys, "explicit", lambda rows: alpha[:, :, rows]))
+    return _mean(alpha, v, dropout)
+
+
+def _mean(alpha: Tensor, v: Tensor, dropout: float) -> Tensor:
+    """y = α v: the weighted mean of the values, for all of attention in this one place."""
     kept = torch.dropout(alpha, dropout, train=dropout > 0)
-    y = by_group(kept, v.shape[1]) @ v.to(kept.dtype)
-    return y.reshape(*scores.shape[:3], v.shape[3]).to(v.dtype)
+    with no_autocast(v.device.type):
+        y = by_group(kept, v.shape[1]) @ v.to(kept.dtype)
+    return y.reshape(*alpha.shape[:3], v.shape[3]).to(v.dtype)
 
 
 def weights_of(call: Call, rows: Tensor | None = None) -> Tensor:
@@ -154,7 +170,9 @@ def which(
     for kernel in _ALL.values():
         if kernel is not chosen:
             others[kernel.name] = kernel.refuses(call) or kernel.avoided(call) or f"{chosen.name} comes first"
-    return Choice(chosen.name, f"the fastest exact kernel for {'no mask' if call.mask is None else call.mask} on {q.device.type}, {q.dtype}", others)
+    return Choice(
+        chosen.name, f"the fastest exact kernel for {'no mask' if call.mask is None else call.mask} on {q.device.type}, {q.dtype}", others
+    )
 
 
 def checked(
@@ -169,12 +187,7 @@ def checked(
 ) -> Call:
     """The request, or a FovealError that says what is wrong with it."""
     for name, tensor in (("q", q), ("k", k), ("v", v)):
-        if not isinstance(tensor, Tensor):
-            raise FovealError(f"{name}: expected a tensor, got {type(tensor).__name__}")
-        if tensor.dim() != 4:
-            raise FovealError(f"{name}: expected 4 axes (B, H, N, D), got shape {tuple(tensor.shape)}")
-        if not tensor.is_floating_point():
-            raise FovealError(f"{name}: expected a floating dtype, got {tensor.dtype}")
+        _check_tensor(name, tensor, "(B, H, N, D)")
         if tensor.dtype != q.dtype or tensor.device != q.device:
             raise FovealError(f"{name}: expected {q.dtype} on {q.device} as q, got {tensor.dtype} on {tensor.device}")
     batch, heads, queries, width = q.shape
@@ -187,34 +200,67 @@ def checked(
         raise FovealError(f"k: expected a number of heads that divides q's {heads} heads and a width above 0, got {tuple(k.shape)}")
     if scale is None:
         scale = 1 / math.sqrt(width)
-    elif not math.isfinite(scale):
-        raise FovealError(f"scale: expected a finite number, got {scale}")
-    if not 0 <= dropout < 1:
-        raise FovealError(f"dropout: expected at least 0 and below 1, got {dropout}")
+    elif not _is_number(scale) or not abs(scale) <= LARGEST:
+        raise FovealError(f"scale: expected a finite number, got {_shown(scale)}")
+    _check_dropout(dropout)
     if isinstance(mask, Tensor):
         mask = Given(mask)
+    if isinstance(mask, Given) and (mask.tensor.shape[1] not in (1, heads) or mask.tensor.device != q.device):
+        wanted = f"a shape that broadcasts to {(batch, heads, queries, keys)} on {q.device}"
+        raise FovealError(f"mask: expected {wanted}, got {tuple(mask.tensor.shape)} on {mask.tensor.device}")
     if mask is not None:
         if not isinstance(mask, Mask):
             raise FovealError(f"mask: expected a mask or a boolean tensor, got {type(mask).__name__}")
         mask.check(batch, queries, keys)
-        if mask.full(0, queries, keys):
+        if not torch.compiler.is_compiling() and mask.full(0, queries, keys):  # in a graph it would tie down dynamic sizes
             mask = None
     term = as_term(bias)
     if term is not None:
         if not isinstance(term, Term):
             raise FovealError(f"bias: expected a tensor or a term, got {type(term).__name__}")
+        for tensor in term.tensors:
+            if tensor.device != q.device:
+                raise FovealError(f"bias: expected a tensor on {q.device} as q, got one on {tensor.device}")
         term.check(q, keys)
     return Call(q, k, v, mask, term, scale, dropout)
 
 
+def _check_tensor(name: str, tensor: object, axes: str) -> None:
+    if not isinstance(tensor, Tensor):
+        raise FovealError(f"{name}: expected a tensor, got {type(tensor).__name__}")
+    if tensor.is_nested or tensor.layout is not torch.strided:
+        raise FovealError(f"{name}: expected a dense tensor, got {'a nested one' if tensor.is_nested else tensor.layout}")
+    if tensor.dim() != 4:
+        raise FovealError(f"{name}: expected 4 axes {axes}, got shape {tuple(tensor.shape)}")
+    if tensor.dtype not in FLOATS:
+        raise FovealError(f"{name}: expected a floating dtype of 16, 32 or 64 bits, got {tensor.dtype}")
+
+
+def _check_dropout(dropout: object) -> None:
+    if not _is_number(dropout) or not 0 <= dropout < 1:  # type: ignore[operator]
+        raise FovealError(f"dropout: expected at least 0 and below 1, got {_shown(dropout)}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (float, int, Real, torch.SymFloat)) and not isinstance(value, bool)
+
+
+def _shown(value: object) -> str:
+    """A value in one line."""
+    return repr(value) if isinstance(value, (int, float, str)) else type(value).__name__
+
+
 def _choose(call: Call, name: str) -> Kernel:
+    if not isinstance(name, str):
+        raise FovealError(f"kernel: expected one of {', '.join(['auto', *_ALL])}, got {type(name).__name__}")
     if torch.compiler.is_exporting():
         return _ALL["explicit"]  # plain operations, which every exporter knows
     if torch.compiler.is_compiling():
         return _select(call, name)
     # The answer depends on these alone; asking every kernel anew would cost more than a step of decoding.
-    learns = torch.is_grad_enabled() and call.term is not None and any(tensor.requires_grad for tensor in call.term.tensors)
-    kind = type(call.mask) if call.native else None, call.mask is None, type(call.term), learns, call.dropout > 0
+    learns = call.term is not None and any(tensor.requires_grad for tensor in call.term.tensors), torch.is_grad_enabled()
+    mask = type(call.mask) if call.native else call.mask is not None and call.mask.batched
+    kind = mask, None if call.term is None else call.term.kind, learns, call.dropout > 0
     key = name, call.q.shape, call.k.shape, call.v.shape, call.q.dtype, call.q.device, call.q.requires_grad, *kind
     chosen = _chosen.get(key)
     if chosen is None:
@@ -241,6 +287,7 @@ def _look(call: Call, name: str) -> Look:
     return Look(call.q.shape[0], call.q.shape[1], call.q.shape[2], call.k.shape[2], name, lambda rows: weights_of(call, rows))
 
 
+LARGEST = sys.float_info.max
 REMEMBERED = 4096  # choices kept, so that a service with ever new sizes does not grow
 _chosen: dict[tuple[object, ...], Kernel] = {}
 _ALL = {kernel.name: kernel for kernel in KERNELS}

@@ -11,6 +11,7 @@ Paper: Tri Dao, Daniel Y. Fu, Stefano Ermon, Atri Rudra, Christopher Ré (2022).
 Departs from the paper: a tile is as wide as its rows' pattern, so that most rows need no rescaling.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor
 from foveal.core.mask import Everything, Mask
 from foveal.core.term import Term
 from foveal.core.tile import HEIGHT, Plan, Tile, plan
+from foveal.errors import FovealError
 
 
 def blockwise(q: Tensor, k: Tensor, v: Tensor, *, mask: Mask | None, term: Term | None, scale: float, dropout: float) -> Tensor:
@@ -28,8 +30,15 @@ def blockwise(q: Tensor, k: Tensor, v: Tensor, *, mask: Mask | None, term: Term 
     tiles = plan(whole.structure(), q.shape[2], k.shape[2], str(q.device), height)
     job = _Job(tiles, whole.remainder(), term, scale, dropout)
     tensors = term.tensors if term else ()
-    result: Tensor = _Blockwise.apply(job, q, k, v, *tensors)  # type: ignore[no-untyped-call]
+    with no_autocast(q.device.type):
+        result: Tensor = _Blockwise.apply(job, q, k, v, *tensors)  # type: ignore[no-untyped-call]
     return result
+
+
+def no_autocast(device: str) -> AbstractContextManager[object]:
+    """Scores are summed in at least float32, so mixed precision stops here."""
+    mixed = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    return torch.autocast(device, enabled=False) if mixed else nullcontext()
 
 
 def by_group(x: Tensor, groups: int) -> Tensor:
@@ -43,12 +52,13 @@ class _Job:
 
     def __init__(self, tiles: Plan, mask: Mask | None, term: Term | None, scale: float, dropout: float) -> None:
         self.plan, self.mask, self.term, self.scale, self.dropout = tiles, mask, term, scale, dropout
-        self.seed = int(torch.randint(2**31, ())) if dropout else 0
+        self.seed = int(torch.randint(2**31, (), device="cpu")) if dropout else 0
 
     def scores(self, tile: Tile, q: Tensor, k: Tensor, extra: Tensor | None, keys: int) -> Tensor:
         """E of one tile, −inf where the mask drops a pair: (B, H, n, m)."""
         (batch, heads, n, width), (groups, m) = q.shape, k.shape[1:3]
-        rows, columns = by_group(q, groups).reshape(batch * groups, -1, width), k.reshape(batch * groups, m, width).mT
+        rows = by_group(q, groups).reshape(batch * groups, heads // groups * n, width)
+        columns = k.reshape(batch * groups, m, width).mT
         if tile.kept is not None and heads == groups:  # the mask rides along with the product
             scores = torch.baddbmm(tile.kept.to(q.dtype), rows, columns, alpha=self.scale).view(batch, heads, n, m)
         else:
@@ -73,6 +83,8 @@ class _Job:
         """Dropout's factor on the weights of tile `number`: the same in both passes."""
         if not self.dropout:
             return None
+        if like.is_meta:  # shapes only
+            return like
         generator = torch.Generator(like.device).manual_seed(self.seed + number)
         kept = torch.rand(like.shape, generator=generator, device=like.device) >= self.dropout
         return kept.to(like.dtype) / (1 - self.dropout)
@@ -103,39 +115,49 @@ class _Blockwise(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        job: _Job = ctx.job
-        q, k, v, out, total, *tensors = ctx.saved_tensors
-        wide = torch.promote_types(q.dtype, torch.float32)
-        dq, dk, dv, *learned = (torch.zeros_like(x, dtype=wide) for x in (q, k, v, *tensors))
-        for number, tile in enumerate(job.plan.tiles):
-            q_part, k_part, v_part = _parts(tile, q, k, v, wide)
-            extra, sources = None, []
-            if job.term is not None:
-                with torch.enable_grad():
-                    sources = [x.detach().requires_grad_() for x in (q_part, *tensors)]
-                    extra = job.term.scores(sources[0], tile.row_positions, tile.positions, *sources[1:])
-            scores = job.scores(tile, q_part, k_part, None if extra is None else extra.detach(), k.shape[2])
+        if torch.is_grad_enabled():  # a graph of this pass would miss what ℓ depends on, and be wrong without a word
+            raise FovealError("kernel 'blocks': expected a first derivative only, got create_graph=True; use kernel='explicit'")
+        with no_autocast(grad.device.type):
+            return None, *_gradients(ctx.job, ctx.needs_input_grad[4:], grad, *ctx.saved_tensors)
+
+
+def _gradients(
+    job: _Job, needed: tuple[bool, ...], grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, total: Tensor | None, *tensors: Tensor
+) -> list[Tensor | None]:
+    """Of y with respect to q, k, v, and those of the term's tensors that are needed."""
+    wide = torch.promote_types(q.dtype, torch.float32)
+    dq, dk, dv = (torch.zeros_like(x, dtype=wide) for x in (q, k, v))
+    learned = [torch.zeros_like(x, dtype=wide) if need else None for x, need in zip(tensors, needed, strict=True)]
+    for number, tile in enumerate(job.plan.tiles):
+        q_part, k_part, v_part = _parts(tile, q, k, v, wide)
+        extra, sources = None, []
+        if job.term is not None:
+            with torch.enable_grad():
+                sources = [x.detach().requires_grad_(need) for x, need in zip((q_part, *tensors), (True, *needed), strict=True)]
+                extra = job.term.scores(sources[0], tile.row_positions, tile.positions, *sources[1:])
+        scores = job.scores(tile, q_part, k_part, None if extra is None else extra.detach(), k.shape[2])
+        if total is None:
             weights = job.weights(tile, scores)
-            if total is not None:  # P over all the tiles of a row: exp(E − ℓ), ℓ = −inf only where P is 0 already
-                weights = torch.exp(scores - _finite(total[:, :, tile.rows])[..., None])
-            dy = grad[:, :, tile.rows].to(wide)
-            delta = (dy * out[:, :, tile.rows]).sum(-1, keepdim=True)
-            d_scores = _product(dy, v_part.mT)
-            factor = job.survivors(number, weights)
-            if factor is not None:
-                d_scores *= factor
-            _add(dv, tile.columns, _transposed(weights if factor is None else weights * factor, dy, v.shape[1]))
-            d_scores.sub_(delta).mul_(weights)
-            dq_part = _product(d_scores, k_part) * job.scale
-            _add(dk, tile.columns, _transposed(d_scores, q_part * job.scale, k.shape[1]))
-            if extra is not None and extra.requires_grad:
-                through = torch.autograd.grad(extra, sources, d_scores.sum_to_size(extra.shape), allow_unused=True)
-                for sink, part in zip([dq_part, *learned], through, strict=True):
-                    if part is not None:
-                        sink += part
-            dq[:, :, tile.rows] += dq_part
-        grads = (part.to(x.dtype) for part, x in zip((dq, dk, dv, *learned), (q, k, v, *tensors), strict=True))
-        return None, *grads
+        else:  # P over all the tiles of a row: exp(E − ℓ), ℓ = −inf only where P is 0 already
+            weights = torch.exp(scores - _finite(total[:, :, tile.rows])[..., None])
+        dy = grad[:, :, tile.rows].to(wide)
+        delta = (dy * out[:, :, tile.rows]).sum(-1, keepdim=True)
+        d_scores = _product(dy, v_part.mT)
+        factor = job.survivors(number, weights)
+        if factor is not None:
+            d_scores *= factor
+        _add(dv, tile.columns, _transposed(weights if factor is None else weights * factor, dy, v.shape[1]))
+        d_scores.sub_(delta).mul_(weights)
+        dq_part = _product(d_scores, k_part) * job.scale
+        _add(dk, tile.columns, _transposed(d_scores, q_part * job.scale, k.shape[1]))
+        if extra is not None and extra.requires_grad:
+            wanted = [(source, sink) for source, sink in zip(sources, (dq_part, *learned), strict=True) if sink is not None]
+            through = torch.autograd.grad(extra, [source for source, _ in wanted], d_scores.sum_to_size(extra.shape), allow_unused=True)
+            for (_, sink), part in zip(wanted, through, strict=True):
+                if part is not None:
+                    sink += part
+        dq[:, :, tile.rows] += dq_part
+    return [None if part is None else part.to(x.dtype) for part, x in zip((dq, dk, dv, *learned), (q, k, v, *tensors), strict=True)]
 
 
 def _parts(tile: Tile, q: Tensor, k: Tensor, v: Tensor, wide: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:

@@ -62,5 +62,6 @@ def _compiled(key: object) -> Callable[..., Tensor]:
         return flex_attention(*arguments, **options)
 
     own = FunctionType(run.__code__.replace(), run.__globals__, "flex", run.__defaults__, run.__closure__)
-    compiled: Callable[..., Tensor] = torch.compile(own, dynamic=False)
+    # `watch` switches torch.compile off to see inside; this stays on, as an uncompiled one would store N × M scores.
+    compiled: Callable[..., Tensor] = torch.compiler.set_stance("default")(torch.compile(own, dynamic=False))
     return compiled

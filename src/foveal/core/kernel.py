@@ -20,7 +20,10 @@ from foveal.core.pattern.causal import Causal
 from foveal.core.relative import RelativeTerm
 from foveal.core.term import Term, Written
 
-SMALL = 2**20  # up to so many pairs a dense mask is cheaper than walking through tiles
+# Up to so many pairs a dense mask is cheaper than walking through tiles; where the samples of a batch
+# differ, tiles must be masked one by one, and win later.
+SMALL = {"cpu": 2**14, "cuda": 2**16}
+SMALL_BATCHED = 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,8 +154,10 @@ def _asked(can_use: Callable[..., bool], call: Call) -> str:
 def _too_large(call: Call) -> str:
     if (call.native and call.term is None) or torch.compiler.is_compiling():
         return ""
-    pairs = call.q.shape[0] * call.q.shape[2] * call.k.shape[2]
-    return f"a dense mask of {pairs:,} pairs would be stored" if pairs > SMALL else ""
+    pairs, limit = call.q.shape[2] * call.k.shape[2], SMALL.get(call.q.device.type, SMALL_BATCHED)
+    if call.mask is not None and call.mask.batched:
+        pairs, limit = pairs * call.q.shape[0], SMALL_BATCHED
+    return f"a dense mask of {pairs:,} pairs would be stored" if pairs > limit else ""
 
 
 def _never(call: Call) -> str:

@@ -151,7 +151,7 @@ def _keys(k: Tensor, v: Tensor, hiding: Tensor, projection: Tensor, strongest: T
     """φ(k) with largest entries 1; what they were divided by times [v, 1], relative to the strongest key so far; that one's strength."""
     phi, strength = _features(k, projection)
     now = torch.maximum(strongest, _fitted((strength + hiding).detach(), k.shape[2] + 1, LOWEST).amax(2, keepdim=True))
-    factors = (strength - now).clamp(FAINTEST, 0).exp().masked_fill(hiding != 0, 0)
+    factors = (strength - now).clamp(FAINTEST, 0.0).exp().masked_fill(hiding != 0, 0)
     return phi, F.pad(v, (0, 1), value=1.0) * factors, now  # with a column of ones one product gives both sums
 
 

@@ -9,7 +9,9 @@ there is a new mask, with no change elsewhere.
 
 import importlib
 import pkgutil
+from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +21,8 @@ from foveal.errors import FovealError, expect, unknown
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
+
+Predicate = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # (b, h, i, j) → whether the pair is kept
 
 
 class Mask:
@@ -31,6 +35,10 @@ class Mask:
         """Whether query i may look at key j, for sample b and head h, of `keys` keys in all. The indices broadcast."""
         raise NotImplementedError
 
+    def predicate(self, keys: int, device: torch.device) -> Predicate:
+        """`keeps` as a function of (b, h, i, j) whose tensors, if it has any, are on the device already: what FlexAttention compiles."""
+        return lambda b, h, i, j: self.keeps(b, h, i, j, keys)
+
     def reach(self, first: int, last: int, keys: int) -> tuple[int, int]:
         """A range of keys, [low, high), outside of which no query of [first, last) looks."""
         return 0, keys
@@ -38,7 +46,7 @@ class Mask:
     def candidates(self, rows: Tensor, keys: int) -> Tensor:
         """The keys, in order, among which all are that one of these queries (in order) looks at."""
         low, high = self.reach(int(rows[0]), int(rows[-1]) + 1, keys)
-        return torch.arange(max(low, 0), max(min(high, keys), low, 0))
+        return torch.arange(max(low, 0), max(min(high, keys), low, 0), device=rows.device)
 
     def full(self, first: int, last: int, keys: int) -> bool:
         """True only if every query of [first, last) certainly looks at every key."""
@@ -56,58 +64,71 @@ class Mask:
         """Raise a FovealError if this mask does not fit attention of that size."""
 
     def __and__(self, other: "Mask") -> "Mask":
-        return And(self, _a_mask(other, "&"))
+        return And(_a_mask(self, "&"), _a_mask(other, "&"))
+
+    def __rand__(self, other: object) -> "Mask":
+        return _a_mask(other, "&") & self  # reached only if `other` is no mask: it raises
 
     def __or__(self, other: "Mask") -> "Mask":
-        return Or(self, _a_mask(other, "|"))
+        return Or(_a_mask(self, "|"), _a_mask(other, "|"))
+
+    def __ror__(self, other: object) -> "Mask":
+        return _a_mask(other, "|") | self
 
     def __invert__(self) -> "Mask":
-        return Not(self)
+        return Not(_a_mask(self, "~"))
 
     def __bool__(self) -> bool:
         raise FovealError("a mask is neither true nor false: expected & | ~ between masks, got 'and', 'or' or 'not'")
 
     def starting_at(self, row: int) -> "Mask":
         """The same mask for queries the first of which stands at position `row`: what a cache needs."""
-        return Starting(self, row) if row else self
+        expect_whole(row, "the first query's position")
+        return Starting(_a_mask(self, "starting_at"), row) if row else self
 
     def dense(self, queries: int, keys: int, *, batch: int = 1, device: torch.device | str | None = None) -> Tensor:
         """The mask written out: (N, M), or (B, 1, N, M) where samples differ."""
-        self.check(batch, queries, keys)
+        self._fit(batch, queries, keys)
         return self.part(torch.arange(queries, device=device), torch.arange(keys, device=device), keys, batch=batch)
 
     def part(self, rows: Tensor, columns: Tensor, keys: int, *, batch: int = 1) -> Tensor:
         """The dense form of some rows (n,) and columns (m,) only: (n, m), or (B, 1, n, m) where samples differ."""
         zero = torch.zeros((), dtype=torch.long, device=rows.device)
+        n, m = rows.shape[0], columns.shape[0]  # len() would make a dynamic size a constant of an exported graph
         if not self.batched:
-            return self.keeps(zero, zero, rows[:, None], columns[None, :], keys).expand(len(rows), len(columns))
+            return self.keeps(zero, zero, rows[:, None], columns[None, :], keys).expand(n, m)
         samples = torch.arange(batch, device=rows.device)[:, None, None, None]
-        return self.keeps(samples, zero, rows[:, None], columns[None, :], keys).expand(batch, 1, len(rows), len(columns))
+        return self.keeps(samples, zero, rows[:, None], columns[None, :], keys).expand(batch, 1, n, m)
 
     def pairs(self, queries: int, keys: int, *, batch: int = 1) -> int:
         """How many (query, key) pairs are kept; summed over the batch where samples differ."""
         from foveal.core.tile import strips
 
-        self.check(batch, queries, keys)
+        self._fit(batch, queries, keys)
         return sum(int(self.part(rows, columns, keys, batch=batch).sum()) for rows, columns in strips(self, queries, keys))
 
-    def block_mask(
-        self, queries: int, keys: int, *, batch: int | None = None, device: torch.device | str = "cpu"
-    ) -> "BlockMask":
+    def block_mask(self, queries: int, keys: int, *, batch: int | None = None, device: torch.device | str = "cpu") -> "BlockMask":
         """FlexAttention's form of the same mask."""
         from torch.nn.attention.flex_attention import create_block_mask
 
-        self.check(batch or 1, queries, keys)
+        self._fit(batch or 1, queries, keys)
 
-        def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            return self.keeps(b, h, i, j, keys)
-
-        return create_block_mask(mask_mod, batch if self.batched else None, None, queries, keys, device=str(device))
+        mask_mod = self.predicate(keys, torch.device(device))
+        return create_block_mask(mask_mod, *self._apart(batch), queries, keys, device=str(device))
 
     def picture(self, queries: int = 32, keys: int | None = None, *, batch: int = 1) -> Tensor:
         """What to draw: (N, M) in [0, 1], the share of samples that keep each pair."""
         kept = self.dense(queries, queries if keys is None else keys, batch=batch).float()
-        return kept if kept.dim() == 2 else kept.mean((0, 1))
+        return kept if kept.dim() == 2 else kept.mean((0, 1)).expand(queries, queries if keys is None else keys)
+
+    def _apart(self, batch: int | None) -> tuple[int | None, int | None]:
+        """How many samples and heads differ; None: none of them."""
+        return batch if self.batched else None, None
+
+    def _fit(self, batch: int, queries: int, keys: int) -> None:
+        for what, size in (("batch", batch), ("queries", queries), ("keys", keys)):
+            expect_whole(size, f"the mask's {what}")
+        self.check(batch, queries, keys)
 
 
 @dataclass(frozen=True)
@@ -136,6 +157,10 @@ class And(Mask):
 
     def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:
         return self.left.keeps(b, h, i, j, keys) & self.right.keeps(b, h, i, j, keys)
+
+    def predicate(self, keys: int, device: torch.device) -> Predicate:
+        left, right = self.left.predicate(keys, device), self.right.predicate(keys, device)
+        return lambda b, h, i, j: left(b, h, i, j) & right(b, h, i, j)
 
     def reach(self, first: int, last: int, keys: int) -> tuple[int, int]:
         (low, high), (other_low, other_high) = self.left.reach(first, last, keys), self.right.reach(first, last, keys)
@@ -179,6 +204,10 @@ class Or(Mask):
     def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:
         return self.left.keeps(b, h, i, j, keys) | self.right.keeps(b, h, i, j, keys)
 
+    def predicate(self, keys: int, device: torch.device) -> Predicate:
+        left, right = self.left.predicate(keys, device), self.right.predicate(keys, device)
+        return lambda b, h, i, j: left(b, h, i, j) | right(b, h, i, j)
+
     def reach(self, first: int, last: int, keys: int) -> tuple[int, int]:
         (low, high), (other_low, other_high) = self.left.reach(first, last, keys), self.right.reach(first, last, keys)
         if low >= high:
@@ -220,6 +249,10 @@ class Not(Mask):
     def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:
         return ~self.inner.keeps(b, h, i, j, keys)
 
+    def predicate(self, keys: int, device: torch.device) -> Predicate:
+        inner = self.inner.predicate(keys, device)
+        return lambda b, h, i, j: ~inner(b, h, i, j)
+
     def check(self, batch: int, queries: int, keys: int) -> None:
         self.inner.check(batch, queries, keys)
 
@@ -232,9 +265,6 @@ class Starting(Mask):
     inner: Mask
     row: int
 
-    def __post_init__(self) -> None:
-        expect(self.row >= 0, "the first query's position", "at least 0", self.row)
-
     @property
     def batched(self) -> bool:  # type: ignore[override]
         return self.inner.batched
@@ -245,6 +275,10 @@ class Starting(Mask):
 
     def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:
         return self.inner.keeps(b, h, i + self.row, j, keys)
+
+    def predicate(self, keys: int, device: torch.device) -> Predicate:
+        inner, row = self.inner.predicate(keys, device), self.row
+        return lambda b, h, i, j: inner(b, h, i + row, j)
 
     def reach(self, first: int, last: int, keys: int) -> tuple[int, int]:
         return self.inner.reach(first + self.row, last + self.row, keys)
@@ -269,12 +303,25 @@ class Given(Mask):
 
     def __init__(self, tensor: Tensor) -> None:
         expect(tensor.dtype == torch.bool, "mask", "a boolean tensor, True = may look", tensor.dtype, "put additive scores into bias=")
+        expect(tensor.layout is torch.strided and not tensor.is_nested, "mask", "a dense tensor", tensor.layout)
         expect(2 <= tensor.dim() <= 4, "mask", "(N, M) up to (B, H, N, M)", tuple(tensor.shape))
         self.tensor = tensor[(None,) * (4 - tensor.dim())]
 
+    def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:
+        # An axis of size 1 stands for all: index it at 0.
+        at = [index if size > 1 else index * 0 for index, size in zip((b, h, i, j), self.tensor.shape, strict=True)]
+        return self.tensor[at[0], at[1], at[2], at[3]]
+
     def dense(self, queries: int, keys: int, *, batch: int = 1, device: torch.device | str | None = None) -> Tensor:
-        self.check(batch, queries, keys)
+        self._fit(batch, queries, keys)
         return self.tensor
+
+    def pairs(self, queries: int, keys: int, *, batch: int = 1) -> int:
+        self._fit(batch, queries, keys)
+        return int(self.tensor.expand(batch, -1, queries, keys).sum())
+
+    def _apart(self, batch: int | None) -> tuple[int | None, int | None]:
+        return self.tensor.shape[0], self.tensor.shape[1]
 
     def part(self, rows: Tensor, columns: Tensor, keys: int, *, batch: int = 1) -> Tensor:
         some = self.tensor if self.tensor.shape[2] == 1 else self.tensor[:, :, rows]
@@ -284,11 +331,6 @@ class Given(Mask):
         shape = tuple(self.tensor.shape)
         fits = all(got in (1, want) for got, want in zip((shape[0], *shape[2:]), (batch, queries, keys), strict=True))
         expect(fits, "mask", f"a shape that broadcasts to ({batch}, H, {queries}, {keys})", shape)
-
-    def __and__(self, other: Mask) -> Mask:
-        raise FovealError("a tensor mask cannot be combined: expected a pattern of foveal.mask, got a tensor; combine with .dense()")
-
-    __or__ = __and__
 
     def __repr__(self) -> str:
         return f"given{tuple(self.tensor.shape)}"
@@ -301,10 +343,20 @@ def patterns() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(pattern.__path__))
 
 
-def _a_mask(other: object, sign: str) -> Mask:
-    if not isinstance(other, Mask):
-        raise FovealError(f"mask {sign} …: expected a mask on both sides, got {type(other).__name__}")
-    return other
+def expect_whole(value: object, what: str, least: int = 0) -> None:
+    """Raise a FovealError unless `value` is a whole number that an index can hold."""
+    whole = isinstance(value, (int, torch.SymInt, Integral)) and not isinstance(value, bool)
+    if not whole or not least <= value < 2**31:  # type: ignore[operator]
+        got = repr(value) if isinstance(value, (int, float, str, type(None))) else type(value).__name__
+        raise FovealError(f"{what}: expected a whole number, at least {least} and below 2³¹, got {got}")
+
+
+def _a_mask(mask: object, sign: str) -> Mask:
+    if not isinstance(mask, Mask):
+        raise FovealError(f"{sign}: expected masks on both sides, got {type(mask).__name__}")
+    if isinstance(mask, Given):
+        raise FovealError(f"{sign}: expected patterns of foveal.mask, got a mask of a tensor; combine tensors with .dense()")
+    return mask
 
 
 def __getattr__(name: str) -> Any:

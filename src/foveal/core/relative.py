@@ -21,6 +21,10 @@ class RelativeTerm(Term):
         self.tensors = (table,)
         self.scale, self.start, self.reach = scale, query_start, table.shape[1] // 2
 
+    @property
+    def kind(self) -> object:
+        return RelativeTerm, self.start > 0
+
     def scores(self, q: Tensor, rows: Tensor, columns: Tensor, *tensors: Tensor) -> Tensor:
         (table,) = tensors
         q = q * self.scale

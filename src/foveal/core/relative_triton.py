@@ -46,7 +46,7 @@ def _term(q, R, stride_r, delta, CLIP, BM: tl.constexpr, BN: tl.constexpr, D: tl
 
 
 @triton.jit
-def _tile(q, k, R, stride_r, low, high, i0, j0, N, M, CLIP, scale, scale_r, BAND: tl.constexpr, CAUSAL: tl.constexpr,
+def _tile(q, k, R, stride_r, low, high, i0, j0, M, CLIP, scale, scale_r, BAND: tl.constexpr, CAUSAL: tl.constexpr,
           BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr, W: tl.constexpr):  # fmt: skip
     """E of one tile, times log₂ e."""
     e = _dot(q, tl.trans(k)) * scale
@@ -75,12 +75,23 @@ def _ends(q, R, stride_r, CLIP, D: tl.constexpr):
 
 
 @triton.jit
-def _band(first, other_first, CLIP, SIZE: tl.constexpr, OTHER: tl.constexpr, stop):
+def _band(first, CLIP, SIZE: tl.constexpr, OTHER: tl.constexpr, stop):
     """The tiles [begin, end) of the other side, in steps of OTHER, whose distances to a block of SIZE are not all clipped."""
-    begin = tl.maximum((first - CLIP - OTHER + 1) // OTHER * OTHER, 0)
-    begin = tl.where(first - CLIP - OTHER + 1 < 0, 0, begin)
+    begin = tl.maximum(first - CLIP - OTHER + 1, 0) // OTHER * OTHER
     end = tl.minimum(tl.cdiv(first + SIZE + CLIP, OTHER) * OTHER, tl.cdiv(stop, OTHER) * OTHER)
     return tl.minimum(begin, end), end
+
+
+@triton.jit
+def _first(phase: tl.constexpr, zeroth, first, second):
+    return zeroth if phase == 0 else first if phase == 1 else second
+
+
+@triton.jit
+def _rows(X, start, stride, stop, COUNT: tl.constexpr, D: tl.constexpr):
+    """COUNT rows of a matrix from `start` on, 0 beyond its end: (COUNT, D)."""
+    row = start + tl.arange(0, COUNT)
+    return tl.load(X + row[:, None] * stride + tl.arange(0, D)[None, :], mask=(row < stop)[:, None], other=0.0)
 
 
 @triton.jit
@@ -98,7 +109,7 @@ def _forward(Q, K, V, R, Y, L, sqb, sqh, sqn, skb, skh, skn, svb, svh, svn, srh,
     i0 = tl.program_id(0) * BM
     b, h = tl.program_id(1) // H, tl.program_id(1) % H
     i, d = i0 + tl.arange(0, BM), tl.arange(0, D)
-    q = tl.load(Q + b.to(tl.int64) * sqb + h * sqh + i[:, None] * sqn + d[None, :], mask=(i < N)[:, None], other=0.0)
+    q = _rows(Q + b.to(tl.int64) * sqb + h * sqh, i0, sqn, N, BM, D)
     K += b.to(tl.int64) * skb + (h // GROUP) * skh
     V += b.to(tl.int64) * svb + (h // GROUP) * svh
     R += h * srh
@@ -107,25 +118,14 @@ def _forward(Q, K, V, R, Y, L, sqb, sqh, sqn, skb, skh, skn, svb, svh, svn, srh,
     top = tl.full((BM,), -1.0e38, tl.float32)
     total = tl.zeros((BM,), tl.float32)
     stop = tl.minimum(M, i0 + BM) if CAUSAL else M
-    begin, end = _band(i0, 0, CLIP, BM, BN, stop)
-    for j0 in range(0, begin, BN):  # keys far before the queries: distance at least K
-        j = j0 + tl.arange(0, BN)
-        k = tl.load(K + j[:, None] * skn + d[None, :], mask=(j < M)[:, None], other=0.0)
-        v = tl.load(V + j[:, None] * svn + d[None, :], mask=(j < M)[:, None], other=0.0)
-        e = _tile(q, k, R, stride_r, low, high, i0, j0, N, M, CLIP, scale, scale_r, False, CAUSAL, BM, BN, D, W)
-        y, top, total = _softmax_step(e, y, top, total, v)
-    for j0 in range(begin, end, BN):
-        j = j0 + tl.arange(0, BN)
-        k = tl.load(K + j[:, None] * skn + d[None, :], mask=(j < M)[:, None], other=0.0)
-        v = tl.load(V + j[:, None] * svn + d[None, :], mask=(j < M)[:, None], other=0.0)
-        e = _tile(q, k, R, stride_r, low, high, i0, j0, N, M, CLIP, scale, scale_r, True, CAUSAL, BM, BN, D, W)
-        y, top, total = _softmax_step(e, y, top, total, v)
-    for j0 in range(end, stop, BN):  # keys far behind
-        j = j0 + tl.arange(0, BN)
-        k = tl.load(K + j[:, None] * skn + d[None, :], mask=(j < M)[:, None], other=0.0)
-        v = tl.load(V + j[:, None] * svn + d[None, :], mask=(j < M)[:, None], other=0.0)
-        e = _tile(q, k, R, stride_r, low, high, i0, j0, N, M, CLIP, scale, scale_r, False, CAUSAL, BM, BN, D, W)
-        y, top, total = _softmax_step(e, y, top, total, v)
+    begin, end = _band(i0, CLIP, BM, BN, stop)
+    for phase in tl.static_range(3):  # keys far before the queries, keys within the clip, keys far behind
+        BAND: tl.constexpr = phase == 1
+        for j0 in range(_first(phase, 0, begin, end), _first(phase, begin, end, stop), BN):
+            k = _rows(K, j0, skn, M, BN, D)
+            v = _rows(V, j0, svn, M, BN, D)
+            e = _tile(q, k, R, stride_r, low, high, i0, j0, M, CLIP, scale, scale_r, BAND, CAUSAL, BM, BN, D, W)
+            y, top, total = _softmax_step(e, y, top, total, v)
     row = tl.program_id(1).to(tl.int64) * N + i
     tl.store(Y + row[:, None] * D + d[None, :], (y / total[:, None]).to(Y.dtype.element_ty), mask=(i < N)[:, None])
     tl.store(L + row, top + tl.math.log2(total), mask=i < N)
@@ -139,9 +139,9 @@ def _backward_query(Q, K, V, R, G, L, DELTA, DQ, DR, sqb, sqh, sqn, skb, skh, sk
     b, h = tl.program_id(1) // H, tl.program_id(1) % H
     i, d = i0 + tl.arange(0, BM), tl.arange(0, D)
     valid = i < N
-    q = tl.load(Q + b.to(tl.int64) * sqb + h * sqh + i[:, None] * sqn + d[None, :], mask=valid[:, None], other=0.0)
+    q = _rows(Q + b.to(tl.int64) * sqb + h * sqh, i0, sqn, N, BM, D)
     row = tl.program_id(1).to(tl.int64) * N + i
-    g = tl.load(G + row[:, None] * D + d[None, :], mask=valid[:, None], other=0.0)
+    g = _rows(G + tl.program_id(1).to(tl.int64) * N * D, i0, D, N, BM, D)
     log_sum = tl.load(L + row, mask=valid, other=float("inf"))
     delta_row = tl.load(DELTA + row, mask=valid, other=0.0)
     K += b.to(tl.int64) * skb + (h // GROUP) * skh
@@ -153,44 +153,32 @@ def _backward_query(Q, K, V, R, G, L, DELTA, DQ, DR, sqb, sqh, sqn, skb, skh, sk
     far_low = tl.zeros((BM,), tl.float32)
     far_high = tl.zeros((BM,), tl.float32)
     stop = tl.minimum(M, i0 + BM) if CAUSAL else M
-    begin, end = _band(i0, 0, CLIP, BM, BN, stop)
-    for j0 in range(0, begin, BN):
-        j = j0 + tl.arange(0, BN)
-        k = tl.load(K + j[:, None] * skn + d[None, :], mask=(j < M)[:, None], other=0.0)
-        v = tl.load(V + j[:, None] * svn + d[None, :], mask=(j < M)[:, None], other=0.0)
-        e = _tile(q, k, R, stride_r, low, high, i0, j0, N, M, CLIP, scale, scale_r, False, CAUSAL, BM, BN, D, W)
-        p = tl.math.exp2(e - log_sum[:, None])
-        de = p * (_dot(g, tl.trans(v)) - delta_row[:, None])
-        dq += _dot(de.to(k.dtype), k) * scale
-        far_high += tl.sum(de, 1)
-    for j0 in range(begin, end, BN):
-        j = j0 + tl.arange(0, BN)
-        k = tl.load(K + j[:, None] * skn + d[None, :], mask=(j < M)[:, None], other=0.0)
-        v = tl.load(V + j[:, None] * svn + d[None, :], mask=(j < M)[:, None], other=0.0)
-        e = _tile(q, k, R, stride_r, low, high, i0, j0, N, M, CLIP, scale, scale_r, True, CAUSAL, BM, BN, D, W)
-        p = tl.math.exp2(e - log_sum[:, None])
-        de = p * (_dot(g, tl.trans(v)) - delta_row[:, None])
-        dq += _dot(de.to(k.dtype), k) * scale
-        # The skew, the other way round: column c of row r belongs to distance t = r − c + BN − 1 of the window.
-        t = tl.arange(0, W)
-        c = tl.arange(0, BM)[:, None] - t[None, :] + (BN - 1)
-        inside = (c >= 0) & (c < BN)
-        d_window = tl.gather(de, tl.minimum(tl.maximum(c, 0), BN - 1), 1)
-        d_window = tl.where(inside, d_window, 0.0) * scale_r  # (BM, W)
-        at = tl.minimum(tl.maximum(i0 - j0 - (BN - 1) + t, -CLIP), CLIP) + CLIP
-        r = tl.load(R + at[:, None] * stride_r + d[None, :])
-        dq += _dot(d_window.to(r.dtype), r)
-        dr = _dot(tl.trans(d_window.to(q.dtype)), q)  # (W, D)
-        tl.atomic_add(DR + at[:, None] * D + d[None, :], dr, mask=(t < BM + BN - 1)[:, None], sem="relaxed")
-    for j0 in range(end, stop, BN):
-        j = j0 + tl.arange(0, BN)
-        k = tl.load(K + j[:, None] * skn + d[None, :], mask=(j < M)[:, None], other=0.0)
-        v = tl.load(V + j[:, None] * svn + d[None, :], mask=(j < M)[:, None], other=0.0)
-        e = _tile(q, k, R, stride_r, low, high, i0, j0, N, M, CLIP, scale, scale_r, False, CAUSAL, BM, BN, D, W)
-        p = tl.math.exp2(e - log_sum[:, None])
-        de = p * (_dot(g, tl.trans(v)) - delta_row[:, None])
-        dq += _dot(de.to(k.dtype), k) * scale
-        far_low += tl.sum(de, 1)
+    begin, end = _band(i0, CLIP, BM, BN, stop)
+    for phase in tl.static_range(3):
+        BAND: tl.constexpr = phase == 1
+        for j0 in range(_first(phase, 0, begin, end), _first(phase, begin, end, stop), BN):
+            k = _rows(K, j0, skn, M, BN, D)
+            v = _rows(V, j0, svn, M, BN, D)
+            e = _tile(q, k, R, stride_r, low, high, i0, j0, M, CLIP, scale, scale_r, BAND, CAUSAL, BM, BN, D, W)
+            p = tl.math.exp2(e - log_sum[:, None])
+            de = p * (_dot(g, tl.trans(v)) - delta_row[:, None])
+            dq += _dot(de.to(k.dtype), k) * scale
+            if BAND:
+                # The skew, the other way round: column c of row r belongs to distance t = r − c + BN − 1 of the window.
+                t = tl.arange(0, W)
+                c = tl.arange(0, BM)[:, None] - t[None, :] + (BN - 1)
+                inside = (c >= 0) & (c < BN)
+                d_window = tl.gather(de, tl.minimum(tl.maximum(c, 0), BN - 1), 1)
+                d_window = tl.where(inside, d_window, 0.0) * scale_r  # (BM, W)
+                at = tl.minimum(tl.maximum(i0 - j0 - (BN - 1) + t, -CLIP), CLIP) + CLIP
+                r = tl.load(R + at[:, None] * stride_r + d[None, :])
+                dq += _dot(d_window.to(r.dtype), r)
+                dr = _dot(tl.trans(d_window.to(q.dtype)), q)  # (W, D)
+                tl.atomic_add(DR + at[:, None] * D + d[None, :], dr, mask=(t < BM + BN - 1)[:, None], sem="relaxed")
+            elif phase == 0:
+                far_high += tl.sum(de, 1)
+            else:
+                far_low += tl.sum(de, 1)
     r_low = tl.load(R + d).to(tl.float32)
     r_high = tl.load(R + 2 * CLIP * stride_r + d).to(tl.float32)
     dq += (far_low[:, None] * r_low[None, :] + far_high[:, None] * r_high[None, :]) * scale_r
@@ -202,14 +190,14 @@ def _backward_query(Q, K, V, R, G, L, DELTA, DQ, DR, sqb, sqh, sqn, skb, skh, sk
 @triton.jit
 def _keys_step(k, v, dk, dv, Q, G, L, DELTA, R, stride_r, sqn, i0, j0, N, M, CLIP, scale, scale_r, BAND: tl.constexpr, CAUSAL: tl.constexpr,
                BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr, W: tl.constexpr):  # fmt: skip
-    i, d = i0 + tl.arange(0, BM), tl.arange(0, D)
+    i = i0 + tl.arange(0, BM)
     valid = i < N
-    q = tl.load(Q + i[:, None] * sqn + d[None, :], mask=valid[:, None], other=0.0)
-    g = tl.load(G + i[:, None] * D + d[None, :], mask=valid[:, None], other=0.0)
+    q = _rows(Q, i0, sqn, N, BM, D)
+    g = _rows(G, i0, D, N, BM, D)
     log_sum = tl.load(L + i, mask=valid, other=float("inf"))
     delta_row = tl.load(DELTA + i, mask=valid, other=0.0)
     low, high = _ends(q, R, stride_r, CLIP, D)
-    e = _tile(q, k, R, stride_r, low, high, i0, j0, N, M, CLIP, scale, scale_r, BAND, CAUSAL, BM, BN, D, W)
+    e = _tile(q, k, R, stride_r, low, high, i0, j0, M, CLIP, scale, scale_r, BAND, CAUSAL, BM, BN, D, W)
     p = tl.math.exp2(e - log_sum[:, None])
     dv += _dot(tl.trans(p.to(g.dtype)), g)
     de = p * (_dot(g, tl.trans(v)) - delta_row[:, None])
@@ -225,8 +213,8 @@ def _backward_key(Q, K, V, R, G, L, DELTA, DK, DV, sqb, sqh, sqn, skb, skh, skn,
     b, h = tl.program_id(1) // H, tl.program_id(1) % H
     j, d = j0 + tl.arange(0, BN), tl.arange(0, D)
     valid = j < M
-    k = tl.load(K + b.to(tl.int64) * skb + (h // GROUP) * skh + j[:, None] * skn + d[None, :], mask=valid[:, None], other=0.0)
-    v = tl.load(V + b.to(tl.int64) * svb + (h // GROUP) * svh + j[:, None] * svn + d[None, :], mask=valid[:, None], other=0.0)
+    k = _rows(K + b.to(tl.int64) * skb + (h // GROUP) * skh, j0, skn, M, BN, D)
+    v = _rows(V + b.to(tl.int64) * svb + (h // GROUP) * svh, j0, svn, M, BN, D)
     Q += b.to(tl.int64) * sqb + h * sqh
     R += h * srh
     G += tl.program_id(1).to(tl.int64) * N * D
@@ -234,15 +222,13 @@ def _backward_key(Q, K, V, R, G, L, DELTA, DK, DV, sqb, sqh, sqn, skb, skh, skn,
     DELTA += tl.program_id(1).to(tl.int64) * N
     dk = tl.zeros((BN, D), tl.float32)
     dv = tl.zeros((BN, D), tl.float32)
-    begin, end = _band(j0, 0, CLIP, BN, BM, N)
+    begin, end = _band(j0, CLIP, BN, BM, N)
     start = j0 // BM * BM if CAUSAL else 0
     begin, end = tl.maximum(begin, start), tl.maximum(end, start)
-    for i0 in range(start, begin, BM):
-        dk, dv = _keys_step(k, v, dk, dv, Q, G, L, DELTA, R, stride_r, sqn, i0, j0, N, M, CLIP, scale, scale_r, False, CAUSAL, BM, BN, D, W)
-    for i0 in range(begin, end, BM):
-        dk, dv = _keys_step(k, v, dk, dv, Q, G, L, DELTA, R, stride_r, sqn, i0, j0, N, M, CLIP, scale, scale_r, True, CAUSAL, BM, BN, D, W)
-    for i0 in range(end, N, BM):
-        dk, dv = _keys_step(k, v, dk, dv, Q, G, L, DELTA, R, stride_r, sqn, i0, j0, N, M, CLIP, scale, scale_r, False, CAUSAL, BM, BN, D, W)
+    for phase in tl.static_range(3):
+        BAND: tl.constexpr = phase == 1
+        for i0 in range(_first(phase, start, begin, end), _first(phase, begin, end, N), BM):
+            dk, dv = _keys_step(k, v, dk, dv, Q, G, L, DELTA, R, stride_r, sqn, i0, j0, N, M, CLIP, scale, scale_r, BAND, CAUSAL, BM, BN, D, W)
     row = tl.program_id(1).to(tl.int64) * M + j
     tl.store(DK + row[:, None] * D + d[None, :], dk.to(DK.dtype.element_ty), mask=valid[:, None])
     tl.store(DV + row[:, None] * D + d[None, :], dv.to(DV.dtype.element_ty), mask=valid[:, None])

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from foveal.errors import expect
 
+FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
 
 class Term:
     """An additive part of the scores. `tensors` are what it learns: gradients reach them through every kernel."""
@@ -29,6 +31,11 @@ class Term:
     def check(self, q: Tensor, keys: int) -> None:
         """Raise a FovealError if this term does not fit these queries and that many keys."""
 
+    @property
+    def kind(self) -> object:
+        """What tells terms apart that need different kernels; it can be hashed."""
+        return type(self)
+
     def score_mod(self, q: Tensor) -> Callable[..., Tensor] | None:
         """FlexAttention's form, (score, b, h, i, j) → score; None if there is none."""
         return None
@@ -38,7 +45,8 @@ class Written(Term):
     """A bias that the caller wrote out: a tensor that broadcasts to (B, H, N, M)."""
 
     def __init__(self, tensor: Tensor) -> None:
-        expect(tensor.is_floating_point(), "bias", "a floating-point tensor", tensor.dtype, "put booleans into mask=")
+        expect(tensor.dtype in FLOATS, "bias", "a floating dtype of 16, 32 or 64 bits", tensor.dtype, "put booleans into mask=")
+        expect(tensor.layout is torch.strided and not tensor.is_nested, "bias", "a dense tensor", tensor.layout)
         expect(2 <= tensor.dim() <= 4, "bias", "(N, M) up to (B, H, N, M)", tuple(tensor.shape))
         self.tensors = (tensor[(None,) * (4 - tensor.dim())],)
 

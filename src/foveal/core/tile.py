@@ -3,8 +3,8 @@
     {(i, j) : mask(i, j)} ⊆ ∪_t rows_t × columns_t
 
 Rows go in groups of HEIGHT (of equal residue, for a mask with a period); a group's columns are those that one of its rows keeps.
-An `|` of masks with different periods becomes disjoint parts, A and B & ~A, so a row may stand in two tiles; a kernel then joins
-them by their log-sum-exp. The work and the memory of a plan grow with the pairs kept.
+An `|` of masks with different periods becomes disjoint parts, A and B & ~A, so a row may stand in several tiles; a kernel then
+joins them by their log-sum-exp. The work and the memory of a plan grow with the pairs kept.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from foveal.core.mask import And, Mask, Not, Or
+from foveal.core.mask import And, Mask, Not, Or, Starting
 
 HEIGHT = 64  # rows of a tile: measured fastest on a CPU among 32, 64, 128, 256
 
@@ -46,26 +46,48 @@ def plan(mask: Mask, queries: int, keys: int, device: str = "cpu", height: int =
     known: dict[bytes, Tensor] = {}  # tiles along a diagonal are often the same: one copy serves all
     parts = _disjoint(mask)
     found = []
-    for part in parts:
-        for rows in _groups(queries, part.period, height):
-            tile = _tile(part, rows, keys, device, known)
-            if tile is not None:
-                found.append(tile)
+    with torch.inference_mode(False):  # a plan made while inferring must serve when training
+        for part in parts:
+            for rows in _groups(queries, part.period, height):
+                tile = _tile(part, rows, keys, device, known)
+                if tile is not None:
+                    found.append(tile)
     return Plan(tuple(found), once=len(parts) == 1)
 
 
 def strips(mask: Mask, queries: int, keys: int, height: int = HEIGHT) -> Iterator[tuple[Tensor, Tensor]]:
     """Rows and the columns they may look at, by the mask's own hints: together they hold every pair."""
     for group in _groups(queries, 1, height):
-        rows = torch.tensor(_span(group))
+        rows = _numbers(group)
         yield rows, mask.candidates(rows, keys)
 
 
 def _disjoint(mask: Mask) -> list[Mask]:
-    if isinstance(mask, Or) and mask.left.period != mask.right.period:
-        fewer, more = sorted((mask.left, mask.right), key=lambda side: side.period)
-        return [*_disjoint(fewer), *_disjoint(And(more, Not(fewer)))]
-    return [mask]
+    """Masks, no two with a pair in common, that together are the mask: one for each period."""
+    found: list[Mask] = []
+    before: Mask | None = None
+    for _, part in sorted(_by_period(mask).items()):
+        found.append(part if before is None else And(part, Not(before)))
+        before = part if before is None else Or(before, part)
+    return found
+
+
+def _by_period(mask: Mask) -> dict[int, Mask]:
+    """Masks that together are the mask, by their periods: an `|` inside an `&` is taken apart too."""
+    if isinstance(mask, Starting):
+        return {period: Starting(part, mask.row) for period, part in _by_period(mask.inner).items()}
+    if not isinstance(mask, (And, Or)):
+        return {mask.period: mask}
+    left, right = _by_period(mask.left), _by_period(mask.right)
+    parts = (
+        [*left.values(), *right.values()]
+        if isinstance(mask, Or)
+        else [And(one, other) for one in left.values() for other in right.values()]
+    )
+    found: dict[int, Mask] = {}
+    for part in parts:
+        found[part.period] = Or(found[part.period], part) if part.period in found else part
+    return {mask.period: mask} if len(found) == 1 else found
 
 
 def _groups(queries: int, period: int, height: int) -> Iterator[slice]:
@@ -74,13 +96,13 @@ def _groups(queries: int, period: int, height: int) -> Iterator[slice]:
             yield slice(start, min(start + height * period, queries), period)
 
 
-def _span(rows: slice) -> range:
-    return range(rows.start, rows.stop, rows.step or 1)
+def _numbers(rows: slice) -> Tensor:
+    return torch.arange(rows.start, rows.stop, rows.step, device="cpu")
 
 
 def _tile(mask: Mask, group: slice, keys: int, device: str, known: dict[bytes, Tensor]) -> Tile | None:
-    rows = torch.tensor(_span(group))
-    if mask.full(group.start, group.stop, keys):
+    rows = _numbers(group)
+    if keys and mask.full(group.start, group.stop, keys):
         return Tile(group, slice(0, keys), rows.to(device), torch.arange(keys, device=device), None, bare=False)
     columns = mask.candidates(rows, keys)
     kept = mask.part(rows, columns, keys)  # (n, m)

@@ -3,6 +3,7 @@
     peak = max_t Σ_{events ≤ t} bytes
 """
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,7 @@ def _peak_gpu(job: Callable[[], Any]) -> int:
 
 
 def _peak_cpu(job: Callable[[], Any]) -> int:
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler would announce itself on the terminal
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         kept = job()
     del kept

@@ -1,6 +1,6 @@
 """Where a figure comes from: machine, versions, threads, commit and day. Every table that foveal writes carries it."""
 
-import datetime
+import datetime as dt
 import importlib.metadata
 import os
 import platform
@@ -12,7 +12,7 @@ import foveal
 
 def origin(device: str = "cpu", threads: int | None = None) -> dict[str, str]:
     """The facts that a figure needs beside it."""
-    facts = {"foveal": foveal.__version__, "commit": _commit(), "date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+    facts = {"foveal": foveal.__version__, "commit": _commit(), "date": dt.datetime.now(dt.UTC).date().isoformat()}
     facts |= {"machine": f"{_processor()}, {os.cpu_count()} cores", "system": platform.system(), "python": platform.python_version()}
     for package in ("torch", "triton", "transformers", "onnxruntime", "numpy"):
         try:

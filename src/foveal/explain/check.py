@@ -7,7 +7,7 @@ What cannot be measured is said to be so. The module that is given stays as it i
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from foveal.errors import expect, unknown
+from foveal.errors import FovealError, expect, unknown
 from foveal.explain.diagnosis import axes, cache, dropout, empty_row, mask, paper, scale
 from foveal.explain.diagnosis.adapt import adapt
 from foveal.explain.diagnosis.cache import Step
@@ -48,7 +48,10 @@ def check(
         "axes": axes.look,
         "paper": paper.look,
     }
-    return Report(subject.name, _how(subject), tuple(_looked(name, look, probe) for name, look in looks.items()))
+    findings = tuple(_looked(name, look, probe) for name, look in looks.items())
+    if probe.pattern == "self only" and not (probe.leak or probe.anatomy.softmaxes or probe.anatomy.products):
+        raise FovealError(f"{subject.name}: expected an attention, got a module in which no token moves another; called as {_how(subject)}")
+    return Report(subject.name, _how(subject), findings)
 
 
 def assert_sound(module: Any, *, allow: Iterable[str] = (), **options: Any) -> None:
@@ -72,7 +75,7 @@ def _how(subject: Subject) -> str:
     size = subject.sizes
     if subject.adapter is not None:
         return f"call(module, x, mask) with tokens ({size.batch}, {size.tokens}, {size.width}), {subject.dtype}"
-    names = ", ".join(subject.feed(subject.sample()))
+    names = ", ".join(subject.feed(subject.sample(), subject.sample()))
     shape = f"B={size.batch}, N={size.tokens}, {f'H={size.heads}' if subject.on_heads else f'C={size.width}'}"
     signature = subject.signature if len(subject.signature) < 160 else f"{subject.signature[:160]} …)"
     return f"{signature}\nwith {names}: {LAYOUTS[subject.layout]}, {shape}, {str(subject.dtype).removeprefix('torch.')}"

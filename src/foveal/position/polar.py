@@ -40,9 +40,9 @@ class Polar(Position):
 
 def clock(height: int, width: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Distance from the centre in tokens, and angle from 12 o'clock, clockwise, of each token of a grid: two of (h, w)."""
-    down = (torch.arange(height, device=device).to(dtype) - (height - 1) / 2)[:, None]
+    up = ((height - 1) / 2 - torch.arange(height, device=device).to(dtype))[:, None]  # 0 in a middle row, never −0: ONNX's atan2 divides by it
     right = (torch.arange(width, device=device).to(dtype) - (width - 1) / 2)[None, :]
-    return (down**2 + right**2).sqrt(), torch.atan2(right, -down)
+    return (up**2 + right**2).sqrt(), torch.atan2(right, up)
 
 
 def harmonics(angle: Tensor, width: int) -> Tensor:

@@ -4,6 +4,7 @@ import math
 from itertools import pairwise
 
 import torch
+from torch import Tensor
 
 from foveal.app.bench.table import Bench, Row
 from foveal.core.attend import attend
@@ -11,30 +12,35 @@ from foveal.core.linear import linear, orthogonal
 
 
 def measure(bench: Bench) -> None:
-    """4 heads of 64, no mask; error = ‖linear − exact‖ / ‖exact‖ on queries and keys of a given size."""
+    """4 heads of 64, no mask, 64 and 256 features."""
     torch.manual_seed(0)
-    dtype = torch.float32 if bench.device == "cpu" else torch.bfloat16
     for features in (64, 256):
         projection = orthogonal(features, 64).to(bench.device)
-        curve = []
-        length = 256
-        while length <= bench.longest:
-            q, k, v = (torch.randn(1, 4, length, 64, device=bench.device, dtype=dtype) for _ in range(3))
-            with torch.no_grad():
-                what = f"{features} features, N={length}"
-                jobs = {"linear": lambda: linear(q, k, v, projection), "exact": lambda: attend(q, k, v)}
-                taken = bench.time(what, jobs, max(3, min(bench.rounds, bench.rounds * 4096 // length)))
-                exact = attend(q, k, v)
-                error = float((linear(q, k, v, projection) - exact).norm() / exact.norm())
-                calm = attend(q / 4, k / 4, v)
-                small = float((linear(q / 4, k / 4, v, projection) - calm).norm() / calm.norm())
-            ratio = taken["exact"].median / taken["linear"].median
-            curve.append((length, ratio))
-            mine, other = (f"{taken[name].median * 1e3:.2f} ms" for name in ("linear", "exact"))
-            told = f"linear {mine}, error {error:.2f} (q, k ~ N(0,1)), {small:.3f} (q, k ~ N(0,1/16))"
-            bench.add(Row(what, told, f"exact {other}", ratio, "× faster than exact"))
-            length *= 2
+        lengths = [256 * 2**step for step in range(int(math.log2(bench.longest / 256)) + 1)]
+        curve = [(length, _one(bench, length, projection)) for length in lengths]
         bench.add(Row(f"{features} features: linear beats exact from", _crossing(curve), "", None, ""))
+
+
+def _one(bench: Bench, length: int, projection: Tensor) -> float:
+    """The ratio at one length, with its row in the table."""
+    dtype = torch.float32 if bench.device == "cpu" else torch.bfloat16
+    q, k, v = (torch.randn(1, 4, length, 64, device=bench.device, dtype=dtype) for _ in range(3))
+    what = f"{len(projection)} features, N={length}"
+    with torch.no_grad():
+        jobs = {"linear": lambda: linear(q, k, v, projection), "exact": lambda: attend(q, k, v)}
+        taken = bench.time(what, jobs, max(3, min(bench.rounds, bench.rounds * 4096 // length)))
+        loud, calm = _error(q, k, v, projection), _error(q / 4, k / 4, v, projection)
+    ratio = taken["exact"].median / taken["linear"].median
+    mine, other = (f"{taken[name].median * 1e3:.2f} ms" for name in ("linear", "exact"))
+    told = f"linear {mine}, error {loud:.2f} (q, k ~ N(0,1)), {calm:.3f} (q, k ~ N(0,1/16))"
+    bench.add(Row(what, told, f"exact {other}", ratio, "× faster than exact"))
+    return ratio
+
+
+def _error(q: Tensor, k: Tensor, v: Tensor, projection: Tensor) -> float:
+    """‖linear − exact‖ / ‖exact‖"""
+    exact = attend(q, k, v)
+    return float((linear(q, k, v, projection) - exact).norm() / exact.norm())
 
 
 def _crossing(curve: list[tuple[int, float]]) -> str:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from foveal.core.mask import Mask
-from foveal.errors import expect
+from foveal.core.mask import Mask, expect_whole
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class local(Mask):
     radius: int
 
     def __post_init__(self) -> None:
-        expect(self.radius >= 0, "local's radius", "at least 0", self.radius)
+        expect_whole(self.radius, "local's radius")
 
     def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:
         return (i - j).abs() <= self.radius

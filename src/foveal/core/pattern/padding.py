@@ -8,31 +8,44 @@ Cost: Σ_b lengths_b · N pairs.
 Example: padding([7, 4, 0])
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
 
-from foveal.core.mask import Mask
-from foveal.errors import expect
+from foveal.core.mask import Mask, Predicate, expect_whole
+from foveal.errors import FovealError, expect
 
 
 class padding(Mask):
     batched = True
 
     def __init__(self, lengths: Tensor | Sequence[int]) -> None:
-        self.lengths = lengths if isinstance(lengths, Tensor) else torch.tensor(lengths)
-        whole = not self.lengths.is_floating_point() and self.lengths.dtype != torch.bool
+        self.lengths = lengths if isinstance(lengths, Tensor) else _written(lengths)
+        whole = self.lengths.dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
         expect(self.lengths.dim() == 1 and whole, "padding's lengths", "one whole number for each sample, (B,)", _described(self.lengths))
 
     def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:
         return j < self.lengths.to(b.device)[b]
+
+    def predicate(self, keys: int, device: torch.device) -> Predicate:
+        lengths = self.lengths.to(device)
+        return lambda b, h, i, j: j < lengths[b]
 
     def check(self, batch: int, queries: int, keys: int) -> None:
         expect(len(self.lengths) == batch, "padding's lengths", f"{batch}, one for each sample", len(self.lengths))
 
     def __repr__(self) -> str:
         return f"padding({self.lengths.tolist()})"
+
+
+def _written(lengths: object) -> Tensor:
+    if not isinstance(lengths, Iterable) or isinstance(lengths, str):
+        raise FovealError(f"padding's lengths: expected one whole number for each sample, got {type(lengths).__name__}")
+    numbers = list(lengths)
+    for sample, number in enumerate(numbers):
+        expect_whole(number, f"padding's length of sample {sample}")
+    return torch.tensor(numbers, dtype=torch.long, device="cpu")
 
 
 def _described(lengths: Tensor) -> str:

@@ -10,12 +10,13 @@ Example: random(count=3, seed=1)
 
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import index
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
-from foveal.core.mask import Mask
-from foveal.errors import expect
+from foveal.core.mask import Mask, Predicate, expect_whole
 
 
 @dataclass(frozen=True)
@@ -25,36 +26,71 @@ class random(Mask):
     block: int = 1
 
     def __post_init__(self) -> None:
-        expect(self.count >= 0, "random's count", "at least 0", self.count)
-        expect(self.block >= 1, "random's block", "at least 1", self.block)
+        expect_whole(self.count, "random's count")
+        expect_whole(self.seed, "random's seed")
+        expect_whole(self.block, "random's block", least=1)
 
     def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:
-        drawn = _drawn(self.count, self.seed, -(-keys // self.block), str(i.device))  # (rows, count)
-        row, column = (i // self.block) % len(drawn), j // self.block
-        kept = (row < 0) & (column < 0)  # nothing yet
-        for draw in range(drawn.shape[1]):
-            kept = kept | (drawn[row, draw] == column)
-        return kept
+        return self.predicate(keys, i.device)(b, h, i, j)
+
+    def predicate(self, keys: int, device: torch.device) -> Predicate:
+        if self.full(0, ROWS, keys):
+            return lambda b, h, i, j: (i >= 0) & (j >= 0)
+        drawn, block, count = self._drawn(keys, device), self.block, self.count
+
+        def keeps(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            row, column = (i // block) % ROWS, j // block
+            kept = (row < 0) & (column < 0)  # nothing yet
+            for draw in range(count):
+                kept = kept | (drawn[row, draw] == column)
+            return kept
+
+        return keeps
 
     def candidates(self, rows: Tensor, keys: int) -> Tensor:
-        drawn = _drawn(self.count, self.seed, -(-keys // self.block), "cpu")
-        blocks = torch.unique(drawn[(rows // self.block) % len(drawn)])
-        columns: Tensor = (blocks[:, None] * self.block + torch.arange(self.block)).flatten()
-        return columns[columns < keys]
+        if self.full(0, ROWS, keys):
+            return torch.arange(keys, device=rows.device)
+        drawn = self._drawn(keys, rows.device)
+        blocks = torch.unique(drawn[(rows // self.block) % ROWS])
+        columns: Tensor = (blocks[:, None] * self.block + torch.arange(self.block, device=rows.device)).flatten()
+        inside: Tensor = columns[columns < keys]
+        return inside
+
+    def full(self, first: int, last: int, keys: int) -> bool:
+        return self.count * self.block >= keys
+
+    def check(self, batch: int, queries: int, keys: int) -> None:
+        if not self.full(0, queries, keys):  # draw now: FlexAttention asks `keeps` where nothing may be drawn
+            self._drawn(keys, torch.device("cpu"))
+
+    def _drawn(self, keys: int, device: torch.device) -> Tensor:
+        # A table has one size: a number of keys that a graph leaves open is settled here.
+        return _drawn(self.count, self.seed, -(-index(keys) // self.block), str(device))
 
 
 ROWS = 65536  # the draw of query block a is that of a mod ROWS: a table of fixed size, whatever the length
 
 
-@lru_cache(maxsize=32)
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _drawn(count: int, seed: int, columns: int, device: str) -> Tensor:
-    """Floyd's draw without replacement, for all rows at once: (ROWS, min(count, columns))."""
-    count = min(count, columns)
-    generator = torch.Generator().manual_seed(seed)
-    drawn = torch.full((ROWS, count), -1)
+    # The table stays after the call, so it must be a plain tensor, also when the caller is being traced or infers.
+    with _disable_current_modes(), torch.inference_mode(False):
+        return _table(count, seed, columns) if device == "cpu" else _table_on(count, seed, columns, device)
+
+
+@lru_cache(maxsize=32)
+def _table(count: int, seed: int, columns: int) -> Tensor:
+    """Floyd's draw without replacement, for all rows at once: (ROWS, count)."""
+    generator = torch.Generator("cpu").manual_seed(seed)
+    drawn = torch.full((ROWS, count), -1, device="cpu")
     for draw in range(count):
         last = columns - count + draw
-        candidate = torch.randint(0, last + 1, (ROWS,), generator=generator)
+        candidate = torch.randint(0, last + 1, (ROWS,), generator=generator, device="cpu")
         taken = (drawn == candidate[:, None]).any(1)
         drawn[:, draw] = torch.where(taken, last, candidate)
-    return drawn.to(device)
+    return drawn
+
+
+@lru_cache(maxsize=32)
+def _table_on(count: int, seed: int, columns: int, device: str) -> Tensor:
+    return _table(count, seed, columns).to(device)

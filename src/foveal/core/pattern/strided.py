@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from foveal.core.mask import Mask
-from foveal.errors import expect
+from foveal.core.mask import Mask, expect_whole
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class strided(Mask):
     step: int
 
     def __post_init__(self) -> None:
-        expect(self.step >= 1, "strided's step", "at least 1", self.step)
+        expect_whole(self.step, "strided's step", least=1)
 
     @property
     def period(self) -> int:  # type: ignore[override]

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from foveal.core.mask import Mask
-from foveal.errors import expect
+from foveal.core.mask import Mask, expect_whole
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class to_global(Mask):
     n: int
 
     def __post_init__(self) -> None:
-        expect(self.n >= 0, "to_global's n", "at least 0", self.n)
+        expect_whole(self.n, "to_global's n")
 
     def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:
         return (i < self.n) | (j < self.n)

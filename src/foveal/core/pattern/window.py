@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from foveal.core.mask import Mask
+from foveal.core.mask import Mask, expect_whole
 from foveal.errors import expect
 
 
@@ -24,9 +24,10 @@ class window(Mask):
     size: int = 7
 
     def __post_init__(self) -> None:
-        expect(self.h >= 1 and self.w >= 1, "window's grid", "at least 1 × 1", f"{self.h} × {self.w}")
-        expect(self.size >= 1, "window's size", "at least 1", self.size)
-        expect(0 <= self.shift < self.size, "window's shift", f"at least 0 and below its size {self.size}", self.shift)
+        for side in ("h", "w", "size"):
+            expect_whole(getattr(self, side), f"window's {side}", least=1)
+        expect_whole(self.shift, "window's shift")
+        expect(self.shift < self.size, "window's shift", f"below its size {self.size}", self.shift)
 
     def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:
         def side(position: Tensor) -> Tensor:
@@ -43,4 +44,6 @@ class window(Mask):
         return max(top * self.w, 0), min(bottom * self.w, keys)
 
     def check(self, batch: int, queries: int, keys: int) -> None:
-        expect(queries == keys == self.h * self.w, "window's grid", f"{self.h} × {self.w} = {self.h * self.w} tokens", f"N={queries}, M={keys}")
+        expect(
+            queries == keys == self.h * self.w, "window's grid", f"{self.h} × {self.w} = {self.h * self.w} tokens", f"N={queries}, M={keys}"
+        )

@@ -3,25 +3,20 @@
 import copy
 import inspect
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from foveal.errors import FovealError, expect
-from foveal.explain.diagnosis.build import HEAD_WIDTH, HEADS, LENGTHS, TOKENS, WIDTHS, built
-from foveal.explain.diagnosis.masking import MASKS, read
+from foveal.explain.diagnosis.build import HEAD_WIDTH, TOKENS, built
+from foveal.explain.diagnosis.known import documentation_of, name_of, numbers_of, signature_of, widths_of, written
+from foveal.explain.diagnosis.masking import read
+from foveal.explain.diagnosis.names import HEADS, KEY_WIDTHS, KEYS, LENGTHS, MASKS, QUERIES, SOURCES, VALUES
 from foveal.explain.diagnosis.subject import LAYOUTS, REFUSALS, Sizes, Subject
 
-QUERIES = ("q", "query", "queries", "xq", "query_states", "q_input")
-KEYS = ("k", "key", "keys", "xk", "key_states", "k_input")
-VALUES = ("v", "value", "values", "xv", "value_states", "v_input")
-SOURCES = ("memory", "context", "source", "encoder_hidden_states", "kv", "cond", "y", "key_value_states", "x_kv", "encoder_output")
-KEY_WIDTHS = ("kdim", "key_width", "key_dim", "context_dim", "dim_context", "memory_width", "cross_attention_dim")
 _SEQUENCE_FIRST = r"time x batch|\(\s*T\s*,\s*B\b|\(\s*L\s*,\s*[BN]\s*,|seq\w*( |_)?(len\w*)?\s*,\s*(batch|bsz)|sequence.first"
 
 
@@ -40,15 +35,13 @@ def adapt(
     expect(isinstance(target, type) or not arguments, "arguments", "a class that they construct", f"an instance, {type(target).__name__}")
     if isinstance(target, type):
         with torch.random.fork_rng([]):
-            torch.manual_seed(0)  # the same numbers in every report on a class
+            torch.default_generator.manual_seed(0)  # the same numbers in every report on a class
             target = built(target, arguments or {})
-    signature = _signature(target)
-    name = _name(target)
+    signature, name, own = signature_of(target), name_of(target), _own_type(target)
     trouble: Exception | None = None
-    own = _own_type(target)
     for dtype in dict.fromkeys((torch.float64, own)):
         for way in _ways(_prepared(target, dtype), signature, layout, shape, (dtype, own), call):
-            subject = replace(way, name=name, signature=_written(target, signature), documentation=_documentation(target))
+            subject = replace(way, name=name, signature=written(target, signature), documentation=documentation_of(target))
             try:
                 subject.run(subject.sample())
                 return subject
@@ -58,7 +51,7 @@ def adapt(
                 return rescued
     says = f"{type(trouble).__name__}: {' '.join(str(trouble).split())[:200]}" if trouble else "no argument of it is known"
     raise FovealError(
-        f"{name}: expected a call that can be guessed from its arguments, got {_written(target, signature)}, which fails with {says}; "
+        f"{name}: expected a call that can be guessed from its arguments, got {written(target, signature)}, which fails with {says}; "
         "pass call=lambda module, x, mask: … with tokens x (B, N, C) and a boolean mask (N, N) or None, and shape=(B, N, C) if needed"
     )
 
@@ -72,13 +65,17 @@ def _prepared(target: Any, dtype: torch.dtype) -> Any:
     """The target in evaluation and of this type; a copy, so that the caller's own stays as it is."""
     if not isinstance(target, nn.Module):
         return target
-    module = copy.deepcopy(target).to(dtype).eval()
-    with torch.no_grad(), torch.random.fork_rng([]):
-        torch.manual_seed(0)
+    try:
+        module = copy.deepcopy(target).to(dtype).eval()
+    except REFUSALS as error:
+        raise FovealError(f"{name_of(target)}: expected a module that can be copied, got {error}; pass one that has not run yet") from error
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
         for parameter in module.parameters():
             # A matrix that starts at zero, or close to it, would hide what lies behind it.
-            if parameter.dim() > 1 and parameter.std() < 0.3 * parameter.shape[-1] ** -0.5:
-                parameter.normal_(std=parameter.shape[-1] ** -0.5)
+            size = parameter.shape[-1] ** -0.5 if parameter.dim() > 1 and min(parameter.shape[-2:]) > 1 else 0.0
+            if parameter.square().mean().sqrt() < 0.3 * size:
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * size)
     return module
 
 
@@ -91,27 +88,46 @@ def _ways(
     call: Callable[..., Any] | None,
 ) -> Iterator[Subject]:
     """Every way to call it that is worth a try, the most likely first."""
-    device = next((parameter.device for parameter in target.parameters()), torch.device("cpu")) if isinstance(target, nn.Module) else torch.device("cpu")
-    parameters = {} if signature is None else {k: p for k, p in signature.parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    named = signature.parameters.items() if signature else ()
+    parameters = {name: p for name, p in named if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
     required = frozenset(name for name, parameter in parameters.items() if parameter.default is parameter.empty)
-    numbers = _numbers(target)
+    weights = target.parameters() if isinstance(target, nn.Module) else iter(())
+    device = next((parameter.device for parameter in weights), torch.device("cpu"))
+    numbers = numbers_of(target)
     heads = next((numbers[name] for name in HEADS if name in numbers), None)
-    empty: dict[str, Any] = {}
-    base = Subject(target, "", "", "", "bnc", Sizes(1, 1, 1, heads), *types, device, lambda x: empty, frozenset(parameters), required, adapter=call)
+    # Sizes differ from each other, so that no mask or axis fits in a wrong place.
     batch = shape[0] if shape else next(size for size in (3, 5, 2) if size != heads)
-    lengths = [shape[1]] if shape else [TOKENS if heads != TOKENS else 11, *(numbers[k] for k in LENGTHS if k in numbers)]
-    widths = [shape[2]] if shape else _widths(target, numbers, heads)
+    lengths = [shape[1]] if shape else [TOKENS if heads != TOKENS else 11, *(numbers[name] for name in LENGTHS if name in numbers)]
+    widths = [shape[2]] if shape else widths_of(target, numbers, heads)
+
+    def way(form: str, length: int, width: int, inputs: Mapping[str, str]) -> Subject:
+        on_heads = form in ("bhnd", "bnhd")
+        return Subject(
+            target=target,
+            name="",
+            signature="",
+            documentation="",
+            layout=form,
+            sizes=Sizes(batch, length, width, heads or (2 if on_heads else None)),
+            dtype=types[0],
+            own=types[1],
+            device=device,
+            feed=_feed(inputs, form, heads or 2, width, numbers),
+            arguments=frozenset(parameters),
+            required=required,
+            always=_rest(parameters, inputs),
+            two_sources=len(set(inputs.values())) > 1,
+            adapter=call,
+        )
+
     if call is not None:
-        yield from (replace(base, sizes=Sizes(batch, length, width, heads)) for length in lengths for width in widths)
+        yield from (way("bnc", length, width, {}) for length in lengths for width in widths)
         return
     for form in [layout] if layout else _layouts(target, parameters):
         for inputs in _inputs(parameters, form):
-            always = _rest(parameters, inputs)
             for length in lengths:
                 for width in [3 * (heads or 2) * HEAD_WIDTH] if form in ("bhnd", "bnhd") else widths:
-                    feed = _feed(inputs, form, heads or 2, width, numbers)
-                    sizes = Sizes(batch, length, width, heads or (2 if form in ("bhnd", "bnhd") else None))
-                    yield replace(base, layout=form, sizes=sizes, feed=feed, always=always)
+                    yield way(form, length, width, inputs)
 
 
 def _layouts(target: Any, parameters: Mapping[str, Any]) -> list[str]:
@@ -122,13 +138,14 @@ def _layouts(target: Any, parameters: Mapping[str, Any]) -> list[str]:
     holder = target.self_attn if isinstance(target, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer) else target
     if getattr(holder, "batch_first", None) is not None:
         return ["bnc" if holder.batch_first else "nbc"]
-    return ["nbc"] if re.search(_SEQUENCE_FIRST, _documentation(target), re.IGNORECASE) else ["bnc"]
+    return ["nbc"] if re.search(_SEQUENCE_FIRST, documentation_of(target), re.IGNORECASE) else ["bnc"]
 
 
 def _inputs(parameters: Mapping[str, Any], layout: str) -> Iterator[dict[str, str]]:
     """Which argument gets what: name → q, k, v or memory."""
     roles = {name: role for names, role in ((QUERIES, "q"), (KEYS, "k"), (VALUES, "v")) for name in parameters if name in names}
-    if {"q", "k"} <= set(roles.values()):
+    needs_source = any(name in SOURCES and parameter.default is parameter.empty for name, parameter in parameters.items())
+    if {"q", "k"} <= set(roles.values()) and not needs_source:
         yield roles
     elif parameters and layout not in ("bhnd", "bnhd"):
         first = next(iter(parameters))
@@ -146,26 +163,32 @@ def _rest(parameters: Mapping[str, Any], inputs: Mapping[str, str]) -> dict[str,
     return rest
 
 
-def _feed(inputs: Mapping[str, str], layout: str, heads: int, width: int, numbers: Mapping[str, int]) -> Callable[[Tensor], Mapping[str, Any]]:
+def _feed(
+    inputs: Mapping[str, str], layout: str, heads: int, width: int, numbers: Mapping[str, int]
+) -> Callable[[Tensor, Tensor], Mapping[str, Any]]:
     if layout in ("bhnd", "bnhd"):
 
-        def heads_of(x: Tensor) -> Mapping[str, Any]:
-            parts = dict(zip("qkv", x.unflatten(2, (3, heads, -1)).unbind(2), strict=True))  # (B, N, H, D) each
+        def heads_of(x: Tensor, source: Tensor) -> Mapping[str, Any]:
+            parts = {role: (x if role == "q" else source).unflatten(2, (3, heads, -1))[:, :, part] for part, role in enumerate("qkv")}
             return {name: (parts[role].transpose(1, 2) if layout == "bhnd" else parts[role]).contiguous() for name, role in inputs.items()}
 
         return heads_of
     key = next((numbers[name] for name in KEY_WIDTHS if name in numbers), width)
     wanted = {"q": width, "k": key, "memory": key, "v": numbers.get("vdim", key)}
 
-    def tokens_of(x: Tensor) -> Mapping[str, Any]:
-        fed = {name: x if wanted[role] == width else x @ _random(width, wanted[role]).to(x) for name, role in inputs.items()}
-        return {name: (tokens.transpose(0, 1) if layout == "nbc" else tokens).contiguous() for name, tokens in fed.items()}
+    def tokens_of(x: Tensor, source: Tensor) -> Mapping[str, Any]:
+        asking = (x.transpose(0, 1) if layout == "nbc" else x).contiguous()
+        seen = (source.transpose(0, 1) if layout == "nbc" else source).contiguous()
+        seen = asking if source is x else seen  # self-attention is given one tensor, not three that are equal: some modules ask for that
+        fed = {name: asking if role == "q" else seen for name, role in inputs.items()}
+        return {name: t if wanted[inputs[name]] == width else t @ _random(width, wanted[inputs[name]]).to(t) for name, t in fed.items()}
 
     return tokens_of
 
 
 def _random(rows: int, columns: int) -> Tensor:
-    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(rows), dtype=torch.float64) / rows**0.5
+    matrix: Tensor = torch.randn(rows, columns, generator=torch.Generator().manual_seed(rows), dtype=torch.float64) / rows**0.5
+    return matrix
 
 
 def _with_required_mask(subject: Subject) -> Subject | None:
@@ -176,53 +199,3 @@ def _with_required_mask(subject: Subject) -> Subject | None:
             keep = torch.ones(size.batch, size.tokens, size.tokens, dtype=torch.bool, device=subject.device)
             return replace(subject, always={**subject.always, name: form.make(keep)})
     return None
-
-
-def _widths(target: Any, numbers: Mapping[str, int], heads: int | None) -> list[int]:
-    """What the width of its tokens may be: named so, or the width that a matrix of it takes."""
-    widths = [numbers[name] for name in WIDTHS if name in numbers]
-    if isinstance(target, nn.Module):
-        widths += [part.in_features for part in target.modules() if isinstance(part, nn.Linear)]
-        widths += [size for parameter in target.parameters() if parameter.dim() > 1 for size in parameter.shape]
-    return list(dict.fromkeys([*widths, (heads or 2) * HEAD_WIDTH]))[:6]
-
-
-def _numbers(target: Any) -> dict[str, int]:
-    """The whole numbers that a module holds under a name, its own before those of its parts; of a configuration it keeps, too."""
-    owners = [target, getattr(target, "config", None), *(target.children() if isinstance(target, nn.Module) else ())]
-    numbers: dict[str, int] = {}
-    for owner in owners:
-        for name, value in getattr(owner, "__dict__", {}).items():
-            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-                numbers.setdefault(name.lower(), value)
-    return numbers
-
-
-def _signature(target: Any) -> inspect.Signature | None:
-    if target is functional.scaled_dot_product_attention:  # a builtin shows no signature
-        words = ["query", "key", "value", "attn_mask=", "dropout_p=", "is_causal=", "scale=", "enable_gqa="]
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        return inspect.Signature([inspect.Parameter(w.strip("="), kind, default=None if "=" in w else inspect.Parameter.empty) for w in words])
-    try:
-        return inspect.signature(target.forward if isinstance(target, nn.Module) else target)
-    except (TypeError, ValueError):
-        return None
-
-
-def _written(target: Any, signature: inspect.Signature | None) -> str:
-    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
-    words = []
-    for p in signature.parameters.values() if signature else ():
-        words.append(f"{stars.get(p.kind, '')}{p.name}" + ("" if p.default is p.empty else f"={p.default!r}"))
-    return f"{'forward' if isinstance(target, nn.Module) else _name(target)}({', '.join(words) if signature else '…'})"
-
-
-def _name(target: Any) -> str:
-    return getattr(target, "__name__", None) or type(target).__name__
-
-
-def _documentation(target: Any) -> str:
-    """All that its author wrote about it: the class, its forward, and the file."""
-    parts = [target.__doc__] if inspect.isroutine(target) else [type(target).__doc__, getattr(getattr(type(target), "forward", None), "__doc__", None)]
-    module = sys.modules.get(getattr(target, "__module__", "") or "")
-    return "\n\n".join(part for part in [*parts, getattr(module, "__doc__", None)] if part)

@@ -77,7 +77,9 @@ def dissect(subject: Subject, x: Tensor) -> Anatomy:
         scores = scores.reshape(batch, -1, tokens, tokens).to(torch.float64)
         candidates = given or list(_candidates(found.projections, scores.shape[1], batch, tokens, before=moment))
         if not given:  # where nothing is projected, the tokens themselves are q, k and v
-            candidates += [Heads(piece.transpose(1, 2), -1, part, False) for part in range(2) for piece in _pieces(x.double(), scores.shape[1])]
+            candidates += [
+                Heads(piece.transpose(1, 2), -1, part, False) for part in range(2) for piece in _pieces(x.double(), scores.shape[1])
+            ]
         fit = explain(scores, candidates)
         if fit is not None or found.scores is None:
             found.scores, found.moment, found.fit, found.candidates = scores, moment, fit, candidates

@@ -1,6 +1,8 @@
 """Mistake 6: (B, H, N, D) taken for (B, N, H, D), so that heads, tokens or samples are mixed up.
 
     f(P x) = P f(x) without positions;   a token that may look at itself only must not move with another;   nor a sample with another
+
+Where the outputs know the order of tokens, the module is built again from its projections with the axes right and wrong (rebuild.py).
 """
 
 import torch
@@ -16,8 +18,6 @@ def look(probe: Probe) -> Finding:
         trouble, numbers = _own_token_only(probe)
     if trouble:
         return Finding("axes", "mistake", trouble, numbers)
-    if probe.pattern == "self only":
-        return Finding("axes", "not applicable", "no token sees another, and no scores are computed: this is no attention over tokens")
     if not probe.disorder:
         return Finding("axes", "ok", "tokens in another order give the same outputs in that order, and samples do not mix", numbers)
     if isinstance(probe.rebuilt, Rebuilt) and probe.rebuilt.close:
@@ -49,7 +49,10 @@ def mixed(probe: Probe) -> tuple[str, dict[str, float]]:
     if fit is not None and fit.q.mixed:
         return "its q and k are view(B, H, N, D) of (B, N, C), which cuts up the tokens; use view(B, N, H, D).transpose(1, 2)", numbers
     if isinstance(rebuilt, Rebuilt) and rebuilt.close and rebuilt.mixed:
-        return "its heads (B, H, N, D) are joined, or its v cut, without swapping axes 1 and 2, so tokens are mixed; use transpose(1, 2)", numbers
+        return (
+            "its heads (B, H, N, D) are joined, or its v cut, without swapping axes 1 and 2, so tokens are mixed; use transpose(1, 2)",
+            numbers,
+        )
     return "", {"samples move each other": 0.0, "expected": 0.0}
 
 

@@ -1,10 +1,13 @@
 """Mistake 5: cached decoding that differs from the full pass.
 
     token by token with a cache, or some tokens first and then one by one   =   all tokens at once, causal
+
+How a cache is handed on is not known beforehand: the ways in use are tried, and the one that comes closest is taken to be meant.
 """
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,19 +15,16 @@ from torch import Tensor
 
 from foveal.explain.diagnosis.axes import mixed
 from foveal.explain.diagnosis.finding import Finding
+from foveal.explain.diagnosis.masking import Form
+from foveal.explain.diagnosis.names import CACHE_SWITCHES, CACHES, CAUSAL, STARTS
 from foveal.explain.diagnosis.probe import Probe, pattern_of
 from foveal.explain.diagnosis.subject import REFUSALS, Subject
 
-CACHES = ("cache", "kv_cache", "past_key_values", "past_key_value", "layer_past", "past", "past_kv", "layer_cache", "prev_kv")
-SWITCHES = ("use_cache", "return_cache", "return_intermediates", "return_kv", "return_kv_cache", "return_present", "output_cache")
-FLAGS = ("is_causal", "causal", "use_causal_mask")
-STARTS = ("start_pos", "start", "offset", "position_offset", "past_length", "cache_position")
-
 Step = Callable[[Any, Tensor, Any], tuple[Any, Any]]  # (module, tokens, cache) → (output, cache)
-Decode = Callable[[Tensor, Any, int, Mapping[str, Any]], tuple[Any, Any]]  # (tokens, cache, position, more arguments) → (answer, cache)
+Decode = Callable[[Tensor, Any, Mapping[str, Any], int], tuple[Any, Any]]  # (tokens, cache, more arguments, position) → (answer, cache)
 
 
-class _NoCache(TypeError):
+class NoCacheError(TypeError):
     """A protocol that runs but hands no cache on."""
 
 
@@ -38,14 +38,14 @@ def look(probe: Probe, step: Step | None = None) -> Finding:
     causal = _causal(probe)
     if causal is None:
         return Finding("cache", "not applicable", "it is not causal, and no mask or flag was found that makes it so")
-    full = subject.run(probe.x, **causal(subject.sizes.tokens))
+    full = subject.run(probe.x, causal(subject.sizes.tokens))
     protocols = [("step", _by_user(subject, step), None)] if step else _protocols(subject, argument or "")
     errors, refusal = [], ""
     for name, decode, fresh in protocols:
         try:
             errors.append((max(_error(probe, full, decode, fresh, causal, first) for first in (1, 3)), name))
-        except REFUSALS as error:
-            refusal = refusal or " ".join(str(error).split())[:120]
+        except REFUSALS as trouble:
+            refusal = refusal or " ".join(str(trouble).split())[:120]
     if not errors:
         why = f"how its {argument} works could not be guessed ({refusal}); pass step=lambda module, x, cache: (y, cache)"
         return Finding("cache", "not applicable", why)
@@ -65,7 +65,7 @@ def _error(
     for start, end in [(0, first), *((i, i + 1) for i in range(first, tokens))]:
         more = causal(first) if start == 0 and first > 1 else {}
         with torch.no_grad():
-            answer, cache = decode(probe.x[:, start:end].contiguous(), cache, start, more)
+            answer, cache = decode(probe.x[:, start:end].contiguous(), cache, more, start)
         parts.append(probe.subject.output(answer, end - start))
     return probe.change(full, torch.cat(parts, 1))
 
@@ -73,42 +73,31 @@ def _error(
 def _causal(probe: Probe) -> Callable[[int], dict[str, Any]] | None:
     """What to pass so that n tokens see no later one; None if nothing does that."""
     if probe.pattern == "causal":
-        return lambda n: {}
-    for flag in FLAGS:
+        return lambda _: {}
+    for flag in CAUSAL:
         if flag in probe.subject.arguments:
             try:
-                if pattern_of(probe.reach_with(**{flag: True})) == "causal":
-                    return lambda n, flag=flag: {flag: True}  # type: ignore[misc]
+                if pattern_of(probe.reach_with({flag: True}, keys_only=False)) == "causal":
+                    return partial(_flagged, flag)
             except REFUSALS:
                 continue
-    for reading in probe.readings:
-        form = reading.form
-        if form is not None and form.pairwise:
-            batch, device = len(probe.x), probe.x.device
+    form = next((reading.form for reading in probe.readings if reading.form and reading.form.pairwise), None)
+    return None if form is None else partial(_masked, form, probe.x)
 
-            def masked(n: int, form: Any = form) -> dict[str, Any]:
-                keep = torch.ones(n, n, dtype=torch.bool, device=device).tril().expand(batch, -1, -1)
-                return {form.argument: form.make(keep)}
 
-            return masked
-    return None
+def _flagged(flag: str, _: int) -> dict[str, Any]:
+    return {flag: True}
+
+
+def _masked(form: Form, x: Tensor, tokens: int) -> dict[str, Any]:
+    keep = torch.ones(tokens, tokens, dtype=torch.bool, device=x.device).tril().expand(len(x), -1, -1)
+    return {form.argument: form.make(keep)}
 
 
 def _protocols(subject: Subject, argument: str) -> Iterator[tuple[str, Decode, Callable[[], Any] | None]]:
     """The ways in which caches are handed on: made by the module, kept by transformers, given back beside the output, filled in place."""
     sizes = subject.sizes
-    switches = {name: True for name in SWITCHES if name in subject.arguments}
-
-    def in_place(x: Tensor, cache: Any, position: int, more: Mapping[str, Any]) -> tuple[Any, Any]:
-        answer = subject.raw(x, **{argument: cache}, **more)
-        if isinstance(cache, dict | list) and not cache:
-            raise _NoCache(f"an empty {argument} stays empty")
-        return answer, cache
-
-    def given_back(x: Tensor, cache: Any, position: int, more: Mapping[str, Any], starts: tuple[str, ...] = ()) -> tuple[Any, Any]:
-        answer = subject.raw(x, **{argument: cache}, **switches, **more, **dict.fromkeys(starts, position))
-        return answer, _handed_on(answer)
-
+    given_back, in_place = partial(_given_back, subject, argument), partial(_in_place, subject, argument)
     if callable(maker := getattr(subject.target, "new_cache", None)):
         yield "new_cache()", in_place, lambda: maker(sizes.batch, sizes.tokens)
         return
@@ -118,9 +107,24 @@ def _protocols(subject: Subject, argument: str) -> Iterator[tuple[str, Decode, C
     yield f"{argument} given back", given_back, None
     starts = tuple(name for name in STARTS if name in subject.arguments)
     if starts:
-        yield f"{argument} given back, with {', '.join(starts)}", lambda *these: given_back(*these, starts=starts), None
+        yield f"{argument} given back, with {', '.join(starts)}", partial(given_back, starts=starts), None
     yield f"{argument} filled in place", in_place, dict
     yield f"{argument} filled in place", in_place, list
+
+
+def _in_place(subject: Subject, argument: str, x: Tensor, cache: Any, more: Mapping[str, Any], _: int) -> tuple[Any, Any]:
+    answer = subject.raw(x, {argument: cache, **more})
+    if isinstance(cache, dict | list) and not cache:
+        raise NoCacheError(f"an empty {argument} stays empty")
+    return answer, cache
+
+
+def _given_back(
+    subject: Subject, argument: str, x: Tensor, cache: Any, more: Mapping[str, Any], position: int, starts: tuple[str, ...] = ()
+) -> tuple[Any, Any]:
+    switches = {name: True for name in CACHE_SWITCHES if name in subject.arguments}
+    answer = subject.raw(x, {argument: cache, **switches, **more, **dict.fromkeys(starts, position)})
+    return answer, _handed_on(answer)
 
 
 def _handed_on(answer: Any) -> Any:
@@ -131,9 +135,12 @@ def _handed_on(answer: Any) -> Any:
         beside = [part for part in (answer[1:] if isinstance(answer, tuple | list) else ()) if part is not None]
         found = next((part for part in reversed(beside) if not isinstance(part, Tensor)), beside[-1] if beside else None)
     if found is None:
-        raise _NoCache("no cache comes back beside the output")
+        raise NoCacheError("no cache comes back beside the output")
     return found
 
 
 def _by_user(subject: Subject, step: Step) -> Decode:
-    return lambda x, cache, position, more: step(subject.target, x, cache)
+    def decode(x: Tensor, cache: Any, *_: Any) -> tuple[Any, Any]:
+        return step(subject.target, x, cache)
+
+    return decode

@@ -1,16 +1,16 @@
 """Mistake 1: dropout active in evaluation.
 
     y(seed 0) = y(seed 1) = y(nothing dropped),   all in evaluation
-"""
 
-from contextlib import nullcontext
+Every rate that a module holds is turned up first: a dropout of 0 that is wrongly applied does no harm, and hides.
+"""
 
 from torch import nn
 
 from foveal.explain.diagnosis.finding import Finding
 from foveal.explain.diagnosis.noise import Noise, Quiet
 from foveal.explain.diagnosis.probe import Probe
-from foveal.explain.diagnosis.subject import REFUSALS, Subject, training
+from foveal.explain.diagnosis.subject import REFUSALS, Subject
 
 RATE = 0.5  # dropout of a module is turned up to this, so that a rate of 0 hides nothing
 
@@ -59,6 +59,6 @@ def _turned_up(subject: Subject) -> Subject:
 def _random_in_training(subject: Subject) -> bool:
     copied = subject.copied()
     assert copied.module is not None
+    copied.module.train()
     x = copied.sample()
-    with training(copied.module) if copied.module else nullcontext():
-        return bool((copied.run(x, seed=0) != copied.run(x, seed=1)).any())
+    return bool((copied.run(x, seed=0) != copied.run(x, seed=1)).any())

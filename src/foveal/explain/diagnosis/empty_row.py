@@ -1,6 +1,8 @@
 """Mistake 4: a row with nothing to look at gives NaN.
 
     hide every key from one query (or every token of one sample):   y and its gradients stay finite
+
+It is tried in the module's own type, with gradients and without: kernels differ.
 """
 
 from dataclasses import replace
@@ -21,8 +23,10 @@ def look(probe: Probe) -> Finding:
     if not forms:
         lost = int(probe.y.isnan().any(-1).sum())
         if lost and probe.pattern != "anti-causal":
-            return Finding("empty row", "mistake", f"{lost} of {probe.y[..., 0].numel()} outputs are NaN without any mask", {"measured": lost, "expected": 0})
-        return Finding("empty row", "not applicable", "there is no mask to empty a row with" if not probe.readings else "its mask could not be set (see there)")
+            message = f"{lost} of {probe.y[..., 0].numel()} outputs are NaN without any mask"
+            return Finding("empty row", "mistake", message, {"measured": float(lost), "expected": 0.0})
+        why = "its mask could not be set (see there)" if probe.readings else "there is no mask to empty a row with"
+        return Finding("empty row", "not applicable", why)
     subject = probe.subject.as_given()
     findings = [_one(subject, replace(form, dtype=subject.dtype)) for form in forms]
     return next((finding for finding in findings if finding.verdict == "mistake"), findings[0])
@@ -49,9 +53,9 @@ def _trouble(subject: Subject, form: Form) -> tuple[str, int]:
     else:
         keep[SAMPLE] = False
     mask = {form.argument: form.make(keep)}
-    lost = int(subject.run(x, **mask).isnan().any(-1).sum())
+    lost = int(subject.run(x, mask).isnan().any(-1).sum())
     try:
-        lost = max(lost, int(subject.run(x, grad=True, **mask).isnan().any(-1).sum()))  # torch has other kernels where gradients are wanted
+        lost = max(lost, int(subject.run(x, mask, grad=True).isnan().any(-1).sum()))  # torch has other kernels where gradients are wanted
         if not lost and (bad := _lost_gradients(subject, x, mask)):
             return f"a finite output but NaN in {bad} gradients, so training is lost at the first such row", bad
     except REFUSALS:
@@ -63,7 +67,7 @@ def _lost_gradients(subject: Subject, x: Tensor, mask: dict[str, Tensor]) -> int
     """How many gradients, of the tokens and of the parameters, hold a NaN."""
     x = x.clone().requires_grad_()
     parameters = [parameter for parameter in (subject.module.parameters() if subject.module else ()) if parameter.requires_grad]
-    y = subject.run(x, grad=True, **mask)
+    y = subject.run(x, mask, grad=True)
     if not y.requires_grad:
         return 0
     gradients = torch.autograd.grad(y.square().sum(), [x, *parameters], allow_unused=True)

@@ -1,12 +1,15 @@
 """Mistake 2: a mask read the wrong way round.
 
-    what is hidden must not move the output, what is visible must (masking.py)
+    a = 0 < b,   a how far the others move with a token that is hidden, b with one that is visible
+
+What True is meant to do is what the class, its documentation or the argument's name promises (masking.py), unless the user says it.
 """
 
 from foveal.explain.diagnosis.axes import mixed
 from foveal.explain.diagnosis.finding import Finding
 from foveal.explain.diagnosis.masking import Reading, promised
 from foveal.explain.diagnosis.probe import Probe
+from foveal.explain.diagnosis.rebuild import Rebuilt
 
 
 def look(probe: Probe) -> Finding:
@@ -47,8 +50,13 @@ def _unclear(probe: Probe, reading: Reading) -> Finding:
         return Finding("mask", "not applicable", "the adapter that was passed makes no use of the mask")
     hidden, visible = reading.moved
     numbers = {"moved by a hidden token": hidden, "moved by a visible token": visible, "expected of a hidden token": 0.0}
+    if not reading.idle and not (isinstance(probe.rebuilt, Rebuilt) and probe.rebuilt.close):
+        why = f"{name} has an effect, but a token that is hidden moves the others by {hidden:.3g}: more than attention leads from token to token"
+        return Finding("mask", "not applicable", why, numbers)
     fault = f"{name} changes nothing" if reading.idle else f"{name} does not hide, neither as booleans nor as numbers that are added"
-    return Finding("mask", "mistake", f"{fault}: a token that is hidden moves the others by {hidden:.3g}, a visible one by {visible:.3g}", numbers)
+    return Finding(
+        "mask", "mistake", f"{fault}: a token that is hidden moves the others by {hidden:.3g}, a visible one by {visible:.3g}", numbers
+    )
 
 
 def _by_itself(probe: Probe) -> Finding:

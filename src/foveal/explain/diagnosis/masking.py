@@ -2,6 +2,8 @@
 
     hide token j from everybody;   a = max|y(x) − y(x with another token j)|,   b = the same for a token that stays visible
     read rightly a = 0 < b;   read the wrong way round a > 0 = b;   not applied a, b > 0
+
+An argument's type and shape are not known beforehand: all that are in use are tried, until one is read clearly.
 """
 
 import re
@@ -12,12 +14,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from foveal.explain.diagnosis.names import MASKS, PADDING
 from foveal.explain.diagnosis.subject import REFUSALS, Subject, largest_change
 
 Meaning = Literal["look", "hide"]
 
-PADDING = ("key_padding_mask", "padding_mask", "src_key_padding_mask", "pad_mask", "key_pad_mask")
-MASKS = ("mask", "attn_mask", "attention_mask", "src_mask", "tgt_mask", "self_mask", "key_mask", "seq_mask", *PADDING)
 HIDDEN, VISIBLE = 1, 0  # tokens; the rows after them see both, causal or not
 
 # keep (B, N, M) → the shape that an argument wants, for so many heads
@@ -109,7 +110,8 @@ def _movements(subject: Subject, form: Form) -> tuple[float, float, bool]:
     rows = slice(max(HIDDEN, VISIBLE) + 1, None)
     before = subject.run(x, hiding)[:, rows]
     by_hidden, by_visible = (
-        largest_change(before, subject.run_with_other_key(x, other, token, hiding)[:, rows], subject.tolerance) for token in (HIDDEN, VISIBLE)
+        largest_change(before, subject.run_with_other_key(x, other, token, hiding)[:, rows], subject.tolerance)
+        for token in (HIDDEN, VISIBLE)
     )
     effect = largest_change(before, subject.run(x, {form.argument: everything})[:, rows])
     return by_hidden, by_visible, effect > 0

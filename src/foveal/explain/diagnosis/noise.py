@@ -1,6 +1,8 @@
 """Dropout seen and silenced below every library: each draw of a Bernoulli variable is counted, and may be replaced by its mean.
 
     mask ~ Bernoulli(1 − p),  y = x·mask/(1 − p);   with the mean in place of the draw, y = x
+
+It works on whatever draws: nn.Dropout, a fused kernel, or a mask that somebody draws by hand with torch.bernoulli.
 """
 
 from typing import Any
@@ -15,7 +17,7 @@ class Noise(TorchDispatchMode):
     silent = False
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.dropped: list[float] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:

@@ -1,6 +1,8 @@
 """Mistake 7: a module that departs from its paper without saying so.
 
     y = Concat_h(softmax(c·Q_h K_hᵀ) V_h) W_O + b   from its own projections (rebuild.py), or a sentence that says where it departs
+
+A module is free to do something else; the mistake is that nobody is told.
 """
 
 from foveal.explain.diagnosis.axes import mixed
@@ -26,7 +28,9 @@ def look(probe: Probe) -> Finding:
     if other:
         return Finding("paper", "not applicable", f"it follows {other}, whose equation is not known here", numbers)
     if rebuilt.assumed and (probe.pattern != "all" or probe.disorder):
-        return Finding("paper", "not applicable", "its scores are no multiple of q·k, and it knows the order of its tokens: a position may be in them")
+        return Finding(
+            "paper", "not applicable", "its scores are no multiple of q·k, and it knows the order of its tokens: a position may be in them"
+        )
     if rebuilt.assumed and not claims_dot_product(subject.name, subject.documentation):
         return Finding("paper", "not applicable", "its scores are no multiple of q·k, and it does not claim that they are")
     message = f"differs from {equation} by up to {rebuilt.error:.3g}, and no sentence 'Departs from the paper: …' says how"

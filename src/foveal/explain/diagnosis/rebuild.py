@@ -47,7 +47,11 @@ def rebuild(subject: Subject, anatomy: Anatomy, visible: Tensor) -> Rebuilt | st
     options = sorted(_outputs(weights, candidates, later, y), key=lambda option: option[1])  # rightly cut ones first
     errors = [(float((result - y).abs().max()), wrong or fit.q.mixed) for result, wrong in options]
     if not errors:
-        return "no projection of it can be the values" if anatomy.fit else "its scores are no multiple of q·k: another mechanism, or a position in them"
+        return (
+            "no projection of it can be the values"
+            if anatomy.fit
+            else "its scores are no multiple of q·k: another mechanism, or a position in them"
+        )
     size = max(float(y.abs().max()), 1e-3)
     for error, mixed in errors:
         if error <= 10 * subject.tolerance * size:

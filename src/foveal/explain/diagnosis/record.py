@@ -42,7 +42,7 @@ class Recorder(TorchDispatchMode):
     """Sees every operation of torch, below whatever library calls it."""
 
     def __init__(self, module: nn.Module | None, rows: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.rows, self.moment = rows, 0
         self.parameters = {_storage(parameter) for parameter in (module.parameters() if module else ())}
         self.projections: list[Projection] = []

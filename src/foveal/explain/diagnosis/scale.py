@@ -1,6 +1,8 @@
 """Mistake 3: a wrong scale.
 
     S = c·Q Kᵀ + r,   c = 1/√D
+
+The slope c is fitted to the scores that go into the softmax, wherever the module multiplies: on q, on k, on both or on the product.
 """
 
 import torch
