@@ -1,19 +1,26 @@
 """Every entry of the catalogue as one thing that can be run: a module, its inputs, and the same in plain loops.
 
-An oracle file `oracle/NAME.py` has a function NAME. A mask's takes the mask's own parameters, and queries= and keys=. A function's takes
-the function's arguments as nested lists; one that goes by its kind in the catalogue does so here: `score.additive` is `score` in
-`oracle/additive.py`, where `additive` is the layer. Beside a layer's or a position's stands `like(module, *inputs)`, which reads the
-module's weights with `.tolist()` and calls it for each sample; beside a function's that knows one head only, `like_function(*inputs)`.
+An oracle file `oracle/NAME.py` has a function NAME, and beside it `like` where NAME knows one sample or one head only.
+
+- A mask: NAME takes the mask's own parameters, and queries= and keys=.
+- A layer or a position: `like(module, *inputs)` reads the module's weights with `.tolist()` and calls NAME for each sample.
+- A function: `like`, or else NAME, takes the function's arguments as nested lists. One that goes by its kind in the catalogue does so
+  here: `score.additive` is `score` in `oracle/additive.py`, where `additive` is the layer.
 """
 
 import ast
 import copy
 import importlib
 import inspect
+import io
+import tempfile
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import onnxruntime
 import torch
 from torch import Tensor, nn
 
@@ -48,7 +55,8 @@ def case(entry: Entry) -> Case:
     if isinstance(ran.output, Mask):
         return _mask_case(entry.name, ran.output, getattr(oracle, stem), *_arguments(expression, names))
     if ran.module is None:
-        loops = getattr(oracle, "like_function", None) or getattr(oracle, entry.name.partition(".")[0])
+        kind, by_kind, _ = entry.name.partition(".")
+        loops = getattr(oracle, kind) if by_kind else getattr(oracle, "like", None) or getattr(oracle, stem)
         return _function_case(entry.name, _value(expression.func, names), loops, *_arguments(expression, names))
     method = expression.func.attr if isinstance(expression.func, ast.Attribute) else "forward"
     return _module_case(entry.name, ran, method, oracle.like)
@@ -79,13 +87,13 @@ def _function_case(
     def loops() -> Any:
         return oracle(*lists(cast(inputs, torch.float64)), **options)
 
-    return Case(name, Function(function, options).eval(), inputs, loops)
+    return Case(name, Function(function, options).eval(), inputs, loops, _masks(function))
 
 
 def _module_case(name: str, ran: Ran, method: str, like: Callable[..., Any]) -> Case:
     stir(ran.module)
     module = ran.module if method == "forward" and not ran.options else Method(ran.module, method, ran.options)
-    masks = _masks(ran.module) if method == "forward" else ()
+    masks = _masks(ran.module.forward) if method == "forward" else ()
 
     def loops() -> Any:
         return like(copy.deepcopy(ran.module).double(), *cast(ran.inputs, torch.float64), **ran.options)
@@ -93,11 +101,11 @@ def _module_case(name: str, ran: Ran, method: str, like: Callable[..., Any]) -> 
     return Case(name, module.eval(), ran.inputs, loops, masks)
 
 
-def _masks(module: nn.Module) -> tuple[str, ...]:
-    """The names under which a module is given masks. What passes all on passes it to its first part."""
-    parameters = inspect.signature(module.forward).parameters.values()
+def _masks(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The names under which it is given masks. A module that passes all on passes it to its first part."""
+    parameters = inspect.signature(function).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return _masks(next(module.children()))
+        return _masks(next(function.__self__.children()).forward)
     return tuple(parameter.name for parameter in parameters if parameter.name == "mask" or parameter.name.endswith("_mask"))
 
 
@@ -115,8 +123,8 @@ class Function(nn.Module):
         super().__init__()
         self.function, self.options = function, options
 
-    def forward(self, *inputs: Any) -> Any:
-        return self.function(*inputs, **self.options)
+    def forward(self, *inputs: Any, **masks: Any) -> Any:
+        return self.function(*inputs, **self.options, **masks)
 
 
 class Method(nn.Module):
@@ -165,6 +173,18 @@ def as_tensors(nested: Any, like: Any) -> list[Tensor]:
     """Nested lists of an oracle, cut as the output is cut."""
     parts = [nested] if len(tensors(like)) == 1 else nested
     return [torch.tensor(part, dtype=torch.float64) for part in parts]
+
+
+def run_by_onnx(one: Case) -> list[Tensor]:
+    """What onnxruntime says, once the case is exported."""
+    given = {f"input_{place}": value for place, value in enumerate(one.inputs) if isinstance(value, Tensor)}
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
+        path = str(Path(folder) / "one.onnx")
+        torch.onnx.export(one.module, one.inputs, path, dynamo=True, verbose=False, input_names=list(given))
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    # An input that the mechanism does not read is not part of the graph.
+    feed = {each.name: given[each.name].numpy() for each in session.get_inputs()}
+    return [torch.from_numpy(result) for result in session.run(None, feed)]
 
 
 def _arguments(expression: ast.expr, names: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

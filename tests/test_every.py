@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from case import Case, as_tensors, case, cases, cast, error, tensors
+from case import Case, as_tensors, case, cases, cast, error, run_by_onnx, tensors
+
+from foveal.mask import padding
 
 ENTRIES = {entry.name: entry for entry in cases()}
 
@@ -25,7 +27,7 @@ def test_it_has_an_oracle_of_plain_loops(name):
     found = importlib.util.find_spec(f"oracle.{stem}")
     assert found is not None, f"tests/oracle/{stem}.py is missing"
     source = Path(found.origin).read_text(encoding="utf-8")
-    assert imported(source) <= {"math", "cmath", "random", "oracle"}
+    assert imported(source) <= {"math", "cmath", "random", "itertools", "oracle"}
     for word in ("foveal", "torch", "numpy", "__import__"):
         assert word not in source
 
@@ -69,6 +71,29 @@ def give_dropout(part: torch.nn.Module) -> bool:
     return False
 
 
+@torch.no_grad()
+def test_what_a_mask_hides_is_not_seen(one):
+    if not one.masks:
+        pytest.skip("it takes no mask")
+    module, inputs = one.double()
+    real = 4  # of each sample's tokens; the others change
+    changed = [with_other_tokens(x, real) if isinstance(x, torch.Tensor) and x.dim() > 2 else x for x in inputs]
+    masks = dict.fromkeys(one.masks, padding([real] * len(inputs[0])))
+
+    def seen(tokens, **masks):
+        return [t[:, :, :real] if t.dim() == 4 else t[:, :real] for t in tensors(module(*tokens, **masks))]
+
+    assert error(seen(changed, **masks), seen(inputs, **masks)) < 1e-12
+    assert error(seen(changed), seen(inputs)) > 1e-3
+
+
+def with_other_tokens(x: torch.Tensor, first: int) -> torch.Tensor:
+    """Tokens (B, N, C) or heads (B, H, N, D) with everything from the first on drawn anew."""
+    other = torch.randn(x.shape, generator=torch.Generator().manual_seed(4), dtype=x.dtype)
+    kept = torch.arange(x.shape[-2]) < first
+    return torch.where(kept[:, None], x, other)
+
+
 def test_it_runs_in_half_precision_and_stays_near(one):
     module = copy.deepcopy(one.module).bfloat16()
     inputs = cast(one.inputs, torch.bfloat16)
@@ -101,6 +126,12 @@ def test_it_compiles_without_a_graph_break(one):
     torch._dynamo.reset()
     compiled = torch.compile(one.module, backend="eager", fullgraph=True)
     assert error(compiled(*one.inputs), one.module(*one.inputs)) < 1e-5
+
+
+@pytest.mark.filterwarnings("ignore")  # those of the exporter about itself
+@torch.no_grad()
+def test_it_is_exported_and_onnxruntime_agrees(one):
+    assert error(run_by_onnx(one), one.module(*one.inputs)) < 1e-5
 
 
 def test_its_gradients_are_right_and_reach_every_weight(one):

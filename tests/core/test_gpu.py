@@ -13,7 +13,7 @@ from foveal.position import BiasTable, Buckets, Relative
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")]
 
-CLOSE = {torch.float32: 2e-5, torch.bfloat16: 2e-2, torch.float16: 4e-3}
+CLOSE = {torch.float32: 2e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}  # ‖y − y*‖ / ‖y*‖
 MASKS = [
     None,
     causal,
@@ -52,10 +52,11 @@ def compare(tensors, kernel, extra=(), **options):
     z = foveal.attend(*exact, kernel="explicit", **options)
     wanted = torch.autograd.grad(z, (*exact, *wide), upstream.double())
     close = CLOSE[tensors[0].dtype]
-    for mine, other in zip((y, *grads), (z, *wanted), strict=True):
+    for number, (mine, other) in enumerate(zip((y, *grads), (z, *wanted), strict=True)):
         assert mine.isfinite().all()
-        scale = max(float(other.abs().max()), 1.0)
-        assert float((mine.double() - other).abs().max()) <= close * scale
+        # The gradient of a table sums thousands of terms that nearly cancel: the explicit twin in half precision is no nearer.
+        allowed = close if number < 4 else 3 * close
+        assert float((mine.double() - other).detach().norm()) <= allowed * float(other.detach().norm()) + 1e-9
 
 
 def compare_or_refuse(tensors, kernel, mask):
@@ -84,9 +85,10 @@ def test_flex_and_auto_equal_the_explicit_twin(mask):
 
 @pytest.mark.parametrize("kernel", ["skew", "blocks"])
 @pytest.mark.parametrize("mask", [None, causal], ids=str)
-@pytest.mark.parametrize("clip", [0, 9, 500])
+@pytest.mark.parametrize(
+    ("dtype", "clip"), [(torch.float32, 1), (torch.float32, 9), (torch.float32, 500), (torch.bfloat16, 9), (torch.bfloat16, 500)]
+)
 @pytest.mark.parametrize("tables", [1, 4])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_relative_positions(kernel, mask, clip, tables, dtype):
     position = Relative(64, clip, heads=tables).to("cuda", dtype)
     compare(heads(dtype, 2), kernel, extra=(position.table,), mask=mask, bias=position.term())

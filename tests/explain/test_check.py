@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import foveal
 import foveal.core.observe
@@ -18,7 +19,7 @@ from foveal.explain.check import Finding, Report, assert_sound, check
 from foveal.explain.diagnosis.adapt import adapt
 from foveal.explain.diagnosis.finding import MISTAKES
 from foveal.explain.diagnosis.masking import promised
-from foveal.layers import MultiHead
+from foveal.layers import Context, MultiHead
 from foveal.position import Rotary
 
 
@@ -148,6 +149,22 @@ class NotTransposedBack(Plain):
         return y.reshape(y.shape[0], y.shape[2], -1)
 
 
+class NotTransposedInABlock(NotTransposed):
+    """What comes after the attention does not hide what is wrong in it."""
+
+    def __init__(self, dim: int, num_heads: int) -> None:
+        super().__init__(dim, num_heads)
+        self.feed_forward = nn.Sequential(nn.Linear(dim, 2 * dim), nn.GELU(), nn.Linear(2 * dim, dim))
+
+    def finish(self, x, y):
+        return self.feed_forward(x + self.proj(y))
+
+
+class MixesSamples(Plain):
+    def finish(self, x, y):
+        return self.proj(y - y.mean(0))
+
+
 class AttendsOverHeads(nn.Module):
     """(B, N, H, D) handed to a function that takes (B, H, N, D)."""
 
@@ -207,6 +224,17 @@ class LooksAtFirstKey(Decoder):
 
     def sees(self, queries, keys):
         return torch.ones(queries, keys, dtype=torch.bool).tril()
+
+
+class ForgetsTheFirst(Decoder):
+    """A single token is taken for a step, and a step for one that has a past."""
+
+    def forward(self, x, layer_past=None, use_cache=False):
+        answer = super().forward(x, layer_past, use_cache)
+        if use_cache and layer_past is None and x.shape[1] == 1:
+            y, (k, v) = answer
+            return y, (k[:, :, :0], v[:, :, :0])
+        return answer
 
 
 class ForgetsToHide(Decoder):
@@ -276,8 +304,30 @@ def test_torchs_own_layer_gives_nan_for_an_empty_row_and_nothing_else(batch_firs
     assert layer.eval()(x, x, x, attn_mask=keep)[0].isnan().all()  # the witness: torch itself
 
 
-def test_torchs_layer_with_other_widths_of_keys():
+def test_torchs_layer_with_other_widths_of_keys_and_with_biases():
     assert named(check(nn.MultiheadAttention(20, 2, kdim=6, vdim=14))) == {"empty row"}
+    layer = nn.MultiheadAttention(20, 2, batch_first=True)  # transposes inside, where torch adds the bias as a step of its own
+    nn.init.normal_(layer.in_proj_bias)
+    nn.init.normal_(layer.out_proj.bias)
+    assert check(layer)["paper"].verdict == "ok"
+
+
+def test_nan_that_only_the_fast_path_gives_is_found():
+    assert named(check(nn.TransformerEncoderLayer(20, 2, batch_first=True))) == {
+        "empty row"
+    }  # it takes it in evaluation, without gradients
+    assert named(check(nn.TransformerEncoderLayer(20, 2, batch_first=False))) == set()
+
+
+def test_one_head_and_a_position_are_no_mistake():
+    assert check(Plain(20, 1)).ok
+    assert check(MultiHead(20, 2, position=Rotary(10)))["axes"].verdict == "ok"
+
+
+def test_a_query_that_knows_its_past_is_not_held_against_the_mask():
+    report = check(Context)
+    assert report.ok, str(report)
+    assert report["mask"].verdict == report["axes"].verdict == "ok"
 
 
 def test_x_transformers_is_sound():
@@ -311,8 +361,11 @@ BROKEN = [
     (EmptyIsNanBackwards, "empty row"),
     (LooksAtFirstKey, "cache"),
     (ForgetsToHide, "cache"),
+    (ForgetsTheFirst, "cache"),
     (NotTransposed, "axes"),
     (NotTransposedBack, "axes"),
+    (NotTransposedInABlock, "axes"),
+    (MixesSamples, "axes"),
     (AttendsOverHeads, "axes"),
     (BatchSecond, "axes"),
     (AddsItsInput, "paper"),
@@ -422,6 +475,43 @@ def test_masks_of_every_kind_are_found(kind):
     report = check(kind)
     assert report.ok, str(report)
     assert report["mask"].verdict == "ok"
+    assert ("added to the scores" in report["mask"].message) == (kind is Added)
+
+
+class Block(Plain):
+    """Attention, a residual and a norm: not the equation alone, and it does not pretend to be."""
+
+    def __init__(self, dim: int, num_heads: int) -> None:
+        super().__init__(dim, num_heads)
+        self.norm = nn.LayerNorm(dim)
+
+    def finish(self, x, y):
+        return self.norm(x + self.proj(y))
+
+
+class BlockThatIgnores(Block):
+    def hide(self, scores, mask):
+        return scores
+
+
+class WithAConvolution(Block):
+    """Neighbours reach each other on a second way, which no mask closes."""
+
+    def __init__(self, dim: int, num_heads: int) -> None:
+        super().__init__(dim, num_heads)
+        self.mixer = nn.Conv1d(dim, dim, 3, padding=1)
+
+    def finish(self, x, y):
+        return super().finish(x + self.mixer(x.mT).mT, y)
+
+
+def test_a_block_is_judged_by_its_attention():
+    assert check(Block)["paper"].verdict == "not applicable"
+    assert named(check(Block)) == set()
+    assert named(check(BlockThatIgnores)) == {"mask"}
+    second = check(WithAConvolution)
+    assert named(second) == set()
+    assert second["mask"].verdict == "not applicable"
 
 
 def by_hand(q, k, v):
@@ -448,7 +538,26 @@ def test_functions_on_heads():
     assert named(check(tokens_second, layout="bnhd")) == set()
 
 
+class InsistsOnAKernel(Plain):
+    def forward(self, x):
+        q, k, v = (self.split(part) for part in self.qkv(x).chunk(3, -1))
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            return self.proj(self.join(F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=self.scale(q.shape[-1]))))
+
+
+class InsistsUnscaled(InsistsOnAKernel):
+    def scale(self, head_width):
+        return 1.0
+
+
+def test_scores_inside_a_fused_kernel_are_measured():
+    report = check(InsistsOnAKernel)
+    assert report["scale"].verdict == report["paper"].verdict == "ok", str(report)
+    assert named(check(InsistsUnscaled)) == {"scale"}
+
+
 def test_a_layer_for_tokens_first_is_sound_if_that_is_meant():
+    assert "layout='nbc'" in check(BatchSecond)["axes"].message
     assert named(check(BatchSecond, layout="nbc")) == set()
 
 

@@ -52,7 +52,8 @@ def softmax(scores):
 
 def like(module, query, memory=None):
     """The layer of the example, which has neither a mask nor a position."""
-    assert module.mask is None and module.position is None
+    assert module.mask is None
+    assert module.position is None
     other = query if memory is None else memory
     samples = zip(query.tolist(), other.tolist(), strict=True)
     return [multihead(one, two, *parts(module), module.heads, module.groups) for one, two in samples]

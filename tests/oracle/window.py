@@ -1,5 +1,7 @@
 """Shifted windows on a grid: cut the rows and the columns at shift, shift + size, …; the tokens of one window look at each other."""
 
+from itertools import pairwise
+
 
 def window(h, w, queries, keys, shift=0, size=7):
     """→ (queries, keys) of bool, queries = keys = h·w tokens, row by row."""
@@ -17,4 +19,4 @@ def window(h, w, queries, keys, shift=0, size=7):
 def pieces(length, shift, size):
     """[(start, stop), …]: a first piece of `shift`, then pieces of `size`, the last as long as is left."""
     cuts = [0, *range(shift or size, length, size), length]
-    return list(zip(cuts, cuts[1:], strict=False))
+    return list(pairwise(cuts))

@@ -136,7 +136,6 @@ def colours(values: Matrix, signed: bool = False) -> NDArray[np.uint8]:
 
 def save(image: Image.Image, path: Path) -> None:
     """Write a PNG, whole or not at all."""
-    expect(path.is_file() or not path.exists(), f"cannot write {path}", "the name of a PNG file", "something that is no file")
     content = io.BytesIO()
     image.save(content, format="PNG", optimize=True)
     write_whole(path, content.getvalue())

@@ -9,6 +9,8 @@ from foveal.errors import FovealError
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write beside the name, then take its place in one step; folders on the way are made."""
+    if path.exists() and not path.is_file():
+        raise FovealError(f"cannot write {path}: expected the name of a file, got something that is no file")
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from foveal.core.blockwise import by_group, no_autocast
 from foveal.core.kernel import KERNELS, Call, Kernel
-from foveal.core.mask import Given, Mask
+from foveal.core.mask import Given, Mask, shown
 from foveal.core.observe import Look, observers, report
 from foveal.core.term import FLOATS, Term, as_term
 from foveal.errors import FovealError, unknown
@@ -201,7 +201,7 @@ def checked(
     if scale is None:
         scale = 1 / math.sqrt(width)
     elif not _is_number(scale) or not abs(scale) <= LARGEST:
-        raise FovealError(f"scale: expected a finite number, got {_shown(scale)}")
+        raise FovealError(f"scale: expected a finite number, got {shown(scale)}")
     _check_dropout(dropout)
     if isinstance(mask, Tensor):
         mask = Given(mask)
@@ -238,16 +238,11 @@ def _check_tensor(name: str, tensor: object, axes: str) -> None:
 
 def _check_dropout(dropout: object) -> None:
     if not _is_number(dropout) or not 0 <= dropout < 1:  # type: ignore[operator]
-        raise FovealError(f"dropout: expected at least 0 and below 1, got {_shown(dropout)}")
+        raise FovealError(f"dropout: expected at least 0 and below 1, got {shown(dropout)}")
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (float, int, Real, torch.SymFloat)) and not isinstance(value, bool)
-
-
-def _shown(value: object) -> str:
-    """A value in one line."""
-    return repr(value) if isinstance(value, (int, float, str)) else type(value).__name__
 
 
 def _choose(call: Call, name: str) -> Kernel:

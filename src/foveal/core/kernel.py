@@ -173,6 +173,8 @@ def _refuses_flex(call: Call) -> str:
         return "it has no dropout"
     if call.q.dtype == torch.float64:
         return "it has no float64"
+    if call.q.shape[2] < 128:
+        return f"its kernel for fewer than 128 queries refuses many sizes, and these are {call.q.shape[2]}"
     if call.q.shape[3] < 16 or call.v.shape[3] < 16:
         return f"it needs heads at least 16 wide, and these are {call.q.shape[3]} and {call.v.shape[3]}"
     if call.term is not None and type(call.term).score_mod is Term.score_mod:

@@ -12,7 +12,6 @@ Example: linear(q[:, :2], k, v, orthogonal(features=16, width=8))
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -21,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from foveal.core.blockwise import no_autocast
 from foveal.core.mask import And, Everything, Given, Mask
 from foveal.core.observe import Look, observers, report
 from foveal.core.pattern.causal import Causal
@@ -62,7 +62,7 @@ def linear(q: Tensor, k: Tensor, v: Tensor, projection: Tensor, *, mask: Mask | 
     hiding = torch.zeros(1, 1, keys, 1, dtype=wide, device=q.device)  # −inf for a key that nobody may look at
     if kept is not None:
         hiding = hiding.masked_fill(~kept.transpose(-1, -2), -torch.inf)
-    with _no_autocast(q.device.type):
+    with no_autocast(q.device.type):
         y = (_causal if ordered else _both_ways)(q.to(wide), k.to(wide), v.to(wide), hiding, projection.to(wide))
     if observers:
         report(Look(batch, heads, queries, keys, "linear", partial(_rows, q, k, hiding, projection, ordered)))
@@ -195,10 +195,6 @@ def _run(step: Callable[..., Any], one_of_many: bool, *inputs: Tensor) -> Any:
         return step(*inputs)
     return checkpoint(step, *inputs, use_reentrant=False, preserve_rng_state=False)
 
-
-def _no_autocast(device: str) -> AbstractContextManager[object]:
-    """An exponential of a half-precision product is wrong by percents, so mixed precision stops here."""
-    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor, projection: Tensor) -> None:

@@ -9,6 +9,7 @@ there is a new mask, with no change elsewhere.
 
 import importlib
 import pkgutil
+import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
@@ -347,8 +348,12 @@ def expect_whole(value: object, what: str, least: int = 0) -> None:
     """Raise a FovealError unless `value` is a whole number that an index can hold."""
     whole = isinstance(value, (int, torch.SymInt, Integral)) and not isinstance(value, bool)
     if not whole or not least <= value < 2**31:  # type: ignore[operator]
-        got = repr(value) if isinstance(value, (int, float, str, type(None))) else type(value).__name__
-        raise FovealError(f"{what}: expected a whole number, at least {least} and below 2³¹, got {got}")
+        raise FovealError(f"{what}: expected a whole number, at least {least} and below 2³¹, got {shown(value)}")
+
+
+def shown(value: object) -> str:
+    """What was got instead of a number, in a few words."""
+    return reprlib.repr(value) if isinstance(value, (int, float, str)) else type(value).__name__
 
 
 def _a_mask(mask: object, sign: str) -> Mask:

@@ -31,7 +31,7 @@ def relative(q: Tensor, k: Tensor, v: Tensor, table: Tensor, *, scale: float, ta
 
 @triton.jit
 def _dot(a, b):
-    return tl.dot(a, b, input_precision="ieee")  # float32 stays float32; half precision is not touched by it
+    return tl.dot(a, b, input_precision="tf32x3")  # float32 in three parts, exact to about 1e-6; half precision is as it is
 
 
 @triton.jit
@@ -120,11 +120,10 @@ def _forward(Q, K, V, R, Y, L, sqb, sqh, sqn, skb, skh, skn, svb, svh, svn, srh,
     stop = tl.minimum(M, i0 + BM) if CAUSAL else M
     begin, end = _band(i0, CLIP, BM, BN, stop)
     for phase in tl.static_range(3):  # keys far before the queries, keys within the clip, keys far behind
-        BAND: tl.constexpr = phase == 1
         for j0 in range(_first(phase, 0, begin, end), _first(phase, begin, end, stop), BN):
             k = _rows(K, j0, skn, M, BN, D)
             v = _rows(V, j0, svn, M, BN, D)
-            e = _tile(q, k, R, stride_r, low, high, i0, j0, M, CLIP, scale, scale_r, BAND, CAUSAL, BM, BN, D, W)
+            e = _tile(q, k, R, stride_r, low, high, i0, j0, M, CLIP, scale, scale_r, phase == 1, CAUSAL, BM, BN, D, W)
             y, top, total = _softmax_step(e, y, top, total, v)
     row = tl.program_id(1).to(tl.int64) * N + i
     tl.store(Y + row[:, None] * D + d[None, :], (y / total[:, None]).to(Y.dtype.element_ty), mask=(i < N)[:, None])
@@ -155,15 +154,14 @@ def _backward_query(Q, K, V, R, G, L, DELTA, DQ, DR, sqb, sqh, sqn, skb, skh, sk
     stop = tl.minimum(M, i0 + BM) if CAUSAL else M
     begin, end = _band(i0, CLIP, BM, BN, stop)
     for phase in tl.static_range(3):
-        BAND: tl.constexpr = phase == 1
         for j0 in range(_first(phase, 0, begin, end), _first(phase, begin, end, stop), BN):
             k = _rows(K, j0, skn, M, BN, D)
             v = _rows(V, j0, svn, M, BN, D)
-            e = _tile(q, k, R, stride_r, low, high, i0, j0, M, CLIP, scale, scale_r, BAND, CAUSAL, BM, BN, D, W)
+            e = _tile(q, k, R, stride_r, low, high, i0, j0, M, CLIP, scale, scale_r, phase == 1, CAUSAL, BM, BN, D, W)
             p = tl.math.exp2(e - log_sum[:, None])
             de = p * (_dot(g, tl.trans(v)) - delta_row[:, None])
             dq += _dot(de.to(k.dtype), k) * scale
-            if BAND:
+            if phase == 1:
                 # The skew, the other way round: column c of row r belongs to distance t = r − c + BN − 1 of the window.
                 t = tl.arange(0, W)
                 c = tl.arange(0, BM)[:, None] - t[None, :] + (BN - 1)
@@ -226,9 +224,8 @@ def _backward_key(Q, K, V, R, G, L, DELTA, DK, DV, sqb, sqh, sqn, skb, skh, skn,
     start = j0 // BM * BM if CAUSAL else 0
     begin, end = tl.maximum(begin, start), tl.maximum(end, start)
     for phase in tl.static_range(3):
-        BAND: tl.constexpr = phase == 1
         for i0 in range(_first(phase, start, begin, end), _first(phase, begin, end, N), BM):
-            dk, dv = _keys_step(k, v, dk, dv, Q, G, L, DELTA, R, stride_r, sqn, i0, j0, N, M, CLIP, scale, scale_r, BAND, CAUSAL, BM, BN, D, W)
+            dk, dv = _keys_step(k, v, dk, dv, Q, G, L, DELTA, R, stride_r, sqn, i0, j0, N, M, CLIP, scale, scale_r, phase == 1, CAUSAL, BM, BN, D, W)
     row = tl.program_id(1).to(tl.int64) * M + j
     tl.store(DK + row[:, None] * D + d[None, :], dk.to(DK.dtype.element_ty), mask=valid[:, None])
     tl.store(DV + row[:, None] * D + d[None, :], dv.to(DV.dtype.element_ty), mask=valid[:, None])

@@ -78,4 +78,4 @@ def _how(subject: Subject) -> str:
     names = ", ".join(subject.feed(subject.sample(), subject.sample()))
     shape = f"B={size.batch}, N={size.tokens}, {f'H={size.heads}' if subject.on_heads else f'C={size.width}'}"
     signature = subject.signature if len(subject.signature) < 160 else f"{subject.signature[:160]} …)"
-    return f"{signature}\nwith {names}: {LAYOUTS[subject.layout]}, {shape}, {str(subject.dtype).removeprefix('torch.')}"
+    return f"{signature} with {names}: {LAYOUTS[subject.layout]}, {shape}, {str(subject.dtype).removeprefix('torch.')}"

@@ -89,7 +89,7 @@ class Span(Position):
         kept = [head for head in range(len(self.p)) if head not in dropped]
         self.p = nn.Parameter(self.p.detach()[kept], requires_grad=self.p.requires_grad)
         if hasattr(self.inner, "drop_heads"):
-            self.inner.drop_heads(sorted(dropped))  # type: ignore[operator]
+            self.inner.drop_heads(sorted(dropped))
 
 
 class SpanTerm(Term):

@@ -40,7 +40,7 @@ class Polar(Position):
 
 def clock(height: int, width: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Distance from the centre in tokens, and angle from 12 o'clock, clockwise, of each token of a grid: two of (h, w)."""
-    up = ((height - 1) / 2 - torch.arange(height, device=device).to(dtype))[:, None]  # 0 in a middle row, never −0: ONNX's atan2 divides by it
+    up = ((height - 1) / 2 - torch.arange(height, device=device).to(dtype))[:, None]  # a middle row is 0, never −0: ONNX divides by it
     right = (torch.arange(width, device=device).to(dtype) - (width - 1) / 2)[None, :]
     return (up**2 + right**2).sqrt(), torch.atan2(right, up)
 

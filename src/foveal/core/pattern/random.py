@@ -65,7 +65,8 @@ class random(Mask):
 
     def _drawn(self, keys: int, device: torch.device) -> Tensor:
         # A table has one size: a number of keys that a graph leaves open is settled here.
-        return _drawn(self.count, self.seed, -(-index(keys) // self.block), str(device))
+        drawn: Tensor = _drawn(self.count, self.seed, -(-index(keys) // self.block), str(device))
+        return drawn
 
 
 ROWS = 65536  # the draw of query block a is that of a mod ROWS: a table of fixed size, whatever the length

@@ -25,19 +25,21 @@ class Heads:
     """A part of a projection as heads (B, G, N, D). `mixed`: the axes were not swapped, so a head holds some tokens instead of a part of all."""
 
     tensor: Tensor
-    projection: int
-    part: int
-    mixed: bool
+    mixed: bool = False
 
 
 @dataclass(frozen=True)
 class Fit:
-    """The scores explained: q, k (both with H heads), the slope, and what remains unexplained of the variance."""
+    """The scores explained: q with H heads, k with as many or a divisor of them, and the slope."""
 
     q: Heads
     k: Heads
     slope: float
-    rest: float
+
+    @property
+    def products(self) -> Tensor:
+        """Q Kᵀ (B, H, N, N)."""
+        return self.q.tensor @ self.k.tensor.repeat_interleave(self.q.tensor.shape[1] // self.k.tensor.shape[1], 1).transpose(-1, -2)
 
 
 @dataclass
@@ -77,9 +79,7 @@ def dissect(subject: Subject, x: Tensor) -> Anatomy:
         scores = scores.reshape(batch, -1, tokens, tokens).to(torch.float64)
         candidates = given or list(_candidates(found.projections, scores.shape[1], batch, tokens, before=moment))
         if not given:  # where nothing is projected, the tokens themselves are q, k and v
-            candidates += [
-                Heads(piece.transpose(1, 2), -1, part, False) for part in range(2) for piece in _pieces(x.double(), scores.shape[1])
-            ]
+            candidates += [Heads(piece.transpose(1, 2)) for _ in ("q", "k") for piece in _pieces(x.double(), scores.shape[1])]
         fit = explain(scores, candidates)
         if fit is not None or found.scores is None:
             found.scores, found.moment, found.fit, found.candidates = scores, moment, fit, candidates
@@ -116,11 +116,10 @@ def explain(scores: Tensor, candidates: list[Heads]) -> Fit | None:
         for k in candidates:
             if q is k or q.tensor.shape[1] != heads or q.mixed != k.mixed or not _pair(q.tensor, k.tensor):
                 continue
-            products = _centred(q.tensor @ k.tensor.repeat_interleave(heads // k.tensor.shape[1], 1).transpose(-1, -2), seen)
+            products = _centred(Fit(q, k, 1.0).products, seen)
             slope = float((products * target).sum() / (products**2).sum().clamp_min(1e-30))
-            rest = float(((target - slope * products) ** 2).sum()) / whole
-            if rest < 1e-6:
-                return Fit(q, k, slope, rest)
+            if float(((target - slope * products) ** 2).sum()) < 1e-6 * whole:
+                return Fit(q, k, slope)
     return None
 
 
@@ -152,20 +151,20 @@ def _scores(found: Anatomy, subject: Subject, x: Tensor, looks: list[Look]) -> I
 def _given(subject: Subject, x: Tensor) -> list[Heads]:
     """A function on heads is given its q, k and v."""
     parts = x.unflatten(2, (3, subject.sizes.heads or 1, -1)).permute(2, 0, 3, 1, 4).double()  # (3, B, H, N, D)
-    return [Heads(part, 0, number, False) for number, part in enumerate(parts)]
+    return [Heads(part) for part in parts]
 
 
 def _candidates(projections: list[Projection], heads: int, batch: int, tokens: int, before: int) -> Iterator[Heads]:
     """Every way to cut what was projected before the softmax into heads; the right ways first."""
-    early = [(number, projection) for number, projection in enumerate(projections) if projection.moment < before]
+    early = [projection.result.double() for projection in projections if projection.moment < before]
     for mixed in (False, True):
-        for number, projection in early:
-            for rows in projection.result.unflatten(0, (batch, tokens)), projection.result.unflatten(0, (tokens, batch)).transpose(0, 1):
-                for part, piece in enumerate(_pieces(rows.double(), heads)):  # (B, N, G, D)
+        for result in early:
+            for rows in result.unflatten(0, (batch, tokens)), result.unflatten(0, (tokens, batch)).transpose(0, 1):
+                for piece in _pieces(rows, heads):  # (B, N, G, D)
                     if not mixed:
-                        yield Heads(piece.transpose(1, 2), number, part, False)
+                        yield Heads(piece.transpose(1, 2))
                     elif piece.shape[2] == heads:
-                        yield Heads(piece.reshape(batch, heads, tokens, -1), number, part, True)
+                        yield Heads(piece.reshape(batch, heads, tokens, -1), mixed=True)
 
 
 def _pieces(rows: Tensor, heads: int) -> Iterator[Tensor]:

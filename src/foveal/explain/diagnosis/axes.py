@@ -8,14 +8,12 @@ Where the outputs know the order of tokens, the module is built again from its p
 import torch
 
 from foveal.explain.diagnosis.finding import Finding
-from foveal.explain.diagnosis.probe import Probe
+from foveal.explain.diagnosis.probe import Probe, pattern_of
 from foveal.explain.diagnosis.rebuild import Rebuilt
 
 
 def look(probe: Probe) -> Finding:
     trouble, numbers = mixed(probe)
-    if not trouble:
-        trouble, numbers = _own_token_only(probe)
     if trouble:
         return Finding("axes", "mistake", trouble, numbers)
     if not probe.disorder:
@@ -24,9 +22,9 @@ def look(probe: Probe) -> Finding:
         return Finding("axes", "ok", "its output is that of heads cut along the width, and samples do not mix", numbers)
     if probe.pattern == "causal":
         return Finding("axes", "ok", "no output moves with a later token, and samples do not mix", numbers)
-    if any(reading.form and reading.form.pairwise for reading in probe.readings):
+    if _sees_itself_only(probe):
         return Finding("axes", "ok", "a token that sees itself only moves with no other, and samples do not mix", numbers)
-    why = "it knows the order of its tokens and takes no mask for each pair, so nothing shows which axis it mixes; samples do not mix"
+    why = "it knows the order of its tokens, and no mask shows which of them it mixes; samples do not mix"
     return Finding("axes", "not applicable", why, numbers)
 
 
@@ -56,14 +54,10 @@ def mixed(probe: Probe) -> tuple[str, dict[str, float]]:
     return "", {"samples move each other": 0.0, "expected": 0.0}
 
 
-def _own_token_only(probe: Probe) -> tuple[str, dict[str, float]]:
-    """With a mask that lets every token see itself only, no other token may matter."""
-    others = 0.0
-    for reading in probe.readings:
-        if reading.form and reading.form.pairwise:
-            keep = torch.eye(probe.subject.sizes.tokens, dtype=torch.bool, device=probe.x.device).expand(len(probe.x), -1, -1)
-            moved = probe.reach_with({reading.argument: reading.form.make(keep)}, keys_only=True)
-            others = max(others, float((moved - torch.diag(moved.diagonal())).max()))
-    numbers = {"a token that sees itself only is moved by others": others, "expected": 0.0}
-    trouble = f"with a mask that lets every token see itself only, others move it by {others:.3g}: tokens are mixed elsewhere"
-    return trouble if others else "", numbers
+def _sees_itself_only(probe: Probe) -> bool:
+    """Whether there is a mask that lets every token see itself only, and no other token matters then."""
+    form = next((reading.form for reading in probe.readings if reading.form and reading.form.pairwise), None)
+    if form is None:
+        return False
+    keep = torch.eye(probe.subject.sizes.tokens, dtype=torch.bool, device=probe.x.device).expand(len(probe.x), -1, -1)
+    return pattern_of(probe.reach_with({form.argument: form.make(keep)})) == "self only"

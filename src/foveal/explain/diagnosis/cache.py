@@ -77,7 +77,7 @@ def _causal(probe: Probe) -> Callable[[int], dict[str, Any]] | None:
     for flag in CAUSAL:
         if flag in probe.subject.arguments:
             try:
-                if pattern_of(probe.reach_with({flag: True}, keys_only=False)) == "causal":
+                if pattern_of(probe.reach_with({flag: True})) == "causal":
                     return partial(_flagged, flag)
             except REFUSALS:
                 continue

@@ -53,7 +53,7 @@ class Report:
 
     def __str__(self) -> str:
         first, second = max(map(len, MISTAKES.values())), len("not applicable")
-        lines = [self.name, f"called as {self.how}", ""]
+        lines = [self.name, *textwrap.wrap(f"called as {self.how}", 132), ""]
         for finding in self.findings:
             verdict = finding.verdict.upper() if finding.verdict == "mistake" else finding.verdict
             message = textwrap.wrap(finding.message, 72) or [""]

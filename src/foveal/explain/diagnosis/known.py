@@ -60,6 +60,5 @@ def widths_of(target: Any, numbers: Mapping[str, int], heads: int | None) -> lis
     """What the width of its tokens may be, the likeliest first: named so, or the width that a matrix of it takes."""
     widths = [numbers[name] for name in WIDTHS if name in numbers]
     if isinstance(target, nn.Module):
-        widths += [part.in_features for part in target.modules() if isinstance(part, nn.Linear)]
-        widths += [size for parameter in target.parameters() if parameter.dim() > 1 for size in parameter.shape]
+        widths += [size for parameter in target.parameters() if parameter.dim() > 1 for size in reversed(parameter.shape)]
     return list(dict.fromkeys([*widths, (heads or 2) * HEAD_WIDTH]))[:6]

@@ -38,20 +38,17 @@ class Probe:
     @cached_property
     def reach(self) -> Tensor:
         """(N, N): how far output i moves when token j is replaced."""
-        return self.reach_with({}, keys_only=False)
+        return self.reach_with({})
 
-    def reach_with(self, extra: Mapping[str, Any], *, keys_only: bool) -> Tensor:
-        """The same with further arguments; keys_only: token j is replaced as a key, and as a query only where these are one argument."""
+    def reach_with(self, extra: Mapping[str, Any]) -> Tensor:
+        """The same with further arguments."""
         before, other = self.subject.run(self.x, extra), self.subject.sample(1)
         tokens = self.x.shape[1]
         reach = torch.zeros(tokens, tokens, dtype=torch.float64)
         for j in range(tokens):
-            if keys_only:
-                after = self.subject.run_with_other_key(self.x, other, j, extra)
-            else:
-                x = self.x.clone()
-                x[:, j] = other[:, j]
-                after = self.subject.run(x, extra)
+            x = self.x.clone()
+            x[:, j] = other[:, j]
+            after = self.subject.run(x, extra)
             for i in range(tokens):
                 reach[i, j] = self.change(before[:, i], after[:, i])
         return reach

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from foveal.core.attend import weigh
 from foveal.explain.diagnosis.anatomy import Anatomy, Fit, Heads
 from foveal.explain.diagnosis.record import Projection
 from foveal.explain.diagnosis.subject import Subject
@@ -41,17 +42,15 @@ def rebuild(subject: Subject, anatomy: Anatomy, visible: Tensor) -> Rebuilt | st
         triple = None if heads is None or subject.on_heads else _in_order(early, heads, *y.shape[:2])
         if triple is None:
             return "its projections to q, k and v were not found"
-        fit, candidates = Fit(triple[0], triple[1], triple[0].tensor.shape[3] ** -0.5, 1.0), [triple[2]]
+        fit, candidates = Fit(triple[0], triple[1], triple[0].tensor.shape[3] ** -0.5), [triple[2]]
     seen = anatomy.visible if anatomy.visible is not None else visible
-    weights = _weights(fit, seen)
-    options = sorted(_outputs(weights, candidates, later, y), key=lambda option: option[1])  # rightly cut ones first
+    scores = (fit.slope * fit.products).masked_fill(~seen, -torch.inf)
+    options = sorted(_outputs(scores, candidates, later, y), key=lambda option: option[1])  # rightly cut ones first
     errors = [(float((result - y).abs().max()), wrong or fit.q.mixed) for result, wrong in options]
+    if not errors and anatomy.fit is None:
+        return "its scores are no multiple of q·k: another mechanism, or a position in them"
     if not errors:
-        return (
-            "no projection of it can be the values"
-            if anatomy.fit
-            else "its scores are no multiple of q·k: another mechanism, or a position in them"
-        )
+        return "no projection of it can be the values"
     size = max(float(y.abs().max()), 1e-3)
     for error, mixed in errors:
         if error <= 10 * subject.tolerance * size:
@@ -62,29 +61,21 @@ def rebuild(subject: Subject, anatomy: Anatomy, visible: Tensor) -> Rebuilt | st
     return Rebuilt(min(errors)[0], False, fit.q.mixed, anatomy.fit is None)
 
 
-def _weights(fit: Fit, seen: Tensor) -> Tensor:
-    k = fit.k.tensor.repeat_interleave(fit.q.tensor.shape[1] // fit.k.tensor.shape[1], 1)
-    scores = (fit.slope * fit.q.tensor @ k.transpose(-1, -2)).masked_fill(~seen, -torch.inf)
-    return torch.softmax(scores, -1).nan_to_num(0)
-
-
-def _outputs(weights: Tensor, candidates: list[Heads], later: list[Projection], y: Tensor) -> Iterator[tuple[Tensor, bool]]:
+def _outputs(scores: Tensor, candidates: list[Heads], later: list[Projection], y: Tensor) -> Iterator[tuple[Tensor, bool]]:
     """Every output that the equation may mean, and whether heads and tokens were confused on the way."""
-    batch, heads, tokens, _ = weights.shape
+    batch, heads, tokens, _ = scores.shape
     for v in candidates:
         if heads % v.tensor.shape[1]:
             continue
-        mean = weights @ v.tensor.repeat_interleave(heads // v.tensor.shape[1], 1)  # (B, H, N, D)
+        mean = weigh(scores, v.tensor)  # (B, H, N, D)
         joined = mean.transpose(1, 2).flatten(2), mean.permute(0, 2, 3, 1).flatten(2), mean.reshape(batch, tokens, -1)
         for number, context in enumerate(joined):
             wrong = v.mixed or (number == 2 and heads > 1)
             if not later and context.shape == y.shape:
                 yield context.to(y.dtype), wrong
             elif later and context.shape[2] == later[0].source.shape[1] and later[0].result.shape[1] == y.shape[2]:
-                for swapped in (False, True):  # the projection may have seen (B, N) or (N, B)
-                    rows = (context.transpose(0, 1) if swapped else context).flatten(0, 1).to(y.dtype)
-                    result = later[0].result + (rows - later[0].source) @ later[0].weight
-                    yield result.unflatten(0, (tokens, batch)).transpose(0, 1) if swapped else result.unflatten(0, (batch, tokens)), wrong
+                bias = (later[0].result - later[0].source @ later[0].weight)[0]
+                yield context.to(y.dtype) @ later[0].weight + bias, wrong
 
 
 def _in_order(early: list[Projection], heads: int, batch: int, tokens: int) -> tuple[Heads, Heads, Heads] | None:
@@ -94,7 +85,7 @@ def _in_order(early: list[Projection], heads: int, batch: int, tokens: int) -> t
     if len(parts) != 3 or len({part.shape for part in parts}) > 1 or parts[0].shape[1] % heads:
         return None
     q, k, v = (part.double().unflatten(0, (batch, tokens)).unflatten(2, (heads, -1)).transpose(1, 2) for part in parts)
-    return Heads(q, 0, 0, False), Heads(k, 0, 1, False), Heads(v, 0, 2, False)
+    return Heads(q), Heads(k), Heads(v)
 
 
 def _rows(result: Tensor, y: Tensor) -> Tensor:

@@ -1,0 +1,56 @@
+"""`import foveal` is fast, and loads nothing that was not asked for."""
+
+import importlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+import foveal
+
+
+def python(code):
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return run.stdout.strip()
+
+
+def test_importing_foveal_loads_no_torch():
+    heavy = python(
+        "import sys, foveal; print(*sorted({name.partition('.')[0] for name in sys.modules} & {'torch', 'numpy', 'onnxruntime', 'PIL'}))"
+    )
+    assert heavy == ""
+    assert python("import sys, foveal; foveal.FovealError; print('torch' in sys.modules)") == "False"
+    assert python("import sys, foveal; foveal.attend; print('torch' in sys.modules)") == "True"
+
+
+def test_importing_foveal_takes_no_time():
+    def seconds(code):
+        start = time.perf_counter()
+        python(code)
+        return time.perf_counter() - start
+
+    bare, ours = (min(seconds(code) for _ in range(5)) for code in ("pass", "import foveal"))
+    assert ours - bare < 0.15
+
+
+def test_every_public_name_is_there():
+    assert dir(foveal) == sorted(foveal.__all__)
+    for name in foveal.__all__:
+        assert getattr(foveal, name) is not None
+    assert foveal.__version__.count(".") == 2
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'foveal' has no attribute 'atend'"):
+        foveal.atend  # noqa: B018
+    with pytest.raises(ImportError):
+        importlib.import_module("foveal.nothing")
+
+
+def test_names_can_be_imported_from_where_they_are_read():
+    from foveal.mask import causal, local
+
+    assert foveal.mask.causal is causal
+    assert foveal.mask.local is local
