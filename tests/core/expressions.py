@@ -5,7 +5,8 @@ import operator
 import torch
 from hypothesis import strategies as st
 
-from foveal.core.mask import And, Mask, Not, Or, Starting
+from foveal.core.algebra import And, Not, Or, Starting
+from foveal.core.mask import Mask
 from foveal.mask import bigbird, causal, local, longformer, padding, prefix, random, strided, to_global
 
 small = st.integers(0, 5)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.nn.attention.flex_attention import flex_attention
 
 from foveal import attend
-from foveal.core.mask import Given
+from foveal.core.algebra import Given
 from foveal.mask import bigbird, causal, local, longformer, padding, prefix, random, strided, to_global, window
 
 SIZE = 128  # a block's side

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foveal
-from foveal.core.mask import Everything, Given, Mask
+from foveal.core.algebra import Everything, Given
+from foveal.core.mask import Mask
 from foveal.errors import FovealError
 from foveal.mask import bigbird, causal, local, longformer, padding, prefix, random, strided, to_global, window
 

@@ -6,7 +6,7 @@ from core.expressions import masks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveal.core.mask import Everything
+from foveal.core.algebra import Everything
 from foveal.core.tile import plan, strips
 from foveal.mask import bigbird, causal, local, longformer, padding, prefix, random, strided, to_global, window
 

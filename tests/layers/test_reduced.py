@@ -44,7 +44,7 @@ def test_witness_transformers_pvt(reduction):
 
     theirs = scatter(PvtAttention(PvtConfig(layer_norm_eps=1e-5), 10, 2, reduction).double().eval())
     ours = Reduced(10, 2, reduction).double()
-    old = getattr(theirs, "self")
+    old = theirs.self
     fill(ours.attention, old.query, old.key, old.value, theirs.output.dense)
     if reduction > 1:
         ours.reduce.load_state_dict(old.sequence_reduction.state_dict())

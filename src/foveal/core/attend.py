@@ -18,9 +18,10 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
+from foveal.core.algebra import Given
 from foveal.core.blockwise import by_group, no_autocast
 from foveal.core.kernel import KERNELS, Call, Kernel
-from foveal.core.mask import Given, Mask, shown
+from foveal.core.mask import Mask, shown
 from foveal.core.observe import Look, observers, report
 from foveal.core.term import FLOATS, Term, as_term
 from foveal.errors import FovealError, unknown

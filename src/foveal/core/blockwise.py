@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from foveal.core.mask import Everything, Mask
+from foveal.core.algebra import Everything
+from foveal.core.mask import Mask
 from foveal.core.term import Term
 from foveal.core.tile import HEIGHT, Plan, Tile, plan
 from foveal.errors import FovealError

@@ -77,9 +77,7 @@ def _sdpa(call: Call, mask: Tensor | None) -> Tensor:
         rows = q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])
         y = F.scaled_dot_product_attention(rows, k, v, mask, call.dropout, scale=call.scale)
         return y.reshape(*q.shape[:3], v.shape[3])
-    return F.scaled_dot_product_attention(
-        q, k, v, mask, call.dropout, is_causal=only_causal, scale=call.scale, enable_gqa=call.grouped
-    )
+    return F.scaled_dot_product_attention(q, k, v, mask, call.dropout, is_causal=only_causal, scale=call.scale, enable_gqa=call.grouped)
 
 
 def _on_backend(backend: SDPBackend) -> Callable[[Call], Tensor]:
@@ -95,9 +93,7 @@ def _on_backend(backend: SDPBackend) -> Callable[[Call], Tensor]:
 
 def _torchs_choice(call: Call, mask: Tensor | None) -> SDPBackend:
     only_causal = mask is None and isinstance(call.mask, Causal)
-    number = torch._fused_sdp_choice(
-        call.q, call.k, call.v, mask, call.dropout, only_causal, scale=call.scale, enable_gqa=call.grouped
-    )
+    number = torch._fused_sdp_choice(call.q, call.k, call.v, mask, call.dropout, only_causal, scale=call.scale, enable_gqa=call.grouped)
     return SDPBackend(number)
 
 
@@ -145,9 +141,7 @@ def _asked(can_use: Callable[..., bool], call: Call) -> str:
     """torch's own word on whether a backend takes these tensors."""
     if isinstance(call.mask, Causal) and call.q.shape[2] != call.k.shape[2]:
         return "its causal mask ends at the last key, ours begins at the first, and N ≠ M"
-    parameters = torch.backends.cuda.SDPAParams(
-        call.q, call.k, call.v, None, call.dropout, isinstance(call.mask, Causal), call.grouped
-    )
+    parameters = torch.backends.cuda.SDPAParams(call.q, call.k, call.v, None, call.dropout, isinstance(call.mask, Causal), call.grouped)
     return "" if can_use(parameters) else f"torch refuses {call.q.dtype} of width {call.q.shape[3]} for it"
 
 

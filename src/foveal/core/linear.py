@@ -20,8 +20,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from foveal.core.algebra import And, Everything, Given
 from foveal.core.blockwise import no_autocast
-from foveal.core.mask import And, Everything, Given, Mask
+from foveal.core.mask import Mask
 from foveal.core.observe import Look, observers, report
 from foveal.core.pattern.causal import Causal
 from foveal.core.pattern.padding import padding
@@ -194,7 +195,6 @@ def _run(step: Callable[..., Any], one_of_many: bool, *inputs: Tensor) -> Any:
     if torch.compiler.is_compiling() or not (one_of_many and torch.is_grad_enabled()):
         return step(*inputs)
     return checkpoint(step, *inputs, use_reentrant=False, preserve_rng_state=False)
-
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor, projection: Tensor) -> None:

@@ -225,7 +225,9 @@ def _backward_key(Q, K, V, R, G, L, DELTA, DK, DV, sqb, sqh, sqn, skb, skh, skn,
     begin, end = tl.maximum(begin, start), tl.maximum(end, start)
     for phase in tl.static_range(3):
         for i0 in range(_first(phase, start, begin, end), _first(phase, begin, end, N), BM):
-            dk, dv = _keys_step(k, v, dk, dv, Q, G, L, DELTA, R, stride_r, sqn, i0, j0, N, M, CLIP, scale, scale_r, phase == 1, CAUSAL, BM, BN, D, W)
+            dk, dv = _keys_step(
+                k, v, dk, dv, Q, G, L, DELTA, R, stride_r, sqn, i0, j0, N, M, CLIP, scale, scale_r, phase == 1, CAUSAL, BM, BN, D, W
+            )
     row = tl.program_id(1).to(tl.int64) * M + j
     tl.store(DK + row[:, None] * D + d[None, :], dk.to(DK.dtype.element_ty), mask=valid[:, None])
     tl.store(DV + row[:, None] * D + d[None, :], dv.to(DV.dtype.element_ty), mask=valid[:, None])

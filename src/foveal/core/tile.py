@@ -14,7 +14,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from foveal.core.mask import And, Mask, Not, Or, Starting
+from foveal.core.algebra import And, Not, Or, Starting
+from foveal.core.mask import Mask
 
 HEIGHT = 64  # rows of a tile: measured fastest on a CPU among 32, 64, 128, 256
 

@@ -14,8 +14,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from foveal.core.algebra import Given
 from foveal.core.attend import weigh
-from foveal.core.mask import Given, Mask
+from foveal.core.mask import Mask
 from foveal.core.score.dot import dot
 from foveal.errors import FovealError, expect
 

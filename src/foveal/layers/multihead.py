@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from foveal.core.algebra import Given
 from foveal.core.attend import attend
-from foveal.core.mask import Given, Mask
+from foveal.core.mask import Mask
 from foveal.errors import FovealError, expect
 from foveal.layers.cache import Cache, Memory
 from foveal.position.position import Position

@@ -12,8 +12,9 @@ Example: Performer(14, heads=7, features=8)(x)
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from foveal.core.algebra import And, Given
 from foveal.core.linear import linear, orthogonal
-from foveal.core.mask import And, Given, Mask
+from foveal.core.mask import Mask
 from foveal.errors import expect
 from foveal.layers.attention import check_sizes, check_tokens
 
