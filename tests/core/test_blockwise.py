@@ -132,6 +132,12 @@ def test_gradients_under_dropout_are_those_of_the_function():
     assert torch.autograd.gradcheck(run, heads(6, 7, count=2, groups=1, width=2))
 
 
+def test_every_tile_draws_for_itself():
+    q = k = torch.zeros(1, 1, 128, 2)
+    kept = attend(q, k, torch.eye(128)[None, None], dropout=0.5, kernel="blocks")[0, 0] > 0
+    assert len({tuple(row) for row in kept.tolist()}) == 128
+
+
 def test_nothing_is_drawn_without_dropout():
     torch.manual_seed(0)
     before = torch.get_rng_state()

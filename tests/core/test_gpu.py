@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import foveal
-from foveal.core.attend import checked
+from foveal.core.call import checked
 from foveal.core.kernel import KERNELS
 from foveal.mask import bigbird, causal, local, longformer, padding, prefix, strided
 from foveal.position import BiasTable, Buckets, Relative

@@ -17,7 +17,9 @@ def write_whole(path: Path, content: bytes) -> None:
         part.write_bytes(content)
         part.replace(path)
     except OSError as error:
-        raise FovealError(f"cannot write {path}: expected a file that can be written, got {error.strerror or error}; give another name") from None
+        raise FovealError(
+            f"cannot write {path}: expected a file that can be written, got {error.strerror or error}; give another name"
+        ) from None
     finally:
         with contextlib.suppress(OSError):
             part.unlink()

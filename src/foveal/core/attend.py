@@ -9,21 +9,18 @@ Cost: O(N·M·D) time; O(N·M) memory when the weights are kept (explicit), O(N 
 Example: attend(q, k, v)
 """
 
-import math
-import sys
 from dataclasses import dataclass
-from numbers import Real
 from typing import Literal, overload
 
 import torch
 from torch import Tensor
 
-from foveal.core.algebra import Given
 from foveal.core.blockwise import by_group, no_autocast
-from foveal.core.kernel import KERNELS, Call, Kernel
-from foveal.core.mask import Mask, shown
+from foveal.core.call import Call, check_dropout, check_tensor, checked
+from foveal.core.kernel import KERNELS, Kernel
+from foveal.core.mask import Mask
 from foveal.core.observe import Look, observers, report
-from foveal.core.term import FLOATS, Term, as_term
+from foveal.core.term import Term
 from foveal.errors import FovealError, unknown
 
 
@@ -115,13 +112,13 @@ def normalise(scores: Tensor) -> Tensor:
 def weigh(scores: Tensor, v: Tensor, *, dropout: float = 0.0) -> Tensor:
     """y = softmax(scores) v for any scores (B, H, N, M), −inf where a key must not be looked at; v is (B, G, M, E)."""
     for name, tensor, axes in (("scores", scores, "(B, H, N, M)"), ("v", v, "(B, G, M, E)")):
-        _check_tensor(name, tensor, axes)
+        check_tensor(name, tensor, axes)
     batch, heads, _, keys = scores.shape
     if scores.device != v.device or v.shape[0] != batch or v.shape[2] != keys or v.shape[1] == 0 or heads % v.shape[1]:
         raise FovealError(
             f"v: expected ({batch}, G, {keys}, E) on {scores.device} with a G that divides {heads}, got {tuple(v.shape)} on {v.device}"
         )
-    _check_dropout(dropout)
+    check_dropout(dropout)
     alpha = normalise(scores)
     if observers:
         report(Look(batch, heads, alpha.shape[2], keys, "explicit", lambda rows: alpha[:, :, rows]))
@@ -176,76 +173,6 @@ def which(
     )
 
 
-def checked(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    mask: Mask | Tensor | None,
-    bias: Tensor | Term | None,
-    scale: float | None,
-    dropout: float,
-) -> Call:
-    """The request, or a FovealError that says what is wrong with it."""
-    for name, tensor in (("q", q), ("k", k), ("v", v)):
-        _check_tensor(name, tensor, "(B, H, N, D)")
-        if tensor.dtype != q.dtype or tensor.device != q.device:
-            raise FovealError(f"{name}: expected {q.dtype} on {q.device} as q, got {tensor.dtype} on {tensor.device}")
-    batch, heads, queries, width = q.shape
-    groups, keys = k.shape[1], k.shape[2]
-    if k.shape[0] != batch or k.shape[3] != width:
-        raise FovealError(f"k: expected batch {batch} and width {width} as q {tuple(q.shape)}, got {tuple(k.shape)}")
-    if v.shape[:3] != k.shape[:3]:
-        raise FovealError(f"v: expected batch, heads and keys {tuple(k.shape[:3])} as k, got {tuple(v.shape)}")
-    if width == 0 or groups == 0 or heads % groups:
-        raise FovealError(f"k: expected a number of heads that divides q's {heads} heads and a width above 0, got {tuple(k.shape)}")
-    if scale is None:
-        scale = 1 / math.sqrt(width)
-    elif not _is_number(scale) or not abs(scale) <= LARGEST:
-        raise FovealError(f"scale: expected a finite number, got {shown(scale)}")
-    _check_dropout(dropout)
-    if isinstance(mask, Tensor):
-        mask = Given(mask)
-    if isinstance(mask, Given) and (mask.tensor.shape[1] not in (1, heads) or mask.tensor.device != q.device):
-        wanted = f"a shape that broadcasts to {(batch, heads, queries, keys)} on {q.device}"
-        raise FovealError(f"mask: expected {wanted}, got {tuple(mask.tensor.shape)} on {mask.tensor.device}")
-    if mask is not None:
-        if not isinstance(mask, Mask):
-            raise FovealError(f"mask: expected a mask or a boolean tensor, got {type(mask).__name__}")
-        mask.check(batch, queries, keys)
-        if not torch.compiler.is_compiling() and mask.full(0, queries, keys):  # in a graph it would tie down dynamic sizes
-            mask = None
-    term = as_term(bias)
-    if term is not None:
-        if not isinstance(term, Term):
-            raise FovealError(f"bias: expected a tensor or a term, got {type(term).__name__}")
-        for tensor in term.tensors:
-            if tensor.device != q.device:
-                raise FovealError(f"bias: expected a tensor on {q.device} as q, got one on {tensor.device}")
-        term.check(q, keys)
-    return Call(q, k, v, mask, term, scale, dropout)
-
-
-def _check_tensor(name: str, tensor: object, axes: str) -> None:
-    if not isinstance(tensor, Tensor):
-        raise FovealError(f"{name}: expected a tensor, got {type(tensor).__name__}")
-    if tensor.is_nested or tensor.layout is not torch.strided:
-        raise FovealError(f"{name}: expected a dense tensor, got {'a nested one' if tensor.is_nested else tensor.layout}")
-    if tensor.dim() != 4:
-        raise FovealError(f"{name}: expected 4 axes {axes}, got shape {tuple(tensor.shape)}")
-    if tensor.dtype not in FLOATS:
-        raise FovealError(f"{name}: expected a floating dtype of 16, 32 or 64 bits, got {tensor.dtype}")
-
-
-def _check_dropout(dropout: object) -> None:
-    if not _is_number(dropout) or not 0 <= dropout < 1:  # type: ignore[operator]
-        raise FovealError(f"dropout: expected at least 0 and below 1, got {shown(dropout)}")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (float, int, Real, torch.SymFloat)) and not isinstance(value, bool)
-
-
 def _choose(call: Call, name: str) -> Kernel:
     if not isinstance(name, str):
         raise FovealError(f"kernel: expected one of {', '.join(['auto', *_ALL])}, got {type(name).__name__}")
@@ -283,7 +210,6 @@ def _look(call: Call, name: str) -> Look:
     return Look(call.q.shape[0], call.q.shape[1], call.q.shape[2], call.k.shape[2], name, lambda rows: weights_of(call, rows))
 
 
-LARGEST = sys.float_info.max
 REMEMBERED = 4096  # choices kept, so that a service with ever new sizes does not grow
 _chosen: dict[tuple[object, ...], Kernel] = {}
 _ALL = {kernel.name: kernel for kernel in KERNELS}

@@ -20,8 +20,8 @@ from torch.nn import functional
 from torch.nn.attention.bias import CausalBias, CausalVariant
 from torch.overrides import TorchFunctionMode
 
-from foveal.core.attend import checked, weights_of
-from foveal.core.kernel import Call
+from foveal.core.attend import weights_of
+from foveal.core.call import Call, checked
 from foveal.core.mask import Mask
 from foveal.core.observe import Look
 from foveal.core.pattern.causal import causal

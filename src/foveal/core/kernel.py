@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from foveal.core.blockwise import blockwise
+from foveal.core.call import Call
 from foveal.core.flex import flex, has_triton
-from foveal.core.mask import Mask
 from foveal.core.pattern.causal import Causal
 from foveal.core.relative import RelativeTerm
 from foveal.core.term import Term, Written
@@ -24,41 +24,6 @@ from foveal.core.term import Term, Written
 # differ, tiles must be masked one by one, and win later.
 SMALL = {"cpu": 2**14, "cuda": 2**16}
 SMALL_BATCHED = 2**20
-
-
-@dataclass(frozen=True, eq=False)
-class Call:
-    """One request for attention, checked. mask None: every pair; term None: nothing added to the scores."""
-
-    q: Tensor  # (B, H, N, D)
-    k: Tensor  # (B, G, M, D), G divides H
-    v: Tensor  # (B, G, M, E)
-    mask: Mask | None
-    term: Term | None
-    scale: float
-    dropout: float
-
-    @property
-    def native(self) -> bool:
-        """Whether the mask is one that every kernel knows by itself."""
-        return self.mask is None or isinstance(self.mask, Causal)
-
-    @property
-    def grouped(self) -> bool:
-        return bool(self.q.shape[1] != self.k.shape[1])  # a plain bool also where torch.compile traces sizes
-
-    def dense_mask(self) -> Tensor | None:
-        """The mask written out, (1 or B, 1, N, M), and a written bias in it; None if a kernel needs neither."""
-        if self.native and self.term is None:
-            return None
-        dense = None
-        if self.mask is not None:
-            dense = self.mask.dense(self.q.shape[2], self.k.shape[2], batch=self.q.shape[0], device=self.q.device)
-        if self.term is None:
-            return dense
-        (bias,) = self.term.tensors
-        bias = bias.to(self.q.dtype)
-        return bias if dense is None else bias.masked_fill(~dense, -torch.inf)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Time side by side: candidates take turns, so that the machine's noise hits all of them alike.
 
-    ratio = median(theirs) / median(ours),   spread = (p10, p90)
+ratio = median(theirs) / median(ours),   spread = (p10, p90)
 """
 
 import statistics

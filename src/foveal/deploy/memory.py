@@ -1,6 +1,6 @@
 """Peak memory of a call: the most that torch's allocator held at any moment above what it held before.
 
-    peak = max_t Σ_{events ≤ t} bytes
+peak = max_t Σ_{events ≤ t} bytes
 """
 
 import os

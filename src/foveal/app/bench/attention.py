@@ -248,4 +248,3 @@ def _heads(batch: int, heads: int, length: int, device: str = "cpu", grad: bool 
 
 def _sdpa(heads: Heads, **options: object) -> Tensor:
     return F.scaled_dot_product_attention(*heads, **options)  # type: ignore[arg-type]
-
