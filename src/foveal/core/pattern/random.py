@@ -64,8 +64,10 @@ class random(Mask):
             self._drawn(keys, torch.device("cpu"))
 
     def _drawn(self, keys: int, device: torch.device) -> Tensor:
-        # A table has one size: a number of keys that a graph leaves open is settled here.
-        drawn: Tensor = _drawn(self.count, self.seed, -(-index(keys) // self.block), str(device))
+        # A table has one size: what a graph leaves open, or looks up late, is settled here.
+        # (+ 0 makes torch.compile look the number up now: a constant is all that a drawn table may depend on)
+        numbers = [index(number) + 0 for number in (self.count, self.seed, -(-index(keys) // self.block))]
+        drawn: Tensor = _drawn(*numbers, str(device))
         return drawn
 
 
