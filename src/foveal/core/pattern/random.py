@@ -3,7 +3,7 @@
     keeps(i, j) = ⌊j / block⌋ ∈ R(⌊i / block⌋),   R(a) = `count` blocks drawn from the seed
 
 Paper: Manzil Zaheer, Guru Guruganesh, Avinava Dubey, Joshua Ainslie, Chris Alberti, Santiago Ontanon, Philip Pham, Anirudh Ravula, Qifan Wang, Li Yang, Amr Ahmed (2020). Big Bird: transformers for longer sequences. NeurIPS. arXiv:2007.14062.
-Departs from the paper: the draw does not avoid the local and global blocks, so that patterns stay independent of each other; draws repeat after 65,536 blocks of queries.
+Departs from the paper: the draw does not avoid the local and global blocks, so that patterns stay independent of each other; draws repeat after 65,536 blocks of queries. The draw depends on the number of keys, so rows decoded with a cache that grows see other keys than in one pass.
 Cost: N·count·block pairs: linear in N.
 Example: random(count=3, seed=1)
 """
