@@ -11,23 +11,27 @@ from foveal.core.tile import plan, strips
 from foveal.mask import bigbird, causal, local, longformer, padding, prefix, random, strided, to_global, window
 
 
+def whole(tile):
+    """Which pairs of the tile are kept, (n, m)."""
+    kept = torch.ones(len(tile.row_positions), len(tile.positions), dtype=torch.bool)
+    if tile.kept is not None:
+        assert ((tile.kept == 0) | (tile.kept == -torch.inf)).all()
+        kept[:, tile.partly] = tile.kept == 0
+    return kept
+
+
 def written(tiles, queries, keys):
     """How many tiles keep each pair: (N, M)."""
     times = torch.zeros(queries, keys, dtype=torch.long)
     for tile in tiles:
-        n, m = len(tile.row_positions), len(tile.positions)
-        kept = torch.ones(n, m) if tile.kept is None else (tile.kept == 0)
-        if tile.kept is not None:
-            assert tile.kept.shape == (n, m)
-            assert ((tile.kept == 0) | (tile.kept == -torch.inf)).all()
-        times[tile.row_positions[:, None], tile.positions] += kept.long()
+        times[tile.row_positions[:, None], tile.positions] += whole(tile).long()
     return times
 
 
 def memory(made):
     """The numbers that a plan stores: tiles that share a mask share its memory."""
     stored = {tile.kept.data_ptr(): tile.kept.numel() for tile in made.tiles if tile.kept is not None}
-    return sum(stored.values()) + sum(len(tile.positions) + len(tile.row_positions) for tile in made.tiles)
+    return sum(stored.values()) + sum(len(tile.columns) for tile in made.tiles if isinstance(tile.columns, torch.Tensor))
 
 
 @settings(max_examples=200)
@@ -47,10 +51,10 @@ def test_what_a_tile_says_of_itself_is_true(mask, queries, keys):
         assert torch.equal(torch.arange(keys)[tile.columns], tile.positions)
         assert len(tile.row_positions) <= 16
         assert len(tile.positions) > 0
-        kept = torch.ones(1, 1) if tile.kept is None else (tile.kept == 0)
+        kept = whole(tile)
         assert kept.any(0).all(), "a column that no row keeps is left out"
         assert tile.bare == (not kept.any(1).all())
-        assert (tile.kept is None) or not kept.all()
+        assert (tile.kept is None) == bool(kept.all())
         standing[tile.row_positions] += 1
     assert not made.once or (standing <= 1).all()
     assert made.work == sum(len(tile.row_positions) * len(tile.positions) for tile in made.tiles)
@@ -69,7 +73,8 @@ def test_tiles_by_hand():
     first, second = plan(local(1), 4, 4, "cpu", 2).tiles
     assert (first.rows, first.columns) == (slice(0, 2, 1), slice(0, 3, 1))
     assert (second.rows, second.columns) == (slice(2, 4, 1), slice(1, 4, 1))
-    assert first.kept.tolist() == [[0, 0, -torch.inf], [0, 0, 0]]
+    assert whole(first).tolist() == [[True, True, False], [True, True, True]]
+    assert (first.kept.tolist(), first.partly) == ([[-torch.inf], [0]], slice(2, 3))
     even, odd = plan(strided(2), 4, 5, "cpu", 2).tiles
     assert (even.rows, even.columns, even.kept) == (slice(0, 4, 2), slice(0, 5, 2), None)
     assert (odd.rows, odd.columns, odd.kept) == (slice(1, 4, 2), slice(1, 4, 2), None)
@@ -83,6 +88,12 @@ def test_nothing_to_look_at_means_no_tile():
 def test_the_tiles_along_a_diagonal_share_one_mask():
     made = plan(local(8), 64 * 40, 64 * 40)
     assert len({tile.kept.data_ptr() for tile in made.tiles}) <= 3
+
+
+def test_a_causal_plan_stores_no_more_than_its_diagonal():
+    short, long = (memory(plan(causal | prefix(5), length, length)) for length in (640, 1280))
+    assert short <= 64 * 64 * 3
+    assert long <= short
 
 
 LINEAR = {

@@ -181,10 +181,11 @@ def _choose(call: Call, name: str) -> Kernel:
     if torch.compiler.is_compiling():
         return _select(call, name)
     # The answer depends on these alone; asking every kernel anew would cost more than a step of decoding.
-    learns = call.term is not None and any(tensor.requires_grad for tensor in call.term.tensors), torch.is_grad_enabled()
     mask = type(call.mask) if call.native else call.mask is not None and call.mask.batched
-    kind = mask, None if call.term is None else call.term.kind, learns, call.dropout > 0
-    key = name, call.q.shape, call.k.shape, call.v.shape, call.q.dtype, call.q.device, call.q.requires_grad, *kind
+    kind = mask, None if call.term is None else call.term.kind, call.learns, torch.is_grad_enabled(), call.dropout > 0
+    key: tuple[object, ...] = (name, call.q.shape, call.k.shape, call.v.shape, call.q.dtype, call.q.device, call.q.requires_grad, *kind)
+    if call.q.device.type != "cpu":  # a GPU's kernels also look at how the numbers lie in memory
+        key = (*key, call.q.stride(), call.k.stride(), call.v.stride())
     chosen = _chosen.get(key)
     if chosen is None:
         if len(_chosen) >= REMEMBERED:

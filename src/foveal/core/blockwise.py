@@ -60,12 +60,12 @@ class _Job:
         (batch, heads, n, width), (groups, m) = q.shape, k.shape[1:3]
         rows = by_group(q, groups).reshape(batch * groups, heads // groups * n, width)
         columns = k.reshape(batch * groups, m, width).mT
-        if tile.kept is not None and heads == groups:  # the mask rides along with the product
+        if tile.kept is not None and tile.kept.shape[1] == m and heads == groups:  # the mask rides along with the product
             scores = torch.baddbmm(tile.kept.to(q.dtype), rows, columns, alpha=self.scale).view(batch, heads, n, m)
         else:
             scores = torch.bmm(rows * self.scale, columns).view(batch, heads, n, m)
             if tile.kept is not None:
-                scores += tile.kept.to(q.dtype)
+                scores[..., tile.partly] += tile.kept.to(q.dtype)
         if extra is not None:
             scores += extra
         if self.mask is not None:  # what differs between the samples of a batch

@@ -42,6 +42,11 @@ class Call:
         # A branch, so that torch.compile decides it while it traces: a kernel wants a plain bool.
         return True if self.q.shape[1] != self.k.shape[1] else False  # noqa: SIM210
 
+    @property
+    def learns(self) -> bool:
+        """Whether a gradient must reach the term's own tensors."""
+        return torch.is_grad_enabled() and self.term is not None and any(tensor.requires_grad for tensor in self.term.tensors)
+
     def dense_mask(self) -> Tensor | None:
         """The mask written out, (1 or B, 1, N, M), and a written bias in it; None if a kernel needs neither."""
         if self.native and self.term is None:

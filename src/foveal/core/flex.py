@@ -46,7 +46,8 @@ def has_triton() -> bool:
 
 @lru_cache(maxsize=64)
 def _block_mask(mask: Mask, queries: int, keys: int, device: torch.device) -> "BlockMask":
-    return mask.block_mask(queries, keys, device=device)
+    with torch.inference_mode(False):  # what is made while inferring must serve when training
+        return mask.block_mask(queries, keys, device=device)
 
 
 @lru_cache(maxsize=64)

@@ -74,7 +74,7 @@ def _refuses_term(call: Call) -> str:
 
 def _refuses_flash(call: Call) -> str:
     if call.q.device.type == "cpu":
-        if call.term is not None and any(tensor.requires_grad for tensor in call.term.tensors):
+        if call.learns:
             return "it gives no gradient to a bias"
         if call.dropout:
             return "it has no dropout on a CPU"
@@ -182,7 +182,7 @@ def _run_blocks(call: Call) -> Tensor:
 def _refuses_blocks(call: Call) -> str:
     if torch.compiler.is_compiling():
         return "its loop over tiles would be unrolled by torch.compile"
-    if isinstance(call.term, Written) and call.term.tensors[0].requires_grad:
+    if isinstance(call.term, Written) and call.learns:
         return "it would sum a gradient as large as the bias for every tile"
     return ""
 

@@ -24,10 +24,22 @@ HEIGHT = 64  # rows of a tile: measured fastest on a CPU among 32, 64, 128, 256
 class Tile:
     rows: slice
     columns: slice | Tensor
-    row_positions: Tensor  # (n,) the rows as numbers
-    positions: Tensor  # (m,) the columns as numbers
-    kept: Tensor | None  # (n, m) additive: 0 where kept, −inf elsewhere; None if the whole tile is kept
+    kept: Tensor | None  # (n, m′) additive: 0 where kept, −inf elsewhere; None if the whole tile is kept
+    partly: slice  # the m′ of the tile's columns that `kept` is about; every row keeps all the others
     bare: bool  # a row of it sees nothing here
+    device: str
+
+    @property
+    def row_positions(self) -> Tensor:
+        """The rows as numbers, (n,)."""
+        return torch.arange(self.rows.start, self.rows.stop, self.rows.step, device=self.device)
+
+    @property
+    def positions(self) -> Tensor:
+        """The columns as numbers, (m,)."""
+        if isinstance(self.columns, Tensor):
+            return self.columns
+        return torch.arange(self.columns.start, self.columns.stop, self.columns.step, device=self.device)
 
 
 @dataclass(frozen=True)
@@ -104,20 +116,27 @@ def _numbers(rows: slice) -> Tensor:
 def _tile(mask: Mask, group: slice, keys: int, device: str, known: dict[bytes, Tensor]) -> Tile | None:
     rows = _numbers(group)
     if keys and mask.full(group.start, group.stop, keys):
-        return Tile(group, slice(0, keys), rows.to(device), torch.arange(keys, device=device), None, bare=False)
+        return Tile(group, slice(0, keys, 1), None, slice(0, 0), False, device)
     columns = mask.candidates(rows, keys)
     kept = mask.part(rows, columns, keys)  # (n, m)
     used = kept.any(0)
     columns, kept = columns[used], kept[:, used]
     if not len(columns):
         return None
-    additive = None
-    if not kept.all():
-        key = kept.numpy().tobytes() + str(tuple(kept.shape)).encode()
+    partly, additive = _partly(kept), None
+    if partly.stop:
+        some = kept[:, partly]
+        key = some.numpy().tobytes() + str(tuple(some.shape)).encode()
         if key not in known:
-            known[key] = torch.zeros(kept.shape, device=device).masked_fill_(~kept.to(device), -torch.inf)
+            known[key] = torch.zeros(some.shape, device=device).masked_fill_(~some.to(device), -torch.inf)
         additive = known[key]
-    return Tile(group, _as_slice(columns, device), rows.to(device), columns.to(device), additive, bare=not bool(kept.any(1).all()))
+    return Tile(group, _as_slice(columns, device), additive, partly, not bool(kept.any(1).all()), device)
+
+
+def _partly(kept: Tensor) -> slice:
+    """The columns from the first to the last that some row drops: a causal tile drops pairs at its end only."""
+    dropped = (~kept.all(0)).nonzero().flatten()
+    return slice(int(dropped[0]), int(dropped[-1]) + 1) if len(dropped) else slice(0, 0)
 
 
 def _as_slice(columns: Tensor, device: str) -> slice | Tensor:

@@ -71,7 +71,8 @@ class Bench:
         self.rows.append(row)
         ratio = "" if row.ratio is None else f"{row.ratio:.2f} {row.meaning}"
         verdict = "" if row.met is None else f"  ({row.bar}: {'met' if row.met else 'NOT MET'})"
-        print(f"{row.what}: {row.ours} · {row.theirs} · {ratio}{verdict}", flush=True)
+        told = " · ".join(part for part in (row.ours, row.theirs, ratio) if part)
+        print(f"{row.what}: {told}{verdict}", flush=True)
 
     def write(self, folder: Path) -> None:
         facts = origin(self.device, self.threads)

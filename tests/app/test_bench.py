@@ -1,0 +1,81 @@
+"""The bench's table: ratios are read the right way round, bars are judged, and nothing is lost."""
+
+import json
+import math
+import time
+
+import pytest
+
+from foveal.app.bench.crossover import _crossing
+from foveal.app.bench.table import Bench, Row
+from foveal.app.cli import main
+
+
+def nap(seconds):
+    return lambda: time.sleep(seconds)
+
+
+@pytest.fixture
+def bench():
+    return Bench("trial", "cpu", threads=1, rounds=3, longest=256)
+
+
+def test_slower_is_ours_over_the_fastest_of_theirs(bench):
+    bench.slower("naps", nap(0.030), {"quick": nap(0.010), "slow": nap(0.050)}, at_most=2)
+    (row,) = bench.rows
+    assert row.theirs.startswith("quick")
+    assert row.ratio == pytest.approx(3, rel=0.4)
+    assert row.met is False
+
+
+def test_faster_is_the_fastest_of_theirs_over_ours(bench):
+    bench.faster("naps", nap(0.010), {"quick": nap(0.030), "slow": nap(0.050)}, at_least=2)
+    (row,) = bench.rows
+    assert row.ratio == pytest.approx(3, rel=0.4)
+    assert row.met is True
+
+
+def test_smaller_is_theirs_over_ours(bench):
+    bench.smaller("bytes", 100, ("theirs", 900), at_least=8)
+    bench.smaller("bytes", 100, ("theirs", 700), at_least=8)
+    assert [(row.ratio, row.met) for row in bench.rows] == [(9, True), (7, False)]
+
+
+def test_the_files_hold_every_row_and_its_origin(bench, tmp_path, capsys):
+    bench.faster("naps", nap(0.001), {"theirs": nap(0.002)})
+    bench.add(Row("a fact", "7 MiB", "", None, ""))
+    bench.write(tmp_path / "results")
+    (page,) = (tmp_path / "results").glob("trial-*.md")
+    content = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
+    assert content["origin"]["threads"] == "1"
+    assert content["seconds"]["naps"]["ours"]["rounds"] == 3
+    assert [row["what"] for row in content["rows"]] == ["naps", "a fact"]
+    text = page.read_text(encoding="utf-8")
+    assert "| naps | " in text
+    assert "torch" in text
+    assert "a fact: 7 MiB\n" in capsys.readouterr().out
+
+
+def test_where_two_curves_cross():
+    assert _crossing([(256, 0.5), (512, 1.0), (1024, 2.0)]) == "N ≈ 512"
+    assert _crossing([(256, 0.5), (1024, 2.0)]) == f"N ≈ {math.sqrt(256 * 1024):.0f}"
+    assert _crossing([(256, 1.5), (512, 3.0)]) == "N ≤ 256"
+    assert _crossing([(256, 0.5), (512, 0.7)]) == "no length up to 512"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["atention"], "the nearest is 'attention'"),
+        (["attention", "--rounds", "0"], "--rounds: expected at least 1, got 0"),
+        (["attention", "--threads", "-2"], "--threads: expected at least 1, got -2"),
+        (["attention", "--longest", "7"], "--longest: expected at least 256, got 7"),
+        (["attention", "--device", "tpu"], "--device: expected cpu or cuda, got tpu"),
+        (["attention", "--rounds", "many"], "invalid int value"),
+    ],
+)
+def test_bad_arguments_get_one_line(arguments, says, capsys):
+    assert main(["bench", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1

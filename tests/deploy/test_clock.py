@@ -1,0 +1,24 @@
+import time
+
+import pytest
+
+from foveal.deploy.clock import interleaved
+
+
+def test_jobs_take_turns_and_the_warm_up_does_not_count():
+    order = []
+    taken = interleaved({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, rounds=3, warm_up=2)
+    assert order == ["a", "b"] * 5
+    assert taken["a"].rounds == taken["b"].rounds == 3
+
+
+def test_the_median_and_the_spread_are_those_of_the_job():
+    naps = iter([0.0, 0.010, 0.020, 0.030])
+    timing = interleaved({"nap": lambda: time.sleep(next(naps))}, rounds=3, warm_up=1)["nap"]
+    assert timing.median == pytest.approx(0.020, abs=0.008)
+    assert timing.p10 < timing.median < timing.p90
+
+
+def test_one_round_has_no_spread():
+    timing = interleaved({"a": lambda: None}, rounds=1, warm_up=0)["a"]
+    assert timing.median == timing.p10 == timing.p90
