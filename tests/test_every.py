@@ -168,3 +168,11 @@ def mixed(output) -> torch.Tensor:
     """A number that depends on all of an output: a sum of squares would not see what a LayerNorm or a softmax holds fixed."""
     generator = torch.Generator().manual_seed(3)
     return sum((t * torch.randn(t.shape, generator=generator, dtype=t.dtype)).sum() for t in tensors(output))
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_torch_script_traces_it(one):
+    with torch.no_grad():
+        expected = one.module(*one.inputs)
+        traced = torch.jit.trace(one.module, one.inputs, check_trace=False, strict=False)
+        assert error(traced(*one.inputs), expected) < 1e-5

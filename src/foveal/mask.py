@@ -5,7 +5,7 @@ from typing import Any
 from foveal.core import mask as _home
 from foveal.core.mask import Mask
 
-__all__ = ["Mask"]
+__all__ = ["Mask", *_home.patterns()]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:

@@ -134,7 +134,7 @@ def test_the_words_for_a_shape_name_all_that_is_needed():
 @given(st.lists(st.sampled_from([1, 2, 5, 6, 7]), max_size=6), st.sampled_from([torch.bool, torch.float32, torch.int64]))
 def test_a_mask_of_any_shape_and_dtype(shape, dtype):
     y = right_or_said(lambda: attend(*heads(), mask=torch.ones(shape).to(dtype)))
-    fits = 2 <= len(shape) <= 4 and all(size in (1, want) for size, want in zip(reversed(shape), (M, N, H, B), strict=False))
+    fits = len(shape) in (2, 4) and all(size in (1, want) for size, want in zip(reversed(shape), (M, N, H, B), strict=False))
     assert (y is not None) == (fits and dtype == torch.bool)
     assert y is None or y.shape == (B, H, N, D)
 
@@ -146,7 +146,7 @@ def test_a_mask_of_any_shape_and_dtype(shape, dtype):
 )
 def test_a_bias_of_any_shape_and_dtype(shape, dtype):
     y = right_or_said(lambda: attend(*heads(), bias=torch.ones(shape).to(dtype)))
-    fits = 2 <= len(shape) <= 4 and all(size in (1, want) for size, want in zip(reversed(shape), (M, N, H, B), strict=False))
+    fits = len(shape) in (2, 4) and all(size in (1, want) for size, want in zip(reversed(shape), (M, N, H, B), strict=False))
     assert (y is not None) == (fits and dtype.is_floating_point)
     assert y is None or y.shape == (B, H, N, D)
 
@@ -260,7 +260,9 @@ def test_lengths_of_a_wrong_kind():
     refused(lambda: padding(torch.tensor([1j])), "torch.complex64")
     refused(lambda: padding(torch.ones(2, 2, dtype=torch.long)), "shape (2, 2)")
     refused(lambda: padding("abc"), "got str")
-    assert padding(torch.tensor([-3, 99])).dense(2, 3, batch=2).sum((1, 2, 3)).tolist() == [0, 6]
+    refused(lambda: padding(torch.tensor([-3, 99])), "at least 0", "-3")
+    assert padding(torch.tensor([0, 99])).dense(2, 3, batch=2).sum((1, 2, 3)).tolist() == [0, 6]
+    refused(lambda: causal(), "causal: expected no call")
 
 
 def test_whole_numbers_of_other_libraries_are_whole_numbers():

@@ -216,3 +216,32 @@ def test_it_exports_with_a_dynamic_batch_and_length(mask):
     for samples, tokens in ((1, 2), (3, 29)):
         other = [x.detach() for x in heads(tokens, tokens, batch=samples)]
         near([exported(*other)], [attend(*other, mask=mask)])
+
+
+def test_three_axes_are_refused_as_they_may_be_samples_or_heads():
+    tensors = heads(4, 4, batch=3, count=3)
+    for options in ({"mask": torch.ones(3, 4, 4, dtype=torch.bool)}, {"bias": torch.zeros(3, 4, 4)}):
+        with pytest.raises(FovealError, match=r"expected \(N, M\) or \(B, H, N, M\), got \(3, 4, 4\)"):
+            attend(*tensors, **options)
+
+
+def test_flash_is_not_said_where_torch_would_store_all_scores():
+    q, k, v = heads(300, 300, width=8, value_width=4)
+    assert which(q, k, v, mask=causal).kernel == "blocks"
+    q, k, v = (x.detach().mT.contiguous().mT for x in heads(300, 300, width=8))
+    assert which(q, k, v).kernel == "blocks"
+    assert which(*(x.contiguous() for x in (q, k, v))).kernel == "flash"
+    assert torch._fused_sdp_choice(q.contiguous(), k.contiguous(), v.contiguous()) == 1
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("length", [30, 300])
+def test_torch_func_goes_through(length):
+    q, k, v = (x.detach() for x in heads(length, length))
+    mask = local(3) | strided(50)
+    expected = attend(q, k, v, mask=mask)
+    near([torch.func.vmap(lambda *x: attend(*(y[None] for y in x), mask=mask)[0])(q, k, v)], [expected])
+    gradient = torch.func.grad(lambda q: attend(q, k, v, mask=mask).square().sum())(q)
+    leaf = q.clone().requires_grad_()
+    attend(leaf, k, v, mask=mask).square().sum().backward()
+    near([gradient], [leaf.grad])

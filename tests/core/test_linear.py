@@ -201,6 +201,67 @@ def test_a_key_far_weaker_than_all_later_ones_still_counts_where_it_is_alone():
     assert torch.allclose(y[:, :, 0], v[:, :, 0])
 
 
+@pytest.mark.parametrize("first", [100, 128, 131, 256])
+@pytest.mark.parametrize("size", [1, 2, 5, 10])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_prefix_of_weaker_keys_does_not_hear_of_the_rest(first, size, dtype):
+    inputs, omega = fading(300, first, size, dtype), orthogonal(64, 32).to(dtype)
+    early = [x[:, :, :first].detach().requires_grad_() for x in inputs]
+    with looks() as seen:
+        y, alone = (linear(*some, omega, mask=causal) for some in (inputs, early))
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-13
+    assert torch.allclose(y[:, :, :first], alone, atol=tolerance, rtol=0)
+    alpha, alpha_alone = (look.rows(torch.arange(first)) for look in seen)
+    assert torch.allclose(alpha[..., :first], alpha_alone, atol=tolerance, rtol=0)
+    assert alpha[..., first:].eq(0).all()
+    assert torch.allclose(alpha_alone @ early[2], alone, atol=tolerance, rtol=0)
+    grads, grads_alone = (torch.autograd.grad(rows[:, :, :first].square().sum(), some) for rows, some in ((y, inputs), (alone, early)))
+    for grad, grad_alone in zip(grads, grads_alone, strict=True):
+        assert torch.allclose(grad[:, :, :first], grad_alone, atol=tolerance, rtol=10 * tolerance)
+        assert grad[:, :, first:].eq(0).all()
+
+
+def fading(tokens, first, size, dtype):
+    """Heads whose first keys are so many times as long: weaker by e^(−size²·‖k‖²/2)."""
+    q, k, v = (draw(1, 2, tokens, 32, seed=s, dtype=dtype) for s in range(3))
+    k[:, :, :first] *= size
+    return [x.requires_grad_() for x in (q, k, v)]
+
+
+def test_a_prefix_of_weaker_keys_does_not_hear_of_the_rest_across_parts(tiny):
+    for size in (1, 3, 10):
+        for first in (5, 6, 7, 8):
+            q, k, v = (x.detach() for x in fading(17, first, size, torch.float32))
+            omega = orthogonal(64, 32)
+            y = linear(q, k, v, omega, mask=causal)
+            assert torch.allclose(y[:, :, :first], linear(*(x[:, :, :first] for x in (q, k, v)), omega, mask=causal), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", [name for name in MASKS if "both" in name or name == "causal"])
+def test_with_weaker_keys_first_it_is_the_oracle(tiny, name):
+    mask, keeps = MASKS[name]
+    q, k, v = heads()
+    k[:, :, :4] *= 10
+    want = torch.tensor(oracle(q.tolist(), k.tolist(), v.tolist(), OMEGA.tolist(), keeps), dtype=torch.float64)
+    assert torch.allclose(linear(q, k, v, OMEGA, mask=mask), want, atol=1e-12, rtol=0)
+    omega = OMEGA[:, :2]
+    few = [x[:1, :1, :5, :2].detach().requires_grad_() for x in (q, k, v)]
+    assert torch.autograd.gradcheck(lambda *inputs: linear(*inputs, omega, mask=causal), few)
+
+
+@pytest.mark.parametrize("mask", [None, causal], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_weak_key_weighs_no_more_than_it_should_where_the_strong_ones_are_faint_too(mask, dtype):
+    # The last query meets the first key in e⁻⁵⁰ of its features; the second key is e⁻⁶⁰ of the first, and all the query's own way.
+    root = 2**0.25
+    omega = torch.tensor([[25.0, 0.0], [-25.0, 0.0]], dtype=dtype)
+    k = torch.tensor([[1.0, 0.0], [-1.0, math.sqrt(120)]], dtype=dtype) * root
+    q, v = k[:1].neg().expand(2, 2), torch.tensor([[1.0], [2.0]], dtype=dtype)
+    y = linear(*(x[None, None] for x in (q, k, v)), omega, mask=mask)
+    weak = math.exp(-60) / (2 * math.exp(-50) + math.exp(-60))  # 2e⁻⁵⁰: the first key by either feature
+    assert math.isclose(y[0, 0, 1].item() - 1, weak, abs_tol=1e-6)
+
+
 def test_hidden_keys_do_not_matter_however_strong():
     q, k, v = heads()
     k[0, :, 4:], k[1, :, 9:] = k[0, :, 4:] * 1e-6, k[1, :, 9:] * 1e-6

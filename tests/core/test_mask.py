@@ -287,7 +287,7 @@ def test_a_given_mask_stands_for_what_it_broadcasts_to():
     assert Given(torch.ones(2, 4, 1, 1, dtype=torch.bool)).pairs(5, 3, batch=2) == 2 * 4 * 5 * 3
 
 
-@pytest.mark.parametrize("shape", [(5, 7), (1, 7), (5, 1), (1, 1, 5, 7), (2, 1, 1, 7), (2, 3, 5, 7), (1, 3, 1, 1), (3, 5, 7)])
+@pytest.mark.parametrize("shape", [(5, 7), (1, 7), (5, 1), (1, 1, 5, 7), (2, 1, 1, 7), (2, 3, 5, 7), (1, 3, 1, 1)])
 def test_a_given_mask_keeps_what_its_tensor_says(shape):
     tensor = torch.rand(shape, generator=torch.Generator().manual_seed(1)) < 0.5
     given, full = Given(tensor), tensor.expand(2, 3, 5, 7)

@@ -12,6 +12,7 @@ from foveal import attend, mask, watch, weigh
 from foveal.core.observe import observers
 from foveal.core.watch import Statistics, Weights
 from foveal.errors import FovealError
+from foveal.layers.multihead import MultiHead
 
 B, H, N, M, D = 2, 3, 5, 7, 11
 
@@ -341,3 +342,20 @@ def test_bad_arguments() -> None:
         pass
     with pytest.raises(FovealError, match="chunk: expected at least 1 row, got 0"):
         Statistics(chunk=0)
+
+
+def test_distance_counts_from_where_a_cached_query_stands() -> None:
+    torch.manual_seed(0)
+    layer = MultiHead(6, 2, mask=mask.causal).eval()
+    tokens = torch.randn(1, 7, 6)
+    for keep in (Weights(), Statistics(chunk=2)):
+        with torch.no_grad(), watch(layer, keep=keep) as whole:
+            layer(tokens)
+        cache = layer.new_cache(1, 7)
+        steps = []
+        for i in range(7):
+            with torch.no_grad(), watch(layer, keep=keep) as seen:
+                layer(tokens[:, i : i + 1], cache=cache)
+            assert seen["MultiHead"].start == i
+            steps.append(seen["MultiHead"].distance)
+        torch.testing.assert_close(torch.cat(steps, -1), whole["MultiHead"].distance)

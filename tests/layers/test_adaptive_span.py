@@ -1,3 +1,4 @@
+import copy
 import math
 
 import pytest
@@ -13,7 +14,9 @@ from foveal.core.pattern.padding import padding
 from foveal.errors import FovealError
 from foveal.layers.adaptive_span import AdaptiveSpan, SpanTerm
 from foveal.layers.multihead import MultiHead
+from foveal.position.buckets import Buckets
 from foveal.position.rotary import Rotary
+from foveal.position.sinusoidal import Sinusoidal
 
 
 def tokens(*shape, seed=1):
@@ -149,7 +152,23 @@ def test_heads_that_are_dropped_lose_their_spans():
     assert near(layer(x), silent(x))
 
 
+def test_heads_that_are_dropped_are_dropped_from_the_inner_position_too():
+    layer, x = made(position=Buckets(3, 8, 9)), tokens(2, 17, 12)
+    torch.nn.init.normal_(layer.position.inner.table)
+    silent = copy.deepcopy(layer)
+    silent.out.weight.data[:, 4:8] = 0
+    layer.position.requires_grad_(False)
+    layer.drop_heads([1])
+    assert near(layer(x), silent(x))
+    assert not any(parameter.requires_grad for parameter in layer.position.parameters())
+    rebuilt = AdaptiveSpan(12, heads=2, longest=7, ramp=3, position=Buckets(2, 8, 9), head_width=4).double()
+    rebuilt.load_state_dict(layer.state_dict())
+    assert torch.equal(rebuilt(x), layer(x))
+
+
 def test_bad_input():
+    with pytest.raises(FovealError, match="AdaptiveSpan's position: expected one that rotates or adds a term, got Sinusoidal; it is added"):
+        made(position=Sinusoidal(12))
     with pytest.raises(FovealError, match="AdaptiveSpan's ramp: expected a whole number, at least 1, got 0"):
         AdaptiveSpan(12, 3, longest=7, ramp=0)
     with pytest.raises(FovealError, match="AdaptiveSpan's longest: expected a whole number, at least 1, got -3"):

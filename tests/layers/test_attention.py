@@ -118,7 +118,9 @@ def test_bad_input():
     with pytest.raises(FovealError, match="Attention's dropout: expected at least 0 and below 1, got 1"):
         Attention(dropout=1)
     # (B, N, M) has no axis of heads: taken for (H, N, M), it would mix the samples up.
-    with pytest.raises(FovealError, match=r"mask: expected \(3, 1, 5, 11\), got \(1, 3, 5, 11\); add the axis of heads"):
+    with pytest.raises(FovealError, match=r"mask: expected \(N, M\) or \(B, H, N, M\), got \(3, 5, 11\); one for each sample is"):
         Attention()(query, memory, mask=torch.ones(3, 5, 11, dtype=torch.bool))
+    with pytest.raises(FovealError, match=r"mask: expected \(3, 1, 5, 11\), got \(1, 3, 5, 11\); these layers have one head"):
+        Attention()(query, memory, mask=torch.ones(1, 3, 5, 11, dtype=torch.bool))
     with pytest.raises(FovealError, match="mask: expected a mask or a boolean tensor, got str"):
         Attention()(query, memory, mask="causal")

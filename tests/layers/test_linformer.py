@@ -75,6 +75,11 @@ def test_it_begins_with_keys_of_the_size_of_a_key():
     assert abs((layer.e @ torch.randn(1000, 16)).std() - 1) < 0.1
 
 
+def test_no_tokens_give_none():
+    assert made()(tokens(2, 0, 15)).shape == (2, 0, 15)
+    assert made()(tokens(0, 11, 15)).shape == (0, 11, 15)
+
+
 def test_dropout_only_in_training():
     layer, x = Linformer(15, 3, 17, 5, dropout=0.5), tokens(2, 11, 15).float()
     torch.manual_seed(0)

@@ -15,14 +15,20 @@ from foveal.core.mask import Mask
 from foveal.core.pattern.causal import causal
 from foveal.core.pattern.local import local
 from foveal.core.pattern.padding import padding
+from foveal.core.pattern.random import random
 from foveal.errors import FovealError
 from foveal.layers.cache import Memory
 from foveal.layers.multihead import MultiHead
 from foveal.position.bias_table import BiasTable
 from foveal.position.buckets import Buckets
+from foveal.position.learned import Learned
+from foveal.position.learned_2d import Learned2d
+from foveal.position.polar import Polar
 from foveal.position.position import Position
 from foveal.position.relative import Relative
 from foveal.position.rotary import Rotary
+from foveal.position.sinusoidal import Sinusoidal
+from foveal.position.sinusoidal_2d import Sinusoidal2d
 
 
 def tokens(*shape, dtype=torch.float64, seed=1):
@@ -236,6 +242,17 @@ def test_in_cross_attention_a_position_counts_from_start():
     assert not near(layer(x[:, 3:4], once), steps[3])
 
 
+@pytest.mark.parametrize("options", [{}, {"groups": 2, "position": Rotary()}, {"mask": causal}, {"key_width": 11}])
+@pytest.mark.parametrize(("batch", "queries", "keys"), [(2, 0, 3), (2, 5, 0), (2, 0, 0), (0, 5, 3)])
+def test_nothing_to_look_for_and_nothing_to_look_at(options, batch, queries, keys):
+    layer = double(11, 6, head_width=8, **options)
+    y = layer(tokens(batch, queries, 11), tokens(batch, keys, 11))
+    want = layer.out.bias.expand(batch, queries, 11)  # 0, projected
+    assert y.shape == want.shape
+    assert keys > 0 or torch.equal(y, want)
+    assert layer(tokens(batch, 0, 11)).shape == (batch, 0, 11)
+
+
 # --- heads cut out ---------------------------------------------------------------------------------------------------------------
 
 CUTS = [
@@ -283,7 +300,7 @@ def test_dropped_heads_leave_a_layer_that_trains_and_caches():
 
 
 def test_dropped_heads_are_dropped_from_a_position_that_has_heads():
-    class PerHead(Position):
+    class PerHead(Rotary):
         def drop_heads(self, indices):
             self.dropped = indices
 
@@ -475,6 +492,36 @@ def test_bad_calls():
         MultiHead(12, 4, mask=causal)(x, mask=torch.zeros(3, 3))
     with pytest.raises(FovealError, match="k: expected batch 2"):
         layer(x, Memory(torch.zeros(1, 4, 5, 3), torch.zeros(1, 4, 5, 3)))
+
+
+@pytest.mark.parametrize(
+    "position",
+    [Sinusoidal(12), Sinusoidal2d(12), Polar(12), Learned(12, 5), Learned2d(12, 2, 2)],
+    ids=lambda position: type(position).__name__,
+)
+def test_a_position_that_is_added_to_the_input_is_refused(position):
+    name = type(position).__name__
+    words = f"MultiHead's position: expected one that rotates or adds a term, got {name}; it is added to the input: call it on the tokens"
+    with pytest.raises(FovealError, match=f"{words} before the first block"):
+        MultiHead(12, 4, position=position)
+
+
+def test_no_position_may_be_written_out():
+    layer, plain = double(12, 4, position=Position()), double(12, 4)
+    assert torch.equal(layer(tokens(2, 5, 12)), plain(tokens(2, 5, 12)))
+
+
+@pytest.mark.parametrize("mask", [random(count=2), causal & random(count=2), ~(random(count=2) | local(1))], ids=repr)
+def test_a_cache_and_a_mask_that_is_drawn_for_the_number_of_keys_are_refused(mask):
+    x = torch.zeros(2, 3, 12)
+    for layer, given_mask in ((MultiHead(12, 4, mask=mask), None), (MultiHead(12, 4), mask), (MultiHead(12, 4, mask=mask), causal)):
+        cache = layer.new_cache(2, 7)
+        with pytest.raises(
+            FovealError, match=r"MultiHead's cache: expected a mask that keeps the same pairs when keys are added, got .*random"
+        ):
+            layer(x, mask=given_mask, cache=cache)
+        assert cache.length == 0
+        assert layer(x, mask=given_mask).shape == x.shape
 
 
 @pytest.mark.parametrize(

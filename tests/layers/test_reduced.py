@@ -80,6 +80,15 @@ def test_dropout_heads_compile_and_bfloat16():
     assert layer.bfloat16()(x.bfloat16()).dtype == torch.bfloat16
 
 
+def test_a_layer_with_fewer_heads_is_rebuilt_and_loaded():
+    layer = scatter(Reduced(6, 3, 2).double())
+    layer.drop_heads([1])
+    rebuilt = Reduced(6, 2, 2, head_width=2).double()
+    rebuilt.load_state_dict(layer.state_dict())
+    x = grid(2, 5, 7, 6)
+    assert torch.equal(rebuilt(x), layer(x))
+
+
 def test_a_reduction_of_1_has_no_weights_of_its_own():
     names = {name.split(".")[0] for name, _ in Reduced(6, 2, 1).named_parameters()}
     assert names == {"attention"}

@@ -13,6 +13,7 @@ from foveal.layers.multihead import MultiHead
 from foveal.layers.residual import PreNorm
 from foveal.layers.windowed import Windowed
 from foveal.position.bias_table import BiasTable
+from foveal.position.polar import Polar
 
 
 def grid(*shape):
@@ -107,6 +108,15 @@ def test_heads_can_be_dropped():
     assert near(layer(x), silenced(x))
 
 
+def test_a_layer_with_fewer_heads_is_rebuilt_and_loaded():
+    layer = scatter(Windowed(6, 3, window=3, shift=1, position=BiasTable(3, 3, 3)).double())
+    layer.drop_heads([1])
+    rebuilt = Windowed(6, 2, window=3, shift=1, position=BiasTable(2, 3, 3), head_width=2).double()
+    rebuilt.load_state_dict(layer.state_dict())
+    x = grid(2, 5, 7, 6)
+    assert torch.equal(rebuilt(x), layer(x))
+
+
 @pytest.mark.parametrize("position", [None, BiasTable(2, 3, 3)])
 def test_compiled_whole(position):
     torch.compiler.reset()
@@ -141,3 +151,5 @@ def test_bad_input():
         Windowed(6, 2, 0)
     with pytest.raises(FovealError, match="expected a divisor of the width 6, got 4"):
         Windowed(6, 4, 3)
+    with pytest.raises(FovealError, match="position: expected one that rotates or adds a term, got Polar"):
+        Windowed(6, 2, 3, position=Polar(6))

@@ -101,6 +101,30 @@ class Attention(nn.Module):
         return attend(q, q, q, bias=self.position.term(), scale=1.0)
 
 
+@pytest.mark.parametrize("kind", WAYS)
+@pytest.mark.parametrize("way", ["assign", "to_empty"])
+def test_a_model_built_without_memory_has_the_same_buckets(kind, way):
+    filled = kind(3, 8, 9)
+    with torch.device("meta"):
+        bare = kind(3, 8, 9)
+    if way == "to_empty":
+        bare = bare.to_empty(device="cpu")
+    bare.load_state_dict(filled.state_dict(), assign=way == "assign")
+    q = torch.zeros(1, 3, 11, 2)
+    assert torch.equal(bare.bias(q, 13), filled.bias(q, 13))
+
+
+def test_buckets_first_asked_for_in_another_mode_serve_everyone():
+    first = Buckets(1, 6, 37)  # sizes that no other test has: its buckets are remembered from here on
+    q = torch.zeros(1, 1, 5, 2)
+    with torch.inference_mode(), torch.device("meta"):
+        first.bias(q, 5)
+    y = first.bias(q, 5)
+    y.sum().backward()
+    assert y.device.type == "cpu"
+    assert first.table.grad.sum() == 25
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_compiles_and_exports(dtype):
     layer = Attention(Buckets(3, 8, 9)).to(dtype)

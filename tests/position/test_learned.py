@@ -51,6 +51,10 @@ def test_resized_is_a_position_of_its_own():
     assert shorter.table.requires_grad
 
 
+def test_resized_a_frozen_table_stays_frozen():
+    assert not Learned(5, 11).requires_grad_(False).resized(7).table.requires_grad
+
+
 def test_gradients_reach_the_table_and_the_state_round_trips():
     position = Learned(3, 5).double()
     torch.autograd.gradcheck(lambda table: stretched(table, 7), (position.table,))
@@ -68,7 +72,7 @@ def test_compiles_and_takes_bfloat16():
     for length in (11, 5):
         x = torch.randn(2, length, 14, dtype=torch.bfloat16)
         assert compiled(x).dtype == torch.bfloat16
-        torch.testing.assert_close(compiled(x), position(x))
+        torch.testing.assert_close(compiled(x), position(x), atol=0.01, rtol=0.01)  # a fused sum is rounded once, this one twice
 
 
 def test_bad_input():

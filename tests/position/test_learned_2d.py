@@ -47,6 +47,11 @@ def test_resized_is_a_position_of_its_own():
     torch.testing.assert_close(other(x), position(x), atol=1e-12, rtol=0)
 
 
+def test_resized_a_frozen_table_stays_frozen():
+    assert Learned2d(5, 3, 2).resized(7, 5).table.requires_grad
+    assert not Learned2d(5, 3, 2).requires_grad_(False).resized(7, 5).table.requires_grad
+
+
 def test_gradients_and_the_state():
     position = Learned2d(2, 2, 3).double()
     torch.autograd.gradcheck(lambda table: stretched_2d(table, 3, 5), (position.table,))

@@ -62,6 +62,16 @@ def test_no_position_leaves_everything_as_it_is():
     assert position.term() is None
 
 
+@pytest.mark.parametrize(
+    "position", [Relative(WIDTH, 4, HEADS), BiasTable(HEADS, 1, TOKENS), Buckets(HEADS)], ids=lambda p: type(p).__name__
+)
+@pytest.mark.parametrize("learns", [True, False])
+def test_what_is_left_of_a_table_learns_if_the_table_did(position, learns):
+    position.requires_grad_(learns).drop_heads([0])
+    assert position.heads < HEADS
+    assert position.table.requires_grad == learns
+
+
 def test_the_room_finds_its_positions_by_name():
     for name in dir(room):
         assert getattr(room, name).__name__ == name

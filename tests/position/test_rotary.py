@@ -67,6 +67,15 @@ def test_queries_and_keys_have_their_own_start():
     torch.testing.assert_close(late, whole_k[:, :, 3:], atol=0, rtol=0)
 
 
+def test_the_width_is_that_of_the_head():
+    for width in (8, 10):
+        q, k = torch.randn(2, 6, 11, width), torch.randn(2, 2, 7, width)
+        for got, want in zip(Rotary().rotate(q, k, 3, 1), Rotary(width).rotate(q, k, 3, 1), strict=True):
+            assert torch.equal(got, want)
+    assert repr(Rotary()) == "Rotary(base=10000)"
+    assert repr(Rotary(8)) == "Rotary(8, base=10000)"
+
+
 def test_gradients_and_compile():
     x = torch.randn(1, 1, 3, 4, dtype=torch.float64, requires_grad=True)
     torch.autograd.gradcheck(lambda x: turned(x, 2), (x,))
@@ -85,3 +94,7 @@ def test_bad_input():
         Rotary(8, base=0)
     with pytest.raises(FovealError, match=r"Rotary's k: expected heads \(B, H, N, 8\), got \(2, 2, 7, 6\)"):
         Rotary(8).rotate(torch.zeros(2, 2, 7, 8), torch.zeros(2, 2, 7, 6))
+    with pytest.raises(FovealError, match=r"Rotary's q: expected heads \(B, H, N, D\) with an even D, got \(2, 2, 7, 5\)"):
+        Rotary().rotate(torch.zeros(2, 2, 7, 5), torch.zeros(2, 2, 7, 5))
+    with pytest.raises(FovealError, match=r"Rotary's k: expected heads \(B, H, N, 8\), got \(2, 2, 7, 6\)"):
+        Rotary().rotate(torch.zeros(2, 2, 7, 8), torch.zeros(2, 2, 7, 6))

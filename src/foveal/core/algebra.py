@@ -34,6 +34,10 @@ class _Pair(Mask):
     def batched(self) -> bool:  # type: ignore[override]
         return self.left.batched or self.right.batched
 
+    @property
+    def grows(self) -> bool:  # type: ignore[override]
+        return self.left.grows and self.right.grows
+
     def structure(self) -> Mask:
         return type(self)(self.left.structure(), self.right.structure()) if self.batched else self
 
@@ -49,6 +53,10 @@ class _Single(Mask):
     @property
     def batched(self) -> bool:  # type: ignore[override]
         return self.inner.batched
+
+    @property
+    def grows(self) -> bool:  # type: ignore[override]
+        return self.inner.grows
 
     @property
     def period(self) -> int:  # type: ignore[override]
@@ -174,7 +182,8 @@ class Given(Mask):
     def __init__(self, tensor: Tensor) -> None:
         expect(tensor.dtype == torch.bool, "mask", "a boolean tensor, True = may look", tensor.dtype, "put additive scores into bias=")
         expect(tensor.layout is torch.strided and not tensor.is_nested, "mask", "a dense tensor", tensor.layout)
-        expect(2 <= tensor.dim() <= 4, "mask", "(N, M) up to (B, H, N, M)", tuple(tensor.shape))
+        # Three axes could be samples or heads; a guess would be silently wrong where B = H.
+        expect(tensor.dim() in (2, 4), "mask", "(N, M) or (B, H, N, M)", tuple(tensor.shape), "one for each sample is mask[:, None]")
         self.tensor = tensor[(None,) * (4 - tensor.dim())]
 
     def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:

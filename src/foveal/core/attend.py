@@ -176,16 +176,17 @@ def which(
 def _choose(call: Call, name: str) -> Kernel:
     if not isinstance(name, str):
         raise FovealError(f"kernel: expected one of {', '.join(['auto', *_ALL])}, got {type(name).__name__}")
-    if torch.compiler.is_exporting():
+    if name != "auto" and name not in _ALL:
+        raise unknown("kernel", name, ["auto", *_ALL])
+    if torch.compiler.is_exporting() or torch._C._get_tracing_state() is not None:
         return _ALL["explicit"]  # plain operations, which every exporter knows
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or call.transformed:
         return _select(call, name)
     # The answer depends on these alone; asking every kernel anew would cost more than a step of decoding.
     mask = type(call.mask) if call.native else call.mask is not None and call.mask.batched
     kind = mask, None if call.term is None else call.term.kind, call.learns, torch.is_grad_enabled(), call.dropout > 0
-    key: tuple[object, ...] = (name, call.q.shape, call.k.shape, call.v.shape, call.q.dtype, call.q.device, call.q.requires_grad, *kind)
-    if call.q.device.type != "cpu":  # a GPU's kernels also look at how the numbers lie in memory
-        key = (*key, call.q.stride(), call.k.stride(), call.v.stride())
+    sizes = call.q.shape, call.k.shape, call.v.shape, call.q.stride(), call.k.stride(), call.v.stride()
+    key = (name, *sizes, call.q.dtype, call.q.device, call.q.requires_grad, *kind)
     chosen = _chosen.get(key)
     if chosen is None:
         if len(_chosen) >= REMEMBERED:
@@ -198,8 +199,6 @@ def _select(call: Call, name: str) -> Kernel:
     if name == "auto":
         able = [kernel for kernel in KERNELS if not kernel.refuses(call)]
         return next((kernel for kernel in able if not kernel.avoided(call)), able[0] if able else _ALL["explicit"])
-    if name not in _ALL:
-        raise unknown("kernel", name, ["auto", *_ALL])
     reason = _ALL[name].refuses(call)
     if reason:
         able_names = [kernel.name for kernel in _ALL.values() if not kernel.refuses(call)]

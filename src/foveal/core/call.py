@@ -43,6 +43,12 @@ class Call:
         return True if self.q.shape[1] != self.k.shape[1] else False  # noqa: SIM210
 
     @property
+    def transformed(self) -> bool:
+        """Whether torch.func (vmap, grad, jvp) is at work on the tensors."""
+        wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+        return wrapped(self.q) or wrapped(self.k) or wrapped(self.v)
+
+    @property
     def learns(self) -> bool:
         """Whether a gradient must reach the term's own tensors."""
         return torch.is_grad_enabled() and self.term is not None and any(tensor.requires_grad for tensor in self.term.tensors)

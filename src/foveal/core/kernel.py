@@ -78,6 +78,10 @@ def _refuses_flash(call: Call) -> str:
             return "it gives no gradient to a bias"
         if call.dropout:
             return "it has no dropout on a CPU"
+        if call.v.shape[3] != call.q.shape[3]:
+            return f"it needs values as wide as keys on a CPU, and these are {call.v.shape[3]} and {call.q.shape[3]} wide"
+        if any(tensor.stride(3) != 1 for tensor in (call.q, call.k, call.v)):
+            return "it needs tensors whose last axis lies together in memory"
         return _refuses_term(call)
     if call.mask is not None and not call.native:
         return f"it knows no mask but causal, and this is {call.mask!r}"
@@ -182,6 +186,8 @@ def _run_blocks(call: Call) -> Tensor:
 def _refuses_blocks(call: Call) -> str:
     if torch.compiler.is_compiling():
         return "its loop over tiles would be unrolled by torch.compile"
+    if call.transformed:
+        return "it has no rule for torch.func"
     if isinstance(call.term, Written) and call.learns:
         return "it would sum a gradient as large as the bias for every tile"
     return ""

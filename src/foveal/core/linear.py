@@ -6,7 +6,7 @@ Symbols: ω_f the F rows of the projection, orthogonal in blocks of D, each as l
 Paper: Krzysztof Choromanski, Valerii Likhosherstov, David Dohan, Xingyou Song, Andreea Gane, Tamas Sarlos, Peter Hawkins, Jared Davis, Afroz Mohiuddin, Lukasz Kaiser, David Belanger, Lucy Colwell, Adrian Weller (2021). Rethinking attention with performers. ICLR. arXiv:2009.14794.
 Paper: Angelos Katharopoulos, Apoorv Vyas, Nikolaos Pappas, François Fleuret (2020). Transformers are RNNs: fast autoregressive transformers with linear attention. ICML. arXiv:2006.16236.
 Departs from the paper: no constant is added to the features; factors that cancel in the quotient keep them in range instead. A row that may look at nothing yields 0.
-Cost: O((N + M)·F·D) time, O((N + M)·F) memory.
+Cost: O((N + M)·F·D) time, O((N + M)·D + F·D) memory: features are made for some rows at a time, at least 128, and thrown away; a gradient makes them again and keeps F·D sums for each such part. Compiled, all are made at once: O((N + M)·F) memory, and causal (N/128)²·F·D more time.
 Example: linear(q[:, :2], k, v, orthogonal(features=16, width=8))
 """
 
@@ -29,9 +29,9 @@ from foveal.core.pattern.padding import padding
 from foveal.errors import FovealError, expect
 
 CHUNK = 128  # queries that meet their own keys pair by pair in the causal form
+CHUNKS = 64  # so many hand on their sums in one product, whose cost grows with their square: with so few it is still the least
 AT_ONCE = {"cpu": 2**20, "other": 2**26}  # features computed at a time: so many stay in a processor's cache, or fill a GPU
-LOWEST = torch.finfo(torch.float32).min  # below the strength of any key
-FAINTEST = -50.0  # e⁻⁵⁰ of the strongest key is nothing to any sum, and still a number to divide by where a row sees no other
+LOWEST = torch.finfo(torch.float32).min  # no key is weaker, so that a row with one key has a finite strength to be relative to
 
 
 def orthogonal(features: int, width: int, seed: int = 0) -> Tensor:
@@ -97,7 +97,7 @@ def _both_ways(q: Tensor, k: Tensor, v: Tensor, hiding: Tensor, projection: Tens
 
 
 def _causal(q: Tensor, k: Tensor, v: Tensor, hiding: Tensor, projection: Tensor) -> Tensor:
-    size, sums, done = _at_once(q, projection), _nothing(k, v, projection), []
+    size, sums, done = min(_at_once(q, projection), CHUNKS * CHUNK), _nothing(k, v, projection), []
     k, v, hiding = _fitted(k, q.shape[2]), _fitted(v, q.shape[2]), _fitted(hiding, q.shape[2], -torch.inf)
     for part in zip(*(_split(x, size) for x in (q, k, v, hiding)), strict=True):
         y, *sums = _run(_read_and_added, q.shape[2] > size, *part, projection, *sums)
@@ -107,8 +107,10 @@ def _causal(q: Tensor, k: Tensor, v: Tensor, hiding: Tensor, projection: Tensor)
 
 def _added(k: Tensor, v: Tensor, hiding: Tensor, projection: Tensor, sums: Tensor, strongest: Tensor) -> tuple[Tensor, Tensor]:
     """Σ_j φ(k_j) [v_j, 1]ᵀ, (B, H, F, E + 1), with these keys in it, relative to the strongest key so far; and the strength of that."""
-    keys, values, now = _keys(k, v, hiding, projection, strongest)
-    return sums * (strongest - now).exp() + keys.transpose(-1, -2) @ values, now
+    keys, strength = _features(k, projection)
+    strength = strength + hiding
+    now = torch.maximum(strongest, _fitted(strength.detach(), k.shape[2] + 1, LOWEST).amax(2, keepdim=True))
+    return sums * (strongest - now).exp() + keys.transpose(-1, -2) @ (_with_ones(v) * (strength - now).exp()), now
 
 
 def _read(q: Tensor, projection: Tensor, sums: Tensor) -> Tensor:
@@ -118,25 +120,39 @@ def _read(q: Tensor, projection: Tensor, sums: Tensor) -> Tensor:
 def _read_and_added(
     q: Tensor, k: Tensor, v: Tensor, hiding: Tensor, projection: Tensor, sums: Tensor, strongest: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Earlier chunks enter by their sums, a chunk's own keys pair by pair: nothing is as large as N·N or N·F·E."""
-    keys, values, now = _keys(k, v, hiding, projection, strongest)
-    rows, _ = _features(q, projection)
-    rows, keys, values = (_in_chunks(x) for x in (rows, keys, values))  # (B, H, chunks, CHUNK, ·)
-    own = keys.transpose(-1, -2) @ values  # (B, H, chunks, F, E + 1)
-    upto = torch.cat([(sums * (strongest - now).exp())[:, :, None], own], 2).cumsum(2)
-    pairs = (rows @ keys.transpose(-1, -2)).tril_()  # (B, H, chunks, CHUNK, CHUNK)
-    y = _quotient(rows @ upto[:, :, :-1] + pairs @ values).flatten(2, 3)
-    return y[:, :, : q.shape[2]], upto[:, :, -1], now
+    """Earlier chunks enter by their sums, a chunk's own keys pair by pair: nothing is as large as N·N or N·F·E.
+
+    Each row is relative to the strongest key that it sees itself: beside a later, far stronger one its own keys would all be 0.
+    """
+    keys, strength = _features(k, projection)
+    fixed = strength.detach()
+    values = _with_ones(v) * (strength - fixed).exp()  # times 1; by this way the strength gets its gradient
+    rows, keys, values = (_in_chunks(x) for x in (_features(q, projection)[0], keys, values))  # (B, H, chunks, CHUNK, ·)
+    fixed = _in_chunks(fixed + hiding, -torch.inf)
+    tops = fixed.amax(3, keepdim=True).clamp_min(LOWEST)  # (B, H, chunks, 1, 1)
+    own = keys.transpose(-1, -2) @ (values * (fixed - tops).exp())  # (B, H, chunks, F, E + 1)
+    fading, starts = _relative(torch.cat([strongest, tops.flatten(3)], 2), _count(tops.shape[2] + 1, q), strongest)
+    upto = (fading @ torch.cat([sums[:, :, None], own], 2).flatten(3)).unflatten(3, sums.shape[2:])  # (B, H, chunks + 1, F, E + 1)
+    weights, levels = _relative(fixed, _count(CHUNK, q), starts[:, :, :-1, None])  # (B, H, chunks, CHUNK, CHUNK)
+    pairs = (rows @ keys.transpose(-1, -2)) * weights
+    y = _quotient(rows @ upto[:, :, :-1] * (starts[:, :, :-1, None] - levels).exp() + pairs @ values).flatten(2, 3)
+    return y[:, :, : q.shape[2]], upto[:, :, -1], starts[:, :, -1:]
+
+
+def _relative(strength: Tensor, rows: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
+    """How strong keys (…, m, 1) are beside the strongest that a row sees, itself the last: (…, n, m); and that one's strength, (…, n, 1)."""
+    seen = strength.transpose(-1, -2).masked_fill(_count(strength.shape[-2], rows) > rows[:, None], -torch.inf)
+    strongest = torch.maximum(seen.detach().amax(-1, keepdim=True), least)
+    return seen.sub_(strongest).exp_(), strongest
 
 
 def _rows(q: Tensor, k: Tensor, hiding: Tensor, projection: Tensor, ordered: bool, rows: Tensor) -> Tensor:
     """The weights that some queries give to all keys: (B, H, n, M)."""
-    wide = hiding.dtype
-    ones = torch.zeros_like(k[..., :0], dtype=wide)  # values without columns: what is left is the column of ones
-    keys, factors, _ = _keys(k.to(wide), ones, hiding, projection.to(wide), hiding.new_full((), LOWEST))
-    pairs = _features(q[:, :, rows].to(wide), projection.to(wide))[0] @ (keys * factors).transpose(-1, -2)
-    if ordered:
-        pairs = pairs * (torch.arange(k.shape[2], device=k.device) <= rows[:, None])
+    wide, last = hiding.dtype, k.shape[2]
+    keys, strength = _features(k.to(wide), projection.to(wide))
+    strength = _fitted(strength + hiding, last + 1, -torch.inf)  # one that nobody sees, as there must be some to find the strongest
+    weights, _ = _relative(strength, rows if ordered else torch.full_like(rows, last), hiding.new_full((), LOWEST))
+    pairs = _features(q[:, :, rows].to(wide), projection.to(wide))[0] @ keys.transpose(-1, -2) * weights[..., :-1]
     return _quotient(torch.cat([pairs, pairs.sum(-1, keepdim=True)], -1)).to(q.dtype)
 
 
@@ -145,15 +161,17 @@ def _features(x: Tensor, projection: Tensor) -> tuple[Tensor, Tensor]:
     width = x.shape[3]
     exponent = x @ (projection * width**-0.25).T
     top = exponent.detach().amax(-1, keepdim=True)  # it cancels, so no gradient need pass through it
-    return exponent.sub_(top).exp_(), top - x.square().sum(-1, keepdim=True) * (width**-0.5 / 2)
+    strength = top - x.square().sum(-1, keepdim=True) * (width**-0.5 / 2)
+    return exponent.sub_(top).exp_(), strength.clamp_min(LOWEST)
 
 
-def _keys(k: Tensor, v: Tensor, hiding: Tensor, projection: Tensor, strongest: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """φ(k) with largest entries 1; what they were divided by times [v, 1], relative to the strongest key so far; that one's strength."""
-    phi, strength = _features(k, projection)
-    now = torch.maximum(strongest, _fitted((strength + hiding).detach(), k.shape[2] + 1, LOWEST).amax(2, keepdim=True))
-    factors = (strength - now).clamp(FAINTEST, 0.0).exp().masked_fill(hiding != 0, 0)
-    return phi, F.pad(v, (0, 1), value=1.0) * factors, now  # with a column of ones one product gives both sums
+def _with_ones(v: Tensor) -> Tensor:
+    """With a column of ones one product gives both sums."""
+    return F.pad(v, (0, 1), value=1.0)
+
+
+def _count(size: int, like: Tensor) -> Tensor:
+    return torch.arange(size, device=like.device)
 
 
 def _nothing(k: Tensor, v: Tensor, projection: Tensor) -> tuple[Tensor, Tensor]:
@@ -173,10 +191,10 @@ def _fitted(x: Tensor, rows: int, value: float = 0.0) -> Tensor:
     return x if x.shape[2] == rows else F.pad(x, (0, 0, 0, rows - x.shape[2]), value=value)
 
 
-def _in_chunks(x: Tensor) -> Tensor:
-    """(B, H, m, F) → (B, H, chunks, CHUNK, F), the last chunk filled up with 0."""
+def _in_chunks(x: Tensor, value: float = 0.0) -> Tensor:
+    """(B, H, m, F) → (B, H, chunks, CHUNK, F), the last chunk filled up."""
     chunks = math.ceil(x.shape[2] / CHUNK)
-    return _fitted(x, chunks * CHUNK).view(*x.shape[:2], chunks, CHUNK, x.shape[3])
+    return _fitted(x, chunks * CHUNK, value).view(*x.shape[:2], chunks, CHUNK, x.shape[3])
 
 
 def _at_once(q: Tensor, projection: Tensor) -> int:

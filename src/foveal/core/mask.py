@@ -30,6 +30,7 @@ class Mask:
 
     batched = False  # whether the samples of a batch differ
     combines = True  # whether & | ~ make sense of it
+    grows = True  # whether a pair that is kept stays kept when more keys come, as decoding with a cache needs
     period = 1  # rows that agree modulo the period look at similar keys, so they share a tile
 
     def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:
@@ -151,6 +152,8 @@ def patterns() -> list[str]:
 
 def expect_whole(value: object, what: str, least: int = 0) -> None:
     """Raise a FovealError unless `value` is a whole number that an index can hold."""
+    if isinstance(value, Tensor) and torch._C._get_tracing_state() is not None:  # a tracer hands out sizes as tensors
+        return
     whole = isinstance(value, (int, torch.SymInt, Integral)) and not isinstance(value, bool)
     if not whole or not least <= value < 2**31:  # type: ignore[operator]
         raise FovealError(f"{what}: expected a whole number, at least {least} and below 2³¹, got {shown(value)}")

@@ -47,7 +47,7 @@ class Written(Term):
     def __init__(self, tensor: Tensor) -> None:
         expect(tensor.dtype in FLOATS, "bias", "a floating dtype of 16, 32 or 64 bits", tensor.dtype, "put booleans into mask=")
         expect(tensor.layout is torch.strided and not tensor.is_nested, "bias", "a dense tensor", tensor.layout)
-        expect(2 <= tensor.dim() <= 4, "bias", "(N, M) up to (B, H, N, M)", tuple(tensor.shape))
+        expect(tensor.dim() in (2, 4), "bias", "(N, M) or (B, H, N, M)", tuple(tensor.shape), "one for each head is bias[None]")
         self.tensors = (tensor[(None,) * (4 - tensor.dim())],)
 
     def scores(self, q: Tensor, rows: Tensor, columns: Tensor, *tensors: Tensor) -> Tensor:

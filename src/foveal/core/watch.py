@@ -32,7 +32,7 @@ Indices = int | slice | Sequence[int] | Tensor
 class Keep(Protocol):
     """What to keep of one attention: named tensors, from a way to get rows (n,) of its weights, (B, H, n, M), and the rows asked for."""
 
-    def __call__(self, part: Callable[[Tensor], Tensor], rows: Tensor) -> Mapping[str, Tensor]: ...
+    def __call__(self, part: Callable[[Tensor], Tensor], rows: Tensor, start: int) -> Mapping[str, Tensor]: ...
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Weights:
     device: str | torch.device | None = None  # where to keep them; None: where they are
     attached: bool = False  # whether gradients go through them, back to q and k: for a loss on the weights
 
-    def __call__(self, part: Callable[[Tensor], Tensor], rows: Tensor) -> Mapping[str, Tensor]:
+    def __call__(self, part: Callable[[Tensor], Tensor], rows: Tensor, start: int) -> Mapping[str, Tensor]:
         with torch.set_grad_enabled(self.attached and torch.is_grad_enabled()):
             return {"weights": part(rows).to(device=self.device)}
 
@@ -56,17 +56,17 @@ class Statistics:
     def __post_init__(self) -> None:
         expect(self.chunk >= 1, "Statistics' chunk", "at least 1 row", self.chunk)
 
-    def __call__(self, part: Callable[[Tensor], Tensor], rows: Tensor) -> Mapping[str, Tensor]:
+    def __call__(self, part: Callable[[Tensor], Tensor], rows: Tensor, start: int) -> Mapping[str, Tensor]:
         with torch.no_grad():
-            parts = [statistics(part(some), some) for some in torch.split(rows, self.chunk)]
+            parts = [statistics(part(some), some + start) for some in torch.split(rows, self.chunk)]
         return {name: torch.cat([each[name] for each in parts], -1) for name in parts[0]}
 
 
-def statistics(weights: Tensor, rows: Tensor) -> dict[str, Tensor]:
-    """Entropy, largest weight and mean distance of weights (B, H, n, M) whose queries stand at positions rows (n,): (B, H, n) each."""
+def statistics(weights: Tensor, positions: Tensor) -> dict[str, Tensor]:
+    """Entropy, largest weight and mean distance of weights (B, H, n, M) whose queries stand at these positions (n,): (B, H, n) each."""
     wide = weights.to(torch.promote_types(weights.dtype, torch.float32))
     keys = torch.arange(wide.shape[3], device=wide.device)
-    apart = (rows.to(wide.device)[:, None] - keys).abs()  # (n, M)
+    apart = (positions.to(wide.device)[:, None] - keys).abs()  # (n, M)
     return {
         "entropy": torch.special.entr(wide).sum(-1),  # 0 log 0 = 0
         "largest": wide.amax(-1) if len(keys) else wide.sum(-1),
@@ -82,6 +82,7 @@ class Record:
     module: str  # the class of the layer; "" for a function called outside of any
     kernel: str
     shape: tuple[int, int, int, int]  # (B, H, N, M) of the whole attention
+    start: int  # the position of its first query: how many tokens a cache held before
     heads: Tensor = field(repr=False)  # the heads kept, (h,)
     rows: Tensor = field(repr=False)  # the queries kept, (n,)
     kept: Mapping[str, Tensor] = field(repr=False)
@@ -105,11 +106,11 @@ class Record:
 
     @property
     def distance(self) -> Tensor:
-        """Σ_j α_ij |i − j|: (B, h, n)."""
+        """Σ_j α_ij |i − j|: (B, h, n). It means something where the keys stand in the order of the queries."""
         return self._statistic("distance")
 
     def _statistic(self, name: str) -> Tensor:
-        return self.kept[name] if name in self.kept else statistics(self.weights, self.rows)[name]
+        return self.kept[name] if name in self.kept else statistics(self.weights, self.rows + self.start)[name]
 
 
 class Seen(dict[str, Record]):
@@ -190,9 +191,10 @@ class _Watcher:
             weights = look.rows(some)
             return weights if self.heads is None else weights[:, heads.to(weights.device)]
 
+        shape = look.batch, look.heads, look.queries, look.keys
         with _full_precision():
-            kept = self.keep(part, rows)
-        self.seen[name] = Record(name, module, look.kernel, (look.batch, look.heads, look.queries, look.keys), heads, rows, kept)
+            kept = self.keep(part, rows, look.start)
+        self.seen[name] = Record(name, module, look.kernel, shape, look.start, heads, rows, kept)
 
     def miss(self) -> None:
         if self.tree.here and self.tree.running:

@@ -10,7 +10,6 @@ Example: AdaptiveSpan(14, heads=7, longest=6, ramp=3)(x)
 """
 
 import math
-from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +19,8 @@ from foveal.core.pattern.local import local
 from foveal.core.term import Sum, Term
 from foveal.errors import expect
 from foveal.layers.attention import check_sizes
-from foveal.layers.multihead import MultiHead
+from foveal.layers.multihead import MultiHead, check_position
+from foveal.position.biased import without_heads
 from foveal.position.position import Position
 
 
@@ -36,15 +36,18 @@ class AdaptiveSpan(MultiHead):
         longest: int,
         ramp: int,
         *,
+        head_width: int | None = None,
         position: Position | None = None,
         mask: Mask | None = None,
         dropout: float = 0.0,
     ) -> None:
-        """longest: the upper limit of a span. ramp: R, over how many further tokens the soft mask falls to 0."""
+        """longest: the upper limit of a span. ramp: R, over how many further tokens the soft mask falls to 0. head_width: C/H unless given."""
         check_sizes(self, width=width, heads=heads, longest=longest, ramp=ramp)
+        check_position("AdaptiveSpan", position)
         reach = local(longest + ramp - 1)  # beyond it m is 0, whatever is learned
         span = Span(heads, longest, ramp, position)
-        super().__init__(width, heads, position=span, mask=reach if mask is None else reach & mask, dropout=dropout)
+        mask = reach if mask is None else reach & mask
+        super().__init__(width, heads, head_width=head_width, position=span, mask=mask, dropout=dropout)
 
     def spans(self) -> Tensor:
         """z of each head, (H,), in tokens."""
@@ -83,13 +86,10 @@ class Span(Position):
         own, other = SpanTerm(self.spans(), self.ramp, query_start), self.inner.term(query_start)
         return own if other is None else Sum(own, other)
 
-    def drop_heads(self, indices: Iterable[int]) -> None:
+    def drop_heads(self, indices: list[int]) -> None:
         """The heads that MultiHead.drop_heads cuts out lose their spans."""
-        dropped = set(indices)
-        kept = [head for head in range(len(self.p)) if head not in dropped]
-        self.p = nn.Parameter(self.p.detach()[kept], requires_grad=self.p.requires_grad)
-        if hasattr(self.inner, "drop_heads"):
-            self.inner.drop_heads(sorted(dropped))
+        self.p, _ = without_heads(self.p, 0, indices)
+        self.inner.drop_heads(indices)
 
 
 class SpanTerm(Term):

@@ -56,8 +56,8 @@ def hidden(scores: Tensor, mask: Mask | Tensor | None) -> Tensor:
     expect(isinstance(mask, Mask), "mask", "a mask or a boolean tensor", type(mask).__name__)
     batch, _, queries, keys = scores.shape
     kept = mask.dense(queries, keys, batch=batch, device=scores.device)
-    # (B, N, M) would be read as (H, N, M), and these layers have one head.
-    expect(kept.dim() == 2 or kept.shape[1] == 1, "mask", f"({batch}, 1, {queries}, {keys})", tuple(kept.shape), "add the axis of heads")
+    one = kept.dim() == 2 or kept.shape[1] == 1
+    expect(one, "mask", f"({batch}, 1, {queries}, {keys})", tuple(kept.shape), "these layers have one head")
     return scores.masked_fill(~kept, -torch.inf)
 
 

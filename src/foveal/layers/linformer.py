@@ -42,12 +42,11 @@ class Linformer(nn.Module):
         ordered, kept = order_and_keys(mask, batch, tokens, tokens, x.device)
         if ordered:
             raise FovealError("Linformer's mask: expected none or padding, got causal; a projected key holds later tokens too")
-        q, k, v = self.qkv(x).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)  # (B, H, N, D)
+        q, k, v = self.qkv(x).view(batch, tokens, 3, self.heads, self.width // self.heads).permute(2, 0, 3, 1, 4).unbind(0)  # (B, H, N, D)
         if kept is not None:
             hidden = ~kept.transpose(-1, -2)  # (B, 1, N, 1)
             k, v = k.masked_fill(hidden, 0), v.masked_fill(hidden, 0)
         k, v = self.e[:, :tokens] @ k, self.f[:, :tokens] @ v  # (B, H, projected, D)
         y = attend(q, k, v, dropout=self.dropout if self.training else 0.0)
-        assert isinstance(y, Tensor)  # attend gives weights too only when it is asked
         projected: Tensor = self.out(y.transpose(1, 2).flatten(2))  # (B, N, C)
         return projected

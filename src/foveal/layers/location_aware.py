@@ -12,11 +12,11 @@ Example: LocationAware(state_width=14, key_width=10, hidden=5, filters=3, taps=3
 import torch
 from torch import Tensor, nn
 
-from foveal.core.attend import normalise
+from foveal.core.attend import normalise, weigh
 from foveal.core.mask import Mask
 from foveal.core.score.location_aware import aware
 from foveal.errors import expect
-from foveal.layers.attention import check_dropout, check_sizes, check_tokens, hidden, look
+from foveal.layers.attention import check_dropout, check_sizes, check_tokens, hidden
 
 
 class LocationAware(nn.Module):
@@ -63,5 +63,6 @@ class LocationAware(nn.Module):
         scores = aware(
             self.state(state)[:, None, None], keys[:, None], previous[:, None, None], self.place.weight, self.filters, self.v
         )  # (B, 1, 1, M)
-        weights = normalise(hidden(scores, mask))[:, 0, 0].to(memory.dtype)
-        return look(scores, memory, mask, self.dropout if self.training else 0.0)[:, 0], weights
+        scores = hidden(scores, mask)
+        y = weigh(scores, memory[:, None], dropout=self.dropout if self.training else 0.0)  # (B, 1, 1, E)
+        return y[:, 0, 0], normalise(scores)[:, 0, 0].to(memory.dtype)

@@ -12,6 +12,7 @@ Example: MultiHead(14, 7)(x)
 """
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,7 @@ from torch.nn import functional
 from foveal.core.algebra import Given
 from foveal.core.attend import attend
 from foveal.core.mask import Mask
+from foveal.core.observe import observers, queries_from
 from foveal.errors import FovealError, expect
 from foveal.layers.cache import Cache, Memory
 from foveal.position.position import Position
@@ -49,6 +51,7 @@ class MultiHead(nn.Module):
         expect(head_width is not None or width % heads == 0, "MultiHead's heads", f"a divisor of the width {width}", heads)
         expect(heads % groups == 0, "MultiHead's groups", f"a divisor of the {heads} heads", groups)
         expect(0 <= dropout < 1, "MultiHead's dropout", "at least 0 and below 1", dropout)
+        check_position("MultiHead", position)
         self.width, self.heads, self.groups, self.dropout = width, heads, groups, dropout
         self.key_width = width if key_width is None else key_width
         self.head_width = head_width or width // heads
@@ -96,6 +99,7 @@ class MultiHead(nn.Module):
                 raise FovealError(f"MultiHead's start: expected 0 in self-attention, got {start}; give a cache, which knows it")
             q, k, v = self._from_one(query)
             if cache is not None:
+                _check_growth(self.mask, mask)
                 start = cache.length
             if self.position is not None:
                 q, k = self.position.rotate(q, k, start, start)
@@ -108,7 +112,8 @@ class MultiHead(nn.Module):
             k, v = memory if isinstance(memory, Memory) else self.remember(memory)
         seen = self._mask(mask, start, q, k)
         term = None if self.position is None else self.position.term(start)
-        y = attend(q, k, v, mask=seen, bias=term, dropout=self.dropout if self.training else 0.0, kernel=kernel)
+        with queries_from(start) if start and observers else nullcontext():
+            y = attend(q, k, v, mask=seen, bias=term, dropout=self.dropout if self.training else 0.0, kernel=kernel)
         return self.out(y.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]  # (B, H, N, D) → (B, N, H·D) → (B, N, C)
 
     def remember(self, memory: Tensor) -> Memory:
@@ -177,7 +182,8 @@ class MultiHead(nn.Module):
 
     def _split(self, tokens: Tensor) -> Tensor:
         """(B, N, heads·D) → (B, heads, N, D)."""
-        return tokens.view(tokens.shape[0], tokens.shape[1], -1, self.head_width).transpose(1, 2)
+        batch, length, width = tokens.shape
+        return tokens.view(batch, length, width // self.head_width, self.head_width).transpose(1, 2)  # −1 is ambiguous of no tokens
 
     def _mask(self, mask: Mask | Tensor | None, start: int, q: Tensor, k: Tensor) -> Mask | Tensor | None:
         """Both the layer's own mask and the caller's, for queries that begin at `start`."""
@@ -202,6 +208,27 @@ class MultiHead(nn.Module):
         """The rows of a projection that belong to these heads."""
         width = self.head_width
         return torch.tensor([head * width + row for head in heads for row in range(width)], device=self.out.weight.device)
+
+
+def check_position(layer: str, position: Position | None) -> None:
+    """Raise a FovealError if a layer would never use this position."""
+    if position is None or type(position) is Position:
+        return
+    kind = type(position)
+    if kind.rotate is Position.rotate and kind.term is Position.term:
+        raise FovealError(
+            f"{layer}'s position: expected one that rotates or adds a term, got {kind.__name__}; "
+            "it is added to the input: call it on the tokens before the first block"
+        )
+
+
+def _check_growth(*masks: Mask | Tensor | None) -> None:
+    """Raise a FovealError unless decoding step by step sees what one pass sees."""
+    for mask in masks:
+        if isinstance(mask, Mask) and not mask.grows:
+            raise FovealError(
+                f"MultiHead's cache: expected a mask that keeps the same pairs when keys are added, got {mask!r}; decode without a cache"
+            )
 
 
 def _some(linear: nn.Linear, tokens: Tensor, first: int, last: int | None) -> Tensor:

@@ -5,7 +5,7 @@
 Symbols: ω_f the F features, orthogonal in blocks, drawn from the seed and shared by all heads (FAVOR+); D = C/H.
 Paper: Krzysztof Choromanski, Valerii Likhosherstov, David Dohan, Xingyou Song, Andreea Gane, Tamas Sarlos, Peter Hawkins, Jared Davis, Afroz Mohiuddin, Lukasz Kaiser, David Belanger, Lucy Colwell, Adrian Weller (2021). Rethinking attention with performers. ICLR. arXiv:2009.14794.
 Departs from the paper: no constant is added to the features. The features are drawn anew only when `redraw` is called.
-Cost: O((N + M)·(C² + F·C)) time, O((N + M)·C) memory: faster than full attention once N is well above F.
+Cost: O((N + M)·(C² + F·C)) time, O((N + M)·C + F·C) memory, as features are made for some rows at a time and thrown away; a gradient keeps F·C sums for each such part; compiled O((N + M)·(C + H·F)) memory, and causal (N/128)²·F·C more time. Faster than full attention once N is well above F.
 Example: Performer(14, heads=7, features=8)(x)
 """
 

@@ -19,11 +19,14 @@ from foveal.layers.multihead import MultiHead
 class Reduced(nn.Module):
     """Multi-head attention of a grid (B, h, w, C) on its own reduced copy."""
 
-    def __init__(self, width: int, heads: int, reduction: int, *, dropout: float = 0.0, bias: bool = True) -> None:
+    def __init__(
+        self, width: int, heads: int, reduction: int, *, head_width: int | None = None, dropout: float = 0.0, bias: bool = True
+    ) -> None:
+        """head_width: C/heads unless given."""
         super().__init__()
         expect(reduction >= 1, "Reduced's reduction", "at least 1", reduction)
         self.width, self.reduction = width, reduction
-        self.attention = MultiHead(width, heads, key_width=width, dropout=dropout, bias=bias)
+        self.attention = MultiHead(width, heads, key_width=width, head_width=head_width, dropout=dropout, bias=bias)
         if reduction > 1:
             self.reduce = nn.Conv2d(width, width, reduction, stride=reduction)
             self.norm = nn.LayerNorm(width)

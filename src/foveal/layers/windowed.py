@@ -30,14 +30,16 @@ class Windowed(nn.Module):
         shift: int = 0,
         position: Position | None = None,
         *,
+        head_width: int | None = None,
         dropout: float = 0.0,
         bias: bool = True,
     ) -> None:
+        """head_width: C/heads unless given."""
         super().__init__()
         expect(window >= 1, "Windowed's window", "at least 1", window)
         expect(0 <= shift < window, "Windowed's shift", f"at least 0 and below the window {window}", shift)
         self.width, self.window, self.shift = width, window, shift
-        self.attention = MultiHead(width, heads, position=position, dropout=dropout, bias=bias)
+        self.attention = MultiHead(width, heads, head_width=head_width, position=position, dropout=dropout, bias=bias)
 
     def forward(self, grid: Tensor, *, kernel: str = "auto") -> Tensor:
         """(B, h, w, C) → (B, h, w, C)."""

@@ -22,4 +22,5 @@ class Biased(Position):
 def without_heads(table: Tensor, axis: int, indices: list[int]) -> tuple[nn.Parameter, int]:
     """A table without the entries of some heads, for a layer that drops them; and how many heads are left."""
     kept = [head for head in range(table.shape[axis]) if head not in indices]
-    return nn.Parameter(table.detach().index_select(axis, torch.tensor(kept, device=table.device))), len(kept)
+    rest = table.detach().index_select(axis, torch.tensor(kept, device=table.device))
+    return nn.Parameter(rest, requires_grad=table.requires_grad), len(kept)

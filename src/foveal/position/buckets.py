@@ -10,9 +10,11 @@ Example: Buckets(heads=6, buckets=8, max_distance=16).bias(q, keys=7)
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
 
 from foveal.core.term import Term
 from foveal.errors import expect
@@ -22,7 +24,6 @@ from foveal.position.biased import Biased, without_heads
 class Buckets(Biased):
     """Buckets for both sides: what an encoder uses."""
 
-    bucket_of: Tensor
     sides = 2
 
     def __init__(self, heads: int, buckets: int = 32, max_distance: int = 128) -> None:
@@ -36,13 +37,11 @@ class Buckets(Biased):
         )
         self.heads, self.buckets, self.max_distance = heads, buckets, max_distance
         self.table = nn.Parameter(nn.init.trunc_normal_(torch.empty(buckets, heads), std=0.02))
-        behind = [bucket(distance, a_side, max_distance) for distance in range(max_distance + 1)]
-        ahead = [a_side + number for number in behind[1:]] if self.sides == 2 else [0] * max_distance
-        # Row max_distance + (j − i), as every farther distance is in the last bucket of its side.
-        self.register_buffer("bucket_of", torch.tensor(behind[::-1] + ahead), persistent=False)
 
     def term(self, query_start: int = 0) -> Term:
-        return BucketTerm(self.table, self.bucket_of, query_start)
+        # No buffer: it would not be saved, so a model that is built without memory and loaded would have none.
+        numbers = bucket_of(self.buckets, self.max_distance, self.sides, str(self.table.device))
+        return BucketTerm(self.table, numbers, query_start)
 
     def drop_heads(self, indices: list[int]) -> None:
         self.table, self.heads = without_heads(self.table, 1, indices)
@@ -82,6 +81,22 @@ class BucketTerm(Term):
 
     def _place(self, i: Tensor, j: Tensor) -> Tensor:
         return (j - (i + self.start)).clamp(-self.reach, self.reach) + self.reach
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def bucket_of(buckets: int, max_distance: int, sides: int, device: str) -> Tensor:
+    """The bucket of every j − i from −max_distance to max_distance; every farther one is in the last bucket of its side."""
+    # The numbers stay after the call, so they must be a plain tensor, also when the caller is being traced or infers.
+    with _disable_current_modes(), torch.inference_mode(False):
+        return _bucket_of(buckets, max_distance, sides, device)
+
+
+@lru_cache(maxsize=32)
+def _bucket_of(buckets: int, max_distance: int, sides: int, device: str) -> Tensor:
+    a_side = buckets // sides
+    behind = [bucket(distance, a_side, max_distance) for distance in range(max_distance + 1)]
+    ahead = [a_side + number for number in behind[1:]] if sides == 2 else [0] * max_distance
+    return torch.tensor(behind[::-1] + ahead, device=device)
 
 
 def bucket(distance: int, buckets: int, max_distance: int) -> int:

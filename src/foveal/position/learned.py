@@ -42,6 +42,7 @@ class Learned(Position):
         other = Learned(self.width, length).to(self.table)
         with torch.no_grad():
             other.table.copy_(stretched(self.table, length))
+        other.table.requires_grad_(self.table.requires_grad)
         return other
 
     def extra_repr(self) -> str:

@@ -39,6 +39,7 @@ class Learned2d(Position):
         other = Learned2d(self.width, height, grid_width).to(self.table)
         with torch.no_grad():
             other.table.copy_(stretched_2d(self.table, height, grid_width))
+        other.table.requires_grad_(self.table.requires_grad)
         return other
 
     def extra_repr(self) -> str:

@@ -12,25 +12,34 @@ Example: Rotary(8).rotate(q, k)
 import torch
 from torch import Tensor
 
-from foveal.errors import expect
+from foveal.errors import FovealError, expect
 from foveal.position.position import Position
 
 
 class Rotary(Position):
-    def __init__(self, width: int, base: float = 10000.0) -> None:
+    def __init__(self, width: int | None = None, base: float = 10000.0) -> None:
+        """width: the channels of one head; those of q unless given."""
         super().__init__()
-        expect(width >= 2 and width % 2 == 0, "Rotary's width", "an even number of channels in a head, at least 2", width)
+        fits = width is None or (width >= 2 and width % 2 == 0)
+        expect(fits, "Rotary's width", "an even number of channels in a head, at least 2", width)
         expect(base > 0, "Rotary's base", "above 0", base)
         self.width, self.base = width, base
 
     def rotate(self, q: Tensor, k: Tensor, query_start: int = 0, key_start: int = 0) -> tuple[Tensor, Tensor]:
+        width = q.shape[-1] if self.width is None else self.width
+        if width % 2:
+            raise FovealError(
+                f"Rotary's q: expected heads (B, H, N, D) with an even D, got {tuple(q.shape)}; give the layer another head_width"
+            )
         for name, x in (("q", q), ("k", k)):
-            fits = x.dim() == 4 and x.shape[3] == self.width
-            expect(fits, f"Rotary's {name}", f"heads (B, H, N, {self.width})", tuple(x.shape), "give Rotary the width of one head")
+            if x.dim() != 4 or x.shape[3] != width:
+                raise FovealError(
+                    f"Rotary's {name}: expected heads (B, H, N, {width}), got {tuple(x.shape)}; Rotary() takes the width of q"
+                )
         return turned(q, query_start, self.base), turned(k, key_start, self.base)
 
     def extra_repr(self) -> str:
-        return f"{self.width}, base={self.base:g}"
+        return f"{'' if self.width is None else f'{self.width}, '}base={self.base:g}"
 
 
 def turned(x: Tensor, start: int = 0, base: float = 10000.0) -> Tensor:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from foveal.core.mask import Mask
+from foveal.errors import FovealError
 
 
 @dataclass(frozen=True, repr=False)
@@ -25,6 +26,9 @@ class Causal(Mask):
 
     def full(self, first: int, last: int, keys: int) -> bool:
         return keys - 1 <= first
+
+    def __call__(self, *arguments: object) -> Mask:
+        raise FovealError("causal: expected no call, got one; it takes no arguments: write mask=causal")
 
     def __repr__(self) -> str:
         return "causal"

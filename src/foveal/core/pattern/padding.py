@@ -25,6 +25,10 @@ class padding(Mask):
         whole = self.lengths.dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
         expect(self.lengths.dim() == 1 and whole, "padding's lengths", "one whole number for each sample, (B,)", _described(self.lengths))
 
+        if self.lengths.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere a look would make the device wait
+            least = int(self.lengths.min()) if len(self.lengths) else 0
+            expect(least >= 0, "padding's lengths", "at least 0", least)
+
     def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:
         return j < self.lengths.to(b.device)[b]
 

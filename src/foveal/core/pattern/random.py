@@ -3,7 +3,7 @@
     keeps(i, j) = ⌊j / block⌋ ∈ R(⌊i / block⌋),   R(a) = `count` blocks drawn from the seed
 
 Paper: Manzil Zaheer, Guru Guruganesh, Avinava Dubey, Joshua Ainslie, Chris Alberti, Santiago Ontanon, Philip Pham, Anirudh Ravula, Qifan Wang, Li Yang, Amr Ahmed (2020). Big Bird: transformers for longer sequences. NeurIPS. arXiv:2007.14062.
-Departs from the paper: the draw does not avoid the local and global blocks, so that patterns stay independent of each other; draws repeat after 65,536 blocks of queries. The draw depends on the number of keys, so rows decoded with a cache that grows see other keys than in one pass.
+Departs from the paper: the draw does not avoid the local and global blocks, so that patterns stay independent of each other; draws repeat after 65,536 blocks of queries. The draw depends on the number of keys, so it cannot be decoded with a cache.
 Cost: N·count·block pairs: linear in N.
 Example: random(count=3, seed=1)
 """
@@ -11,6 +11,7 @@ Example: random(count=3, seed=1)
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import index
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,6 +22,8 @@ from foveal.core.mask import Mask, Predicate, expect_whole
 
 @dataclass(frozen=True)
 class random(Mask):
+    grows: ClassVar[bool] = False  # type: ignore[misc]  # the draw depends on the number of keys
+
     count: int
     seed: int = 0
     block: int = 1
