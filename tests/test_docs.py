@@ -82,3 +82,8 @@ def test_a_newcomer_adds_a_mask_and_a_score_in_one_file_each_and_changes_nothing
     use += "assert (y - foveal.weigh(foveal.score.gaussian(x[0][:, None], x[0][:, None]), x[0][:, None])[:, 0]).abs().max() < 1e-6\n"
     done = subprocess.run([sys.executable, "-c", use], capture_output=True, text=True, env=environment, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_no_page_has_a_hole():
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
+        assert "@@" not in page.read_text(encoding="utf-8"), page.name

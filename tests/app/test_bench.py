@@ -68,7 +68,7 @@ def test_where_two_curves_cross():
     [
         (["atention"], "the nearest is 'attention'"),
         (["attention", "--rounds", "0"], "--rounds: expected at least 1, got 0"),
-        (["attention", "--threads", "-2"], "--threads: expected at least 1, got -2"),
+        (["attention", "--threads", "-2"], "the cores there are, got -2"),
         (["attention", "--longest", "7"], "--longest: expected at least 256, got 7"),
         (["attention", "--device", "tpu"], "--device: expected cpu or cuda, got tpu"),
         (["attention", "--rounds", "many"], "invalid int value"),

@@ -10,6 +10,7 @@ import io
 import os
 import sys
 import traceback
+from pathlib import Path
 from typing import NoReturn
 
 from foveal import __version__
@@ -22,22 +23,19 @@ COMMANDS = {  # what is typed → its module, and what it does
     "bench": ("foveal.app.bench", "measure side by side with others, and write results"),
 }
 
-WRONG, STOPPED = 2, 130  # exit statuses
+BUG, WRONG, STOPPED = 1, 2, 130  # exit statuses
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else list(argv)
     debug = "--debug" in arguments
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a sign that the terminal does not know is no reason to stop
+    _open_streams()
     try:
-        try:
-            status = _run([argument for argument in arguments if argument != "--debug"])
-        except SystemExit as done:  # argparse has shown its help
-            status = done.code if isinstance(done.code, int) else 0
+        status = _run([argument for argument in arguments if argument != "--debug"])
         sys.stdout.flush()
         return status
+    except _Shown as shown:
+        return shown.status
     except BrokenPipeError:
         _give_up_output()
         return 0
@@ -45,10 +43,21 @@ def main(argv: list[str] | None = None) -> int:
         return _say("stopped", STOPPED, debug)
     except FovealError as error:
         return _say(f"error: {error}", WRONG, debug)
+    except OSError as error:
+        _give_up_output()
+        return _say(f"error: cannot write the output: {error.strerror or error}", WRONG, debug)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "torch":
-            raise
+            return _bug(error, debug)
         return _say("error: this needs torch, which is not installed; pip install foveal[torch]", WRONG, debug)
+    except SystemExit as end:  # whatever foveal ran may not end foveal as if all were well
+        return _say(f"error: what was run called sys.exit({end.code!r})", WRONG, debug)
+    except Exception as error:  # noqa: BLE001 — nobody but a developer wants a traceback
+        return _bug(error, debug)
+
+
+def _bug(error: Exception, debug: bool) -> int:
+    return _say(f"error: {type(error).__name__}: {error}; this is a bug of foveal: --debug shows where", BUG, debug)
 
 
 def _run(arguments: list[str]) -> int:
@@ -61,8 +70,21 @@ def _run(arguments: list[str]) -> int:
     command = importlib.import_module(place)
     parser = _Parser(prog=f"foveal {name}", description=what, allow_abbrev=False)
     command.add_arguments(parser)
-    status: int = command.run(parser.parse_args(rest))
+    status: int = command.run(_parsed(parser, rest))
     return status
+
+
+def _parsed(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
+    try:
+        return parser.parse_args(arguments)
+    except SystemExit as done:  # argparse has shown its help or the version
+        sys.stdout.flush()
+        raise _Shown(int(done.code or 0)) from None
+
+
+class _Shown(Exception):  # noqa: N818 — no error: all that was asked for is on the screen
+    def __init__(self, status: int) -> None:
+        self.status = status
 
 
 def _without_command(arguments: list[str]) -> int:
@@ -77,7 +99,7 @@ def _without_command(arguments: list[str]) -> int:
     )
     parser.add_argument("--version", action="version", version=f"foveal {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    parser.parse_args(arguments)
+    _parsed(parser, arguments)
     parser.print_help(sys.stderr)
     return WRONG
 
@@ -92,10 +114,20 @@ class _Parser(argparse.ArgumentParser):
 def _say(message: str, status: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    with contextlib.suppress(BrokenPipeError):
+    with contextlib.suppress(OSError):
         sys.stdout.flush()  # what was printed before comes before
-    print(f"foveal: {' '.join(message.split())}", file=sys.stderr)
+    with contextlib.suppress(OSError):
+        print(f"foveal: {' '.join(message.split())}", file=sys.stderr)
     return status
+
+
+def _open_streams() -> None:
+    """A stream that the caller closed goes nowhere; a sign that the terminal does not know is no reason to stop."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 — open until the end
+        elif isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _give_up_output() -> None:

@@ -2,9 +2,11 @@
 
 import argparse
 import importlib
+import os
 from pathlib import Path
 
-from foveal.app.bench.table import Bench
+from foveal.app.bench.table import LONGEST, ROUNDS, Bench
+from foveal.app.whole import expect_folder
 from foveal.errors import expect, unknown
 
 BENCHES = {  # what is typed → its module, which has `measure(bench) -> None`
@@ -17,8 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", metavar="WHAT", help=f"one of {', '.join(BENCHES)}")
     parser.add_argument("--device", default="cpu", help="cpu (one thread unless told) or cuda")
     parser.add_argument("--threads", type=int, default=1, help="threads on a CPU; one is the trustworthy number on shared cores")
-    parser.add_argument("--rounds", type=int, default=15, help="how often each candidate runs, in turns, after the warm-up")
-    parser.add_argument("--longest", type=int, default=16384, help="leave out sequences longer than this")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often each candidate runs, in turns, after the warm-up")
+    parser.add_argument("--longest", type=int, default=LONGEST, help="leave out sequences longer than this")
     parser.add_argument("--out", type=Path, default=Path("results"), help="folder for the table and its figures")
 
 
@@ -28,10 +30,12 @@ def run(args: argparse.Namespace) -> int:
     if args.what not in BENCHES:
         raise unknown("bench", args.what, BENCHES)
     expect(args.device in ("cpu", "cuda"), "--device", "cpu or cuda", args.device)
-    expect(args.threads >= 1, "--threads", "at least 1", args.threads)
+    cores = os.cpu_count() or 1
+    expect(1 <= args.threads <= cores, "--threads", f"1 to {cores}, the cores there are", args.threads)
     expect(args.rounds >= 1, "--rounds", "at least 1", args.rounds)
     expect(args.longest >= 256, "--longest", "at least 256", args.longest)
     expect(args.device == "cpu" or torch.cuda.is_available(), "--device", "a GPU that torch can use", "none")
+    expect_folder(args.out)
     threads = torch.get_num_threads()
     torch.set_num_threads(args.threads)
     try:

@@ -1,5 +1,6 @@
 """A table of measurements: each row holds ours beside theirs, the ratio, and the bar that it must meet where there is one."""
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from foveal.deploy.clock import Job, Timing, interleaved
 from foveal.deploy.origin import origin
 
 WARM_UP = 3
+ROUNDS, LONGEST = 11, 16384  # unless told
 
 
 @dataclass(frozen=True)
@@ -72,19 +74,23 @@ class Bench:
         ratio = "" if row.ratio is None else f"{row.ratio:.2f} {row.meaning}"
         verdict = "" if row.met is None else f"  ({row.bar}: {'met' if row.met else 'NOT MET'})"
         told = " · ".join(part for part in (row.ours, row.theirs, ratio) if part)
-        print(f"{row.what}: {told}{verdict}", flush=True)
+        with contextlib.suppress(OSError):  # nobody reads on: measure all the same, and write
+            print(f"{row.what}: {told}{verdict}", flush=True)
 
     def write(self, folder: Path) -> None:
         facts = origin(self.device, self.threads)
         machine = facts.get("gpu", facts["machine"])
         stem = f"{self.name}-{re.sub('[^a-z0-9]+', '-', machine.lower()).strip('-')}"
+        if (self.rounds, self.longest) != (ROUNDS, LONGEST):  # a quick look does not take the place of the full run
+            stem += f"-{self.rounds}-rounds-to-{self.longest}"
         header = " · ".join(f"{key} {value}" for key, value in facts.items())
         lines = [f"# foveal bench {self.name}", "", f"{header}", "", self._method(), "", *_markdown(self.rows), ""]
         write_whole(folder / f"{stem}.md", "\n".join(lines).encode())
         seconds = {what: {name: asdict(timing) for name, timing in taken.items()} for what, taken in self.timings.items()}
         content = {"origin": facts, "warm_up": WARM_UP, "rows": [asdict(row) for row in self.rows], "seconds": seconds}
         write_whole(folder / f"{stem}.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
-        print(f"written: {folder / stem}.md and .json")
+        with contextlib.suppress(OSError):
+            print(f"written: {folder / stem}.md and .json")
 
     def _method(self) -> str:
         return (
