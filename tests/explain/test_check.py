@@ -3,6 +3,7 @@
 import argparse
 import math
 import re
+import warnings
 from dataclasses import dataclass
 
 import pytest
@@ -275,6 +276,28 @@ class MinGPT(LooksAhead):
         return ones.tril()
 
 
+class LooksOneAhead(LooksAhead):
+    """triu(ones, diagonal=2) is hidden, where diagonal=1 is meant."""
+
+    def pattern(self, ones):
+        return ones.tril(1)
+
+
+class LooksTwoAhead(LooksAhead):
+    """No usual slip: somebody may want it."""
+
+    def pattern(self, ones):
+        return ones.tril(2)
+
+
+class SmoothsWhatIsCausal(MinGPT):
+    """The mask is right; a mean with the next token comes after it."""
+
+    def forward(self, x):
+        y = super().forward(x)
+        return y + y.roll(-1, 1) * (torch.arange(y.shape[1]) < y.shape[1] - 1)[:, None]
+
+
 SOUND = [Plain, Decoder, MinGPT, F.scaled_dot_product_attention, foveal.attend, MultiHead]
 
 
@@ -354,6 +377,7 @@ BROKEN = [
     (IgnoresMask, "mask"),
     (MultipliesMask, "mask"),
     (LooksAhead, "mask"),
+    (LooksOneAhead, "mask"),
     (Unscaled, "scale"),
     (ScaledByWidth, "scale"),
     (ScaledTwice, "scale"),
@@ -594,7 +618,10 @@ class Odd(nn.Module):
 def test_what_cannot_be_guessed_is_an_error_that_says_how_to_go_on():
     with pytest.raises(FovealError, match=r"Odd: expected constructor arguments .*Odd\(frobnication\).*--set name=value"):
         check(Odd)
-    with pytest.raises(FovealError, match=r"Odd: expected a call .*forward\(x, grid, mask=None\).*pass call=lambda module, x, mask"):
+    with pytest.raises(
+        FovealError,
+        match=r"Odd: expected a call .*forward\(x, grid, mask=None\).*pass call=lambda module, x, mask.*--layout, --shape B,N,C or --set",
+    ):
         check(Odd(1))
     with pytest.raises(FovealError, match="no token moves another"):
         check(nn.Linear(20, 20))
@@ -606,6 +633,126 @@ def test_what_cannot_be_guessed_is_an_error_that_says_how_to_go_on():
         check(3)
     with pytest.raises(FovealError, match="no finding is called 'masks'"):
         assert_sound(Plain, allow=["masks"])
+
+
+def test_a_causal_mask_that_is_one_off_is_told_from_what_only_looks_so():
+    finding = check(LooksOneAhead)["mask"]
+    assert "query i sees key i + 1" in finding.message
+    assert finding.numbers["moved by the next token"] > 0.01
+    for other in (LooksTwoAhead, SmoothsWhatIsCausal):
+        assert check(other)["mask"].verdict == "not applicable"
+    assert check(LooksOneAhead, shape=(3, 2, 20))["mask"].verdict == "not applicable"  # of two tokens, each sees all
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"shape": 3}, r"shape: expected \(B, N, C\), whole numbers above 0, got 3"),
+        ({"shape": "abc"}, "shape: .* got 'abc'"),
+        ({"shape": (3, 7.5, 20)}, "shape: .* got"),
+        ({"shape": (3, 0, 20)}, "shape: .* got"),
+        ({"arguments": 3}, "arguments: expected a dictionary name → value, got int"),
+        ({"step": 3}, r"step: expected a function \(module, x, cache\) → \(output, cache\), got int"),
+        ({"call": 3}, r"call: expected a function \(module, x, mask\) → output, got int"),
+        ({"layout": ["bnc"]}, "layout: expected one of bnc"),
+    ],
+)
+def test_options_of_another_kind_are_an_error(options, message):
+    with pytest.raises(FovealError, match=message):
+        check(Plain, **options)
+
+
+class FailsLater(Plain):
+    """Three good calls, then `fail`."""
+
+    def __init__(self, dim: int, num_heads: int) -> None:
+        super().__init__(dim, num_heads)
+        self.calls = [0]
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def fail(self, x):
+        raise OSError("the disk\nis full")
+
+    def forward(self, x):
+        self.calls[0] += 1
+        return super().forward(x) if self.calls[0] <= 3 else self.fail(x)
+
+
+class AnswersNothingLater(FailsLater):
+    def fail(self, x):
+        return None
+
+
+class AnswersAnotherShapeLater(FailsLater):
+    def fail(self, x):
+        return x[:, :2]
+
+
+class BadTextError(Exception):
+    def __str__(self):
+        raise SystemExit(0)
+
+
+class FailsWithoutAText(FailsLater):
+    def fail(self, x):
+        raise BadTextError
+
+
+@pytest.mark.parametrize(
+    ("kind", "got"),
+    [
+        (FailsLater, "OSError: the disk is full"),
+        (AnswersNothingLater, "NoneType"),
+        (AnswersAnotherShapeLater, "2, 20"),
+        (FailsWithoutAText, "BadTextError"),
+    ],
+)
+def test_a_module_that_fails_later_is_an_error(kind, got):
+    with pytest.raises(FovealError, match=got) as caught:
+        check(kind)
+    assert "\n" not in str(caught.value)
+    assert kind.__name__ in str(caught.value)
+
+
+class KnowsNothing:
+    """Its __getattr__ raises something other than AttributeError."""
+
+    def __getattr__(self, name):
+        raise ValueError(f"no {name}")
+
+    def __call__(self, x):
+        return x
+
+
+def test_an_object_that_refuses_to_be_looked_at_is_an_error():
+    with pytest.raises(FovealError, match="KnowsNothing"):
+        check(KnowsNothing())
+
+
+class Asynchronous(nn.Module):
+    async def forward(self, x):
+        return x
+
+
+class BuiltLater(nn.Module):
+    async def __init__(self):
+        pass
+
+
+async def later(module, x, cache):
+    return module(x), cache
+
+
+def test_what_has_to_be_awaited_is_an_error_without_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(FovealError, match=r"Asynchronous: .* async def"):
+            check(Asynchronous)
+        with pytest.raises(FovealError, match="BuiltLater: expected constructor arguments"):
+            check(BuiltLater)
+        assert "async def" in check(Decoder, step=later)["cache"].message
 
 
 def test_an_adapter_takes_the_place_of_the_guess():

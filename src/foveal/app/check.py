@@ -4,13 +4,16 @@ import argparse
 import ast
 import importlib
 import importlib.util
+import inspect
 import sys
+import warnings
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from foveal.errors import FovealError
 from foveal.explain.check import check
+from foveal.explain.diagnosis.subject import told
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,13 +27,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what True in a mask is meant to do; unless given, what its name and documentation promise",
     )
     parser.add_argument("--layout", choices=["bnc", "nbc", "bhnd", "bnhd"], help="what its tensors look like; unless given, it is guessed")
-    parser.add_argument("--shape", metavar="B,N,C", type=_shape, help="the tokens to try it with; unless given, they are guessed")
+    parser.add_argument("--shape", metavar="B,N,C", help="the tokens to try it with; unless given, they are guessed")
 
 
 def run(args: argparse.Namespace) -> int:
     arguments = dict(_setting(text) for text in args.set)
-    report = check(found(args.target), arguments=arguments, true_means=args.true_means, layout=args.layout, shape=args.shape)
-    print(report)
+    shape = None if args.shape is None else _shape(args.shape)
+    try:
+        report = check(found(args.target), arguments=arguments, true_means=args.true_means, layout=args.layout, shape=shape)
+        shown = str(report)
+    except (FovealError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # also SystemExit: somebody's sys.exit(0) is not a module without mistakes
+        raise FovealError(f"{args.target}: expected code that can be examined, got {told(error)}") from error
+    print(shown)
     return 0 if report.ok else 1
 
 
@@ -41,12 +51,12 @@ def found(target: str) -> Any:
         raise FovealError(
             f"what to check: expected MODULE:CLASS, such as torch.nn:MultiheadAttention or attention.py:Attention, got {target!r}"
         )
-    value: Any = _module(place)
+    module = _module(place)
+    value: Any = module
     for part in name.split("."):
         if not hasattr(value, part):
-            there = sorted(word for word, thing in vars(value).items() if isinstance(thing, type) and not word.startswith("_"))
             raise FovealError(
-                f"{place} has no {name!r}; expected one of its classes or functions: {', '.join(there[:20]) or 'it has none'}"
+                f"{place} has no {name!r}; expected one of its classes or functions: {', '.join(_there(module)[:20]) or 'it has none'}"
             )
         value = getattr(value, part)
     if not callable(value):
@@ -54,41 +64,61 @@ def found(target: str) -> Any:
     return value
 
 
+def _there(module: ModuleType) -> list[str]:
+    """Its classes and functions, those that it defines itself first."""
+    things = {word: thing for word, thing in vars(module).items() if isinstance(thing, type) or inspect.isroutine(thing)}
+    public = [word for word in things if not word.startswith("_")]
+    return sorted(public, key=lambda word: (getattr(things[word], "__module__", None) != module.__name__, word))
+
+
 def _module(place: str) -> ModuleType:
-    path = Path(place)
     try:
         if place.endswith(".py"):
-            if not path.is_file():
-                raise FovealError(f"{place}: expected a Python file, got none there")
-            spec = importlib.util.spec_from_file_location(path.stem, path)
-            assert spec is not None
-            assert spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[path.stem] = module  # dataclasses and its own documentation are looked up there
-            sys.path.insert(0, str(path.resolve().parent))
-            spec.loader.exec_module(module)
-            return module
+            return _loaded(Path(place))
         sys.path.insert(0, str(Path.cwd()))
         return importlib.import_module(place)
-    except FovealError:
+    except (FovealError, KeyboardInterrupt):
         raise
-    except Exception as error:  # whatever somebody's file raises when it is loaded
-        raise FovealError(f"{place}: expected a module that can be imported, got {type(error).__name__}: {error}") from error
+    except BaseException as error:  # whatever somebody's file raises when it is loaded, sys.exit among it
+        raise FovealError(f"{place}: expected a module that can be imported, got {told(error)}") from error
+
+
+def _loaded(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise FovealError(f"{path}: expected a Python file, got none there")
+    # Somebody's file called torch.py does not take the place of torch.
+    name = f"_checked_{path.stem}" if path.stem in sys.modules else path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and its own documentation are looked up there
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    return module
 
 
 def _setting(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not (equals and name.isidentifier()):
-        raise FovealError(f"--set: expected name=value, got {text!r}")
+        raise FovealError(f"--set: expected name=value, got {text!r:.80}")
     try:
-        return name, ast.literal_eval(value)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a text that is almost Python
+            return name, ast.literal_eval(value)
     except (SyntaxError, ValueError):
         return name, value
+    except (TypeError, RecursionError, MemoryError) as error:  # such as {[]: 1}, or a thousand brackets
+        raise FovealError(f"--set {name:.80}: expected a value that Python can read, got {value!r:.80} ({type(error).__name__})") from error
 
 
 def _shape(text: str) -> tuple[int, int, int]:
-    parts = text.split(",")
-    if len(parts) != 3 or not all(part.strip().isdigit() for part in parts):
-        raise argparse.ArgumentTypeError(f"expected three whole numbers B,N,C, got {text!r}")
-    batch, tokens, width = (int(part) for part in parts)
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) != 3 or not all(part.isdecimal() and len(part) < 10 for part in parts):
+        raise FovealError(f"--shape: expected three whole numbers B,N,C, got {text!r:.80}")
+    batch, tokens, width = map(int, parts)
     return batch, tokens, width

@@ -12,9 +12,10 @@ from foveal.explain.diagnosis import axes, cache, dropout, empty_row, mask, pape
 from foveal.explain.diagnosis.adapt import adapt
 from foveal.explain.diagnosis.cache import Step
 from foveal.explain.diagnosis.finding import MISTAKES, Finding, Report
+from foveal.explain.diagnosis.known import name_of
 from foveal.explain.diagnosis.masking import Meaning
 from foveal.explain.diagnosis.probe import Probe
-from foveal.explain.diagnosis.subject import LAYOUTS, REFUSALS, Subject
+from foveal.explain.diagnosis.subject import LAYOUTS, REFUSALS, Subject, told
 
 __all__ = ["Finding", "Report", "assert_sound", "check"]
 
@@ -37,8 +38,27 @@ def check(
     layout: "bnc", "nbc", "bhnd" or "bnhd", what the tensors look like. shape: the (B, N, C) of the tokens to try it with.
     """
     expect(true_means in (None, "look", "hide"), "true_means", "'look' or 'hide'", repr(true_means))
-    subject = adapt(module, call=call, arguments=arguments, layout=layout, shape=shape)
-    probe = Probe(subject, true_means)
+    expect(step is None or callable(step), "step", "a function (module, x, cache) → (output, cache)", type(step).__name__)
+    try:
+        subject = adapt(module, call=call, arguments=arguments, layout=layout, shape=shape)
+        return _examined(subject, Probe(subject, true_means), step)
+    except FovealError:
+        raise
+    except REFUSALS as error:  # where it did not fail before, or before it was called
+        raise FovealError(f"{name_of(module)}: expected a module that can be called again and again, got {told(error)}") from error
+
+
+def assert_sound(module: Any, *, allow: Iterable[str] = (), **options: Any) -> None:
+    """For a test: raise an AssertionError with the table if `check(module, **options)` finds a mistake that is not allowed by name."""
+    allowed = set(allow)
+    for name in allowed - set(MISTAKES):
+        raise unknown("finding", name, MISTAKES)
+    report = check(module, **options)
+    if {finding.name for finding in report.mistakes} - allowed:
+        raise AssertionError(str(report))
+
+
+def _examined(subject: Subject, probe: Probe, step: Step | None) -> Report:
     looks: dict[str, Callable[[Probe], Finding]] = {
         "dropout": dropout.look,  # first: what it finds is silenced for the others
         "mask": mask.look,
@@ -54,21 +74,11 @@ def check(
     return Report(subject.name, _how(subject), findings)
 
 
-def assert_sound(module: Any, *, allow: Iterable[str] = (), **options: Any) -> None:
-    """For a test: raise an AssertionError with the table if `check(module, **options)` finds a mistake that is not allowed by name."""
-    allowed = set(allow)
-    for name in allowed - set(MISTAKES):
-        raise unknown("finding", name, MISTAKES)
-    report = check(module, **options)
-    if {finding.name for finding in report.mistakes} - allowed:
-        raise AssertionError(str(report))
-
-
 def _looked(name: str, look: Callable[[Probe], Finding], probe: Probe) -> Finding:
     try:
         return look(probe)
     except REFUSALS as error:
-        return Finding(name, "not applicable", f"it could not be examined: {type(error).__name__}: {' '.join(str(error).split())[:160]}")
+        return Finding(name, "not applicable", f"it could not be examined: {told(error, 160)}")
 
 
 def _how(subject: Subject) -> str:

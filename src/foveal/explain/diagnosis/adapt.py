@@ -15,7 +15,7 @@ from foveal.explain.diagnosis.build import HEAD_WIDTH, TOKENS, built
 from foveal.explain.diagnosis.known import documentation_of, name_of, numbers_of, signature_of, widths_of, written
 from foveal.explain.diagnosis.masking import read
 from foveal.explain.diagnosis.names import HEADS, KEY_WIDTHS, KEYS, LENGTHS, MASKS, QUERIES, SOURCES, VALUES
-from foveal.explain.diagnosis.subject import LAYOUTS, REFUSALS, Sizes, Subject
+from foveal.explain.diagnosis.subject import LAYOUTS, REFUSALS, Sizes, Subject, told
 
 _SEQUENCE_FIRST = r"time x batch|\(\s*T\s*,\s*B\b|\(\s*L\s*,\s*[BN]\s*,|seq\w*( |_)?(len\w*)?\s*,\s*(batch|bsz)|sequence.first"
 
@@ -30,8 +30,10 @@ def adapt(
 ) -> Subject:
     """The subject for a module, a class or a function; a FovealError that names its signature if no way of calling it works."""
     expect(callable(target), "what is checked", "a module, a class or a function", type(target).__name__)
-    expect(layout is None or layout in LAYOUTS, "layout", f"one of {', '.join(LAYOUTS)}", layout)
-    expect(shape is None or (len(shape) == 3 and min(shape) > 0), "shape", "(B, N, C), all above 0", shape)
+    expect(call is None or callable(call), "call", "a function (module, x, mask) → output", type(call).__name__)
+    expect(layout is None or layout in [*LAYOUTS], "layout", f"one of {', '.join(LAYOUTS)}", layout)
+    expect(shape is None or _three_sizes(shape), "shape", "(B, N, C), whole numbers above 0", repr(shape))
+    expect(arguments is None or isinstance(arguments, Mapping), "arguments", "a dictionary name → value", type(arguments).__name__)
     expect(isinstance(target, type) or not arguments, "arguments", "a class that they construct", f"an instance, {type(target).__name__}")
     if isinstance(target, type):
         with torch.random.fork_rng([]):
@@ -49,11 +51,16 @@ def adapt(
                 trouble = trouble or error
             if rescued := _with_required_mask(subject):
                 return rescued
-    says = f"{type(trouble).__name__}: {' '.join(str(trouble).split())[:200]}" if trouble else "no argument of it is known"
+    says = told(trouble) if trouble else "no argument of it is known"
     raise FovealError(
         f"{name}: expected a call that can be guessed from its arguments, got {written(target, signature)}, which fails with {says}; "
-        "pass call=lambda module, x, mask: … with tokens x (B, N, C) and a boolean mask (N, N) or None, and shape=(B, N, C) if needed"
+        "pass call=lambda module, x, mask: … with tokens x (B, N, C) and a boolean mask (N, N) or None, and shape=(B, N, C) if needed; "
+        "on the command line try --layout, --shape B,N,C or --set name=value"
     )
+
+
+def _three_sizes(shape: Any) -> bool:
+    return isinstance(shape, tuple | list) and len(shape) == 3 and all(isinstance(size, int) and size > 0 for size in shape)
 
 
 def _own_type(target: Any) -> torch.dtype:
@@ -68,7 +75,9 @@ def _prepared(target: Any, dtype: torch.dtype) -> Any:
     try:
         module = copy.deepcopy(target).to(dtype).eval()
     except REFUSALS as error:
-        raise FovealError(f"{name_of(target)}: expected a module that can be copied, got {error}; pass one that has not run yet") from error
+        raise FovealError(
+            f"{name_of(target)}: expected a module that can be copied, got {told(error)}; pass one that has not run yet"
+        ) from error
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in module.parameters():

@@ -2,12 +2,13 @@
 
 import dataclasses
 import inspect
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from foveal.errors import FovealError
 from foveal.explain.diagnosis.names import CONFIGS, GROUPS, HEAD_WIDTHS, HEADS, HIDDEN_WIDTHS, LENGTHS, WIDTHS
-from foveal.explain.diagnosis.subject import REFUSALS
+from foveal.explain.diagnosis.subject import REFUSALS, told
 
 DROPOUT = 0.1  # in a class that is built here, so that dropout which stays on can be seen
 HEAD_WIDTH = 10
@@ -19,13 +20,15 @@ def built(kind: type, arguments: Mapping[str, Any]) -> Any:
     trouble: Exception | None = None
     for dropout, every_number in ((DROPOUT, False), (DROPOUT, True), (None, False)):
         try:
-            return kind(**_guessed(kind, arguments, dropout, every_number=every_number))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return kind(**_guessed(kind, arguments, dropout, every_number=every_number))
         except REFUSALS as error:
             trouble = trouble or error
-    given = ", ".join(f"{name}={value!r}" for name, value in arguments.items()) or "none"
+    given = ", ".join(f"{name}={value!r:.60}" for name, value in arguments.items()) or "none"
     raise FovealError(
         f"{kind.__name__}: expected constructor arguments that can be guessed, got {kind.__name__}{_signature(kind)} (given: {given}), "
-        f"which fails with {type(trouble).__name__}: {' '.join(str(trouble).split())[:200]}; "
+        f"which fails with {told(trouble)}; "
         "pass arguments=dict(…) (on the command line --set name=value …), or an instance"
     )
 
@@ -44,7 +47,8 @@ def guess(name: str, known: Mapping[str, Any], dropout: float | None) -> Any:
 
 
 def _guessed(kind: type, arguments: Mapping[str, Any], dropout: float | None, *, every_number: bool) -> dict[str, Any]:
-    parameters = _parameters(kind)
+    named = _parameters(kind)
+    parameters = {name: p for name, p in named.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}  # *args is no configuration
     config = next(
         (name for name, p in parameters.items() if name.lower() in CONFIGS and p.default is p.empty and name not in arguments), None
     )
@@ -53,7 +57,7 @@ def _guessed(kind: type, arguments: Mapping[str, Any], dropout: float | None, *,
     if config is not None:
         values[config] = _config(parameters[config].annotation, arguments, dropout)
     for name, parameter in parameters.items():
-        if name in values or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        if name in values:
             continue
         number = isinstance(parameter.default, int | float) and not isinstance(parameter.default, bool)
         # Heads must divide the width that was guessed, and dropout must be there to be seen, so these two replace a default.

@@ -18,7 +18,7 @@ from foveal.explain.diagnosis.finding import Finding
 from foveal.explain.diagnosis.masking import Form
 from foveal.explain.diagnosis.names import CACHE_SWITCHES, CACHES, CAUSAL, STARTS
 from foveal.explain.diagnosis.probe import Probe, pattern_of
-from foveal.explain.diagnosis.subject import REFUSALS, Subject
+from foveal.explain.diagnosis.subject import REFUSALS, Subject, settled
 
 Step = Callable[[Any, Tensor, Any], tuple[Any, Any]]  # (module, tokens, cache) → (output, cache)
 Decode = Callable[[Tensor, Any, Mapping[str, Any], int], tuple[Any, Any]]  # (tokens, cache, more arguments, position) → (answer, cache)
@@ -141,6 +141,7 @@ def _handed_on(answer: Any) -> Any:
 
 def _by_user(subject: Subject, step: Step) -> Decode:
     def decode(x: Tensor, cache: Any, *_: Any) -> tuple[Any, Any]:
-        return step(subject.target, x, cache)
+        output, cache = settled(step(subject.target, x, cache))
+        return output, cache
 
     return decode

@@ -10,10 +10,15 @@ from torch.nn import functional
 
 from foveal.explain.diagnosis.build import HEAD_WIDTH
 from foveal.explain.diagnosis.names import WIDTHS
+from foveal.explain.diagnosis.subject import REFUSALS
 
 
 def name_of(target: Any) -> str:
-    return getattr(target, "__name__", None) or type(target).__name__
+    try:
+        name = getattr(target, "__name__", None)
+    except REFUSALS:  # of a __getattr__ that knows other errors than AttributeError
+        name = None
+    return name if isinstance(name, str) and name else type(target).__name__
 
 
 def signature_of(target: Any) -> inspect.Signature | None:
@@ -23,7 +28,7 @@ def signature_of(target: Any) -> inspect.Signature | None:
         return inspect.Signature([*(inspect.Parameter(n, kind) for n in needed), *(inspect.Parameter(n, kind, default=None) for n in more)])
     try:
         return inspect.signature(target.forward if isinstance(target, nn.Module) else target)
-    except (TypeError, ValueError):
+    except REFUSALS:
         return None
 
 

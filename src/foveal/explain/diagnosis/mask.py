@@ -2,8 +2,11 @@
 
     a = 0 < b,   a how far the others move with a token that is hidden, b with one that is visible
 
+A module that takes no mask may have its own the wrong way round, or one off: query i sees key i + 1, which a causal mask hides.
 What True is meant to do is what the class, its documentation or the argument's name promises (masking.py), unless the user says it.
 """
+
+import torch
 
 from foveal.explain.diagnosis.axes import mixed
 from foveal.explain.diagnosis.finding import Finding
@@ -66,4 +69,18 @@ def _by_itself(probe: Probe) -> Finding:
         moved = float(probe.reach.triu(1).max())
         message = f"its own causal mask is the wrong way round: outputs move with later tokens (by {moved:.3g}) and with no earlier one"
         return Finding("mask", "mistake", message, {"moved by a later token": moved, "expected of a later token": 0.0})
+    if _one_ahead(probe):
+        moved = float(probe.reach.diagonal(1).max())
+        message = f"its own causal mask is one off: query i sees key i + 1 (which moves it by {moved:.3g}) and no later one; hide triu(diagonal=1)"
+        return Finding("mask", "mistake", message, {"moved by the next token": moved, "expected of a later token": 0.0})
     return Finding("mask", "not applicable", "it takes no mask")
+
+
+def _one_ahead(probe: Probe) -> bool:
+    """Whether each query sees all before it and the next: in its scores, so that a convolution behind them is not taken for the mask."""
+    if probe.pattern != "some" or probe.anatomy.visible is None:
+        return False
+    seen = probe.anatomy.visible.flatten(0, 1).any(0).cpu()
+    moves = (probe.reach > 0) | torch.eye(len(seen), dtype=torch.bool)
+    expected = torch.ones_like(seen).tril(1)
+    return torch.equal(seen, expected) and torch.equal(moves, expected)

@@ -4,6 +4,7 @@ A function on heads becomes the same thing: its tokens are q, k and v side by si
 """
 
 import copy
+import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
@@ -92,8 +93,8 @@ class Subject:
             if devices:
                 torch.cuda.manual_seed(seed)
             if self.adapter is not None:
-                return self.adapter(self.target, x, extra.get("mask"))
-            return self.target(**{**self.always, **self.feed(x, x if source is None else source), **extra})
+                return settled(self.adapter(self.target, x, extra.get("mask")))
+            return settled(self.target(**{**self.always, **self.feed(x, x if source is None else source), **extra}))
 
     def run(
         self, x: Tensor, extra: Mapping[str, Any] | None = None, *, source: Tensor | None = None, seed: int = 0, grad: bool = False
@@ -123,6 +124,25 @@ class Subject:
                 return tensor.flatten(2)
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors_in(answer)) or type(answer).__name__
         raise TypeError(f"it answers {LAYOUTS[self.layout]} of {batch} × {tokens} with {shapes}")
+
+
+def told(error: BaseException | None, length: int = 200) -> str:
+    """What was raised, on one line."""
+    try:
+        text = " ".join(str(error).split())[:length]
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  # its text is somebody's code, too
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def settled(answer: Any) -> Any:
+    """An answer that is there, not one that has to be awaited: a TypeError for a coroutine, which is closed so that Python does not complain."""
+    if inspect.iscoroutine(answer):
+        answer.close()
+        raise TypeError("it is an async def, whose answer is a coroutine: expected a plain def")
+    return answer
 
 
 def tensors_in(answer: Any) -> Iterator[Tensor]:
