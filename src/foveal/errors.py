@@ -1,7 +1,10 @@
 """What foveal says when it is given something it cannot use: one line, with what was expected, what was found and what to do."""
 
 import difflib
+import operator
+import reprlib
 from collections.abc import Iterable
+from numbers import Real
 
 
 class FovealError(ValueError):
@@ -13,6 +16,45 @@ def expect(holds: bool, what: str, expected: object, got: object, do: str = "") 
     if not holds:
         advice = f"; {do}" if do else ""
         raise FovealError(f"{what}: expected {expected}, got {got}{advice}")
+
+
+def whole(value: object, what: str, least: int = 1, expected: str = "") -> None:
+    """Raise a FovealError that names `what`, unless it is a whole number from `least`; `expected` says that in other words."""
+    limit = expected or f"at least {least}"
+    if not is_whole(value):
+        raise FovealError(f"{what}: expected {limit if 'number' in limit else f'a whole number, {limit}'}, got {shown(value)}")
+    if value < least or value >= 2**31:  # type: ignore[operator]
+        raise FovealError(f"{what}: expected {limit if value < least else 'a number below 2³¹'}, got {shown(value)}")  # type: ignore[operator]
+
+
+def is_whole(value: object) -> bool:
+    """Whether this may be a size or an index: an int, numpy's or torch's, but no bool."""
+    if isinstance(value, int):
+        return not isinstance(value, bool)
+    if not hasattr(value, "dtype"):
+        return hasattr(type(value), "__index__")  # a symbolic size of torch: to ask for its number would make it a constant
+    try:
+        operator.index(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # a fraction, or several numbers
+        return False
+    return True
+
+
+def is_number(value: object) -> bool:
+    """Whether this is one real number, and no bool."""
+    return isinstance(value, (int, float, Real)) and not isinstance(value, bool)
+
+
+def shown(value: object) -> str:
+    """What was got, in a few words and on one line."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if value is None or isinstance(value, (int, float, str, list, tuple, slice)):
+        try:
+            return " ".join(reprlib.repr(value).split())
+        except ValueError:  # Python writes no number of more than 4300 digits
+            pass
+    return type(value).__name__
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> FovealError:

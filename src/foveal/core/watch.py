@@ -13,7 +13,7 @@ be seen is named. torch's own encoder leaves its inference shortcut meanwhile, w
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from foveal.core.foreign import Foreign, Layers, advice
 from foveal.core.observe import Look, observers
-from foveal.errors import FovealError, expect, unknown
+from foveal.errors import FovealError, expect, shown, unknown, whole
 
 Indices = int | slice | Sequence[int] | Tensor
 
@@ -54,7 +54,7 @@ class Statistics:
     chunk: int = 256
 
     def __post_init__(self) -> None:
-        expect(self.chunk >= 1, "Statistics' chunk", "at least 1 row", self.chunk)
+        whole(self.chunk, "Statistics' chunk", expected="at least 1 row")
 
     def __call__(self, part: Callable[[Tensor], Tensor], rows: Tensor, start: int) -> Mapping[str, Tensor]:
         with torch.no_grad():
@@ -145,7 +145,11 @@ def watch(
     keep: `Weights()`, or `Statistics()` where N × M numbers are too many.
     """
     expect(model is None or isinstance(model, nn.Module), "watch", "a model (torch.nn.Module)", type(model).__name__)
-    watcher = _Watcher(model, [layers] if isinstance(layers, str) else layers, heads, rows, keep)
+    patterns = [layers] if isinstance(layers, str) else layers
+    named = patterns is None or (isinstance(patterns, Collection) and len(patterns) > 0 and all(isinstance(name, str) for name in patterns))
+    expect(named, "watch's layers", "names or patterns, at least one", shown(layers), "leave it out for all layers")
+    expect(callable(keep) and not isinstance(keep, type), "watch's keep", "Weights() or Statistics()", shown(keep))
+    watcher = _Watcher(model, patterns, heads, rows, keep)
     with ExitStack() as stack:
         stack.enter_context(torch.compiler.set_stance("force_eager"))  # a compiled graph would run past everything below
         stack.enter_context(Foreign(watcher.see, watcher.miss))
@@ -232,13 +236,18 @@ def _hiding(hidden: Mapping[str, str]) -> str:
 
 def _chosen(asked: Indices | None, size: int, what: str) -> Tensor:
     """The indices asked for, of `size`, as numbers from 0."""
-    if asked is None or isinstance(asked, slice):
-        indices = list(range(size)[asked or slice(None)])
-        expect(bool(indices) or asked is None, what, f"some of {size}", asked)
-        return torch.tensor(indices, dtype=torch.long, device="cpu")
-    found = torch.as_tensor(asked, device="cpu").reshape(-1)
-    whole = not found.is_floating_point() and found.dtype != torch.bool and len(found) > 0
-    expect(whole and bool(((-size <= found) & (found < size)).all()), what, f"indices below {size}", asked)
+    try:
+        if asked is None or isinstance(asked, slice):
+            indices = list(range(size)[asked or slice(None)])
+            expect(bool(indices) or asked is None, what, f"some of {size}", shown(asked))
+            return torch.tensor(indices, dtype=torch.long, device="cpu")
+        found = torch.as_tensor(asked, device="cpu").reshape(-1)
+    except FovealError:
+        raise
+    except (TypeError, ValueError, RuntimeError):  # a string, a ragged list, a slice of strings
+        raise FovealError(f"{what}: expected indices below {size} or a slice, got {shown(asked)}") from None
+    counts = not (found.is_floating_point() or found.is_complex() or found.dtype == torch.bool) and len(found) > 0
+    expect(counts and bool(((-size <= found) & (found < size)).all()), what, f"indices below {size}", shown(asked))
     return found.long() % size
 
 

@@ -32,14 +32,16 @@ class Additive(nn.Module):
 
     def keys(self, memory: Tensor) -> Tensor:
         """W_k k_j for all keys, (B, M, E) → (B, M, A): the part of the scores that no query changes."""
-        check_tokens(self, "memory", memory, self.key.in_features)
+        check_tokens(self, "memory", memory, self.key.in_features, self.key.weight)
         projected: Tensor = self.key(memory)
         return projected
 
     def forward(self, query: Tensor, memory: Tensor, *, keys: Tensor | None = None, mask: Mask | Tensor | None = None) -> Tensor:
         """Tokens (B, N, C) and a memory (B, M, E) → (B, N, E); keys: those of this memory, if they are known already."""
-        check_tokens(self, "query", query, self.query.in_features)
+        check_tokens(self, "query", query, self.query.in_features, self.query.weight)
         keys = self.keys(memory) if keys is None else keys
+        check_tokens(self, "memory", memory, self.key.in_features, self.key.weight)
+        check_tokens(self, "keys", keys)
         want = (*memory.shape[:2], len(self.v))
         expect(tuple(keys.shape) == want, "Additive's keys", f"{want}, as keys(memory) gives them", tuple(keys.shape))
         scores = joined(self.query(query)[:, None], keys[:, None], self.v)  # (B, 1, N, M)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from foveal.errors import FovealError, expect
+from foveal.errors import FovealError, expect, shown, whole
 
 
 class Memory(NamedTuple):
@@ -37,7 +37,7 @@ class Cache:
         device: torch.device | str | None = None,
     ) -> None:
         for name, number in (("batch", batch), ("heads", heads), ("capacity", capacity), ("width", width)):
-            expect(number >= 1, f"the cache's {name}", "at least 1", number)
+            whole(number, f"the cache's {name}")
         self.k = torch.zeros(batch, heads, capacity, width, dtype=dtype, device=device)
         self.v = torch.zeros_like(self.k)
         self.capacity = capacity
@@ -45,6 +45,8 @@ class Cache:
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Write the next keys and values, (B, G, n, D); the answer is a view of all there are so far, (B, G, length, D)."""
+        if not isinstance(k, Tensor) or not isinstance(v, Tensor):
+            raise FovealError(f"cache: expected k and v to be tensors (B, G, n, D), got {shown(k)} and {shown(v)}")
         if k.dim() != 4 or k.shape != v.shape or k.dtype != self.k.dtype or not self._fits(k):
             batch, heads, _, width = self.k.shape
             raise FovealError(
@@ -74,6 +76,8 @@ class Cache:
     def reorder(self, index: Tensor) -> None:
         """Sample b becomes what sample index[b] was: the step of a beam search."""
         batch = self.k.shape[0]
+        counts = isinstance(index, Tensor) and index.dtype in (torch.int32, torch.int64)
+        expect(counts, "the cache's new order", "a tensor of whole numbers", index.dtype if isinstance(index, Tensor) else shown(index))
         expect(tuple(index.shape) == (batch,), "the cache's new order", f"one sample for each of {batch}", tuple(index.shape))
         for room in (self.k, self.v):
             filled = room[:, :, : self.length]

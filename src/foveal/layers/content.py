@@ -32,7 +32,7 @@ class Content(nn.Module):
 
     def forward(self, query: Tensor, memory: Tensor, *, mask: Mask | Tensor | None = None) -> Tensor:
         """Tokens (B, N, C) and a memory (B, M, E) → (B, N, E)."""
-        check_tokens(self, "query", query, self.query.in_features)
-        check_tokens(self, "memory", memory, self.key.in_features)
+        check_tokens(self, "query", query, self.query.in_features, self.query.weight)
+        check_tokens(self, "memory", memory, self.key.in_features, self.key.weight)
         scores = content(query[:, None], memory[:, None], self.query.weight, self.key.weight, self.log_strength.exp())
         return look(scores, memory, mask, self.dropout if self.training else 0.0)

@@ -31,11 +31,11 @@ class Context(nn.Module):
 
     def forward(self, query: Tensor, memory: Tensor, *, earlier: Tensor | None = None, mask: Mask | Tensor | None = None) -> Tensor:
         """Tokens (B, N, C) and a memory (B, M, E) → (B, N, E); earlier: queries (B, P, C) of the steps before these."""
-        check_tokens(self, "query", query, self.query.in_features)
-        check_tokens(self, "memory", memory, self.key.in_features)
+        check_tokens(self, "query", query, self.query.in_features, self.query.weight)
+        check_tokens(self, "memory", memory, self.key.in_features, self.key.weight)
         before = None
         if earlier is not None:
-            check_tokens(self, "earlier", earlier, self.query.in_features)
+            check_tokens(self, "earlier", earlier, self.query.in_features, self.query.weight)
             before = earlier[:, None]
         scores = context(query[:, None], memory[:, None], self.query.weight, self.history.weight, self.key.weight, before)
         return look(scores, memory, mask, self.dropout if self.training else 0.0)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from foveal.core.mask import Mask
 from foveal.core.pattern.causal import causal  # noqa: F401  for the example above
 from foveal.layers.cache import Cache, Memory
-from foveal.layers.encoder import shared_width
+from foveal.layers.encoder import check_norm, shared_width
 from foveal.layers.feed_forward import FeedForward  # noqa: F401  for the example above
 from foveal.layers.multihead import MultiHead
 from foveal.layers.residual import PostNorm, Residual
@@ -33,6 +33,7 @@ class Decoder(nn.Module):
     ) -> None:
         """norm: how each layer is wrapped. dropout: on each layer's output."""
         super().__init__()
+        check_norm(self, norm)
         self.width = shared_width(None, self_attention, cross_attention, feed_forward)
         self.self_attention = norm(self_attention, self.width, dropout)
         self.cross_attention = norm(cross_attention, self.width, dropout)
@@ -51,7 +52,7 @@ class Decoder(nn.Module):
 
         cache: the keys and values of the tokens before x, which gets those of x added.
         """
-        start = 0 if cache is None else cache.length
+        start = cache.length if isinstance(cache, Cache) else 0  # anything else is refused by the layer below
         x = self.self_attention(x, mask=mask, cache=cache)
         x = self.cross_attention(x, memory, mask=memory_mask, start=start)
         y: Tensor = self.feed_forward(x)

@@ -19,7 +19,7 @@ from foveal.core.attend import normalise
 from foveal.core.linear import order_and_keys
 from foveal.core.mask import Mask
 from foveal.core.observe import Look, observers, report
-from foveal.errors import FovealError, expect
+from foveal.errors import FovealError, expect, whole
 from foveal.layers.attention import check_dropout, check_sizes, check_tokens
 
 
@@ -31,7 +31,9 @@ class DynamicConvolution(nn.Module):
         super().__init__()
         check_sizes(self, width=width, heads=heads, kernel_size=kernel_size)
         expect(width % heads == 0, "DynamicConvolution's heads", f"a divisor of the width {width}", heads)
-        expect(0 <= ahead < kernel_size, "DynamicConvolution's ahead", f"0 to {kernel_size - 1}, as it has {kernel_size} taps", ahead)
+        taps = f"0 to {kernel_size - 1}, as it has {kernel_size} taps"
+        whole(ahead, "DynamicConvolution's ahead", 0, taps)
+        expect(ahead < kernel_size, "DynamicConvolution's ahead", taps, ahead)
         check_dropout(self, dropout)
         self.width, self.heads, self.kernel_size, self.ahead, self.dropout = width, heads, kernel_size, ahead, dropout
         self.gate = nn.Linear(width, 2 * width)  # W_in
@@ -40,7 +42,7 @@ class DynamicConvolution(nn.Module):
 
     def forward(self, x: Tensor, *, mask: Mask | Tensor | None = None) -> Tensor:
         """Tokens (B, N, C) → (B, N, C). mask: padding, so that filler is read as 0; the taps themselves say how far is seen."""
-        check_tokens(self, "x", x, self.width)
+        check_tokens(self, "x", x, self.width, self.gate.weight)
         batch, tokens, _ = x.shape
         ordered, kept = order_and_keys(mask, batch, tokens, tokens, x.device)
         if ordered and self.ahead:

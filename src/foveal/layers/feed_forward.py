@@ -10,7 +10,8 @@ Example: FeedForward(14, 28)(x)
 
 from torch import Tensor, nn
 
-from foveal.errors import FovealError, expect
+from foveal.errors import whole
+from foveal.layers.attention import check_activation, check_dropout, check_last
 
 
 class FeedForward(nn.Module):
@@ -18,9 +19,10 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, hidden: int, activation: nn.Module | None = None, dropout: float = 0.0) -> None:
         super().__init__()
-        expect(width >= 1, "FeedForward's width", "at least 1", width)
-        expect(hidden >= 1, "FeedForward's hidden width", "at least 1", hidden)
-        expect(0 <= dropout < 1, "FeedForward's dropout", "at least 0 and below 1", dropout)
+        whole(width, "FeedForward's width")
+        whole(hidden, "FeedForward's hidden width")
+        check_activation(self, activation)
+        check_dropout(self, dropout)
         self.width = width
         self.inner = nn.Linear(width, hidden)
         self.activation = nn.ReLU() if activation is None else activation
@@ -28,6 +30,5 @@ class FeedForward(nn.Module):
         self.outer = nn.Linear(hidden, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.shape[-1] != self.width:
-            raise FovealError(f"FeedForward's input: expected a last axis of {self.width}, got shape {tuple(x.shape)}")
+        check_last(self, x, self.width, self.inner.weight)
         return self.outer(self.dropout(self.activation(self.inner(x))))  # type: ignore[no-any-return]

@@ -11,7 +11,8 @@ Example: Gated(14, 28)(x)
 
 from torch import Tensor, nn
 
-from foveal.errors import FovealError, expect
+from foveal.errors import whole
+from foveal.layers.attention import check_activation, check_dropout, check_last
 
 
 class Gated(nn.Module):
@@ -19,9 +20,10 @@ class Gated(nn.Module):
 
     def __init__(self, width: int, hidden: int, activation: nn.Module | None = None, dropout: float = 0.0, *, bias: bool = True) -> None:
         super().__init__()
-        expect(width >= 1, "Gated's width", "at least 1", width)
-        expect(hidden >= 1, "Gated's hidden width", "at least 1", hidden)
-        expect(0 <= dropout < 1, "Gated's dropout", "at least 0 and below 1", dropout)
+        whole(width, "Gated's width")
+        whole(hidden, "Gated's hidden width")
+        check_activation(self, activation)
+        check_dropout(self, dropout)
         self.width = width
         self.inner = nn.Linear(width, 2 * hidden, bias)
         self.activation = nn.GELU() if activation is None else activation
@@ -29,7 +31,6 @@ class Gated(nn.Module):
         self.outer = nn.Linear(hidden, width, bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.shape[-1] != self.width:
-            raise FovealError(f"Gated's input: expected a last axis of {self.width}, got shape {tuple(x.shape)}")
+        check_last(self, x, self.width, self.inner.weight)
         gate, passed = self.inner(x).chunk(2, -1)  # x W and x V, (…, F) each
         return self.outer(self.dropout(self.activation(gate) * passed))  # type: ignore[no-any-return]

@@ -35,7 +35,7 @@ class Linformer(nn.Module):
 
     def forward(self, x: Tensor, *, mask: Mask | Tensor | None = None) -> Tensor:
         """Tokens (B, N, C), N ≤ length → (B, N, C). mask: padding only, as every projected key is a mixture of all tokens."""
-        check_tokens(self, "x", x, self.width)
+        check_tokens(self, "x", x, self.width, self.qkv.weight)
         batch, tokens, _ = x.shape
         if tokens > self.length:
             raise FovealError(f"Linformer's x: expected at most {self.length} tokens, got {tokens}; build it with a larger length")

@@ -29,7 +29,7 @@ class Location(nn.Module):
 
     def forward(self, state: Tensor, memory: Tensor, *, mask: Mask | Tensor | None = None) -> Tensor:
         """States (B, N, C) and a memory (B, M, E), M ≤ keys → (B, N, E)."""
-        check_tokens(self, "state", state, self.place.in_features)
+        check_tokens(self, "state", state, self.place.in_features, self.place.weight)
         check_tokens(self, "memory", memory)
         longest = self.place.out_features
         expect(memory.shape[1] <= longest, "Location's memory", f"at most {longest} tokens", memory.shape[1], "build it with more keys")

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from foveal.core.attend import normalise, weigh
 from foveal.core.mask import Mask
 from foveal.core.score.location_aware import aware
-from foveal.errors import expect
-from foveal.layers.attention import check_dropout, check_sizes, check_tokens, hidden
+from foveal.errors import FovealError, expect, shown
+from foveal.layers.attention import check_dropout, check_dtype, check_sizes, check_tokens, hidden
 
 
 class LocationAware(nn.Module):
@@ -36,7 +36,7 @@ class LocationAware(nn.Module):
 
     def keys(self, memory: Tensor) -> Tensor:
         """V h_j for all keys, (B, M, E) → (B, M, A): what no step changes."""
-        check_tokens(self, "memory", memory, self.key.in_features)
+        check_tokens(self, "memory", memory, self.key.in_features, self.key.weight)
         projected: Tensor = self.key(memory)
         return projected
 
@@ -54,11 +54,18 @@ class LocationAware(nn.Module):
         keys: those of this memory, if they are known already. mask: of one query, the step itself.
         """
         width = self.state.in_features
+        if not isinstance(state, Tensor):
+            raise FovealError(f"LocationAware's state: expected (B, {width}), one step, got {shown(state)}")
         expect(state.dim() == 2 and state.shape[1] == width, "LocationAware's state", f"(B, {width}), one step", tuple(state.shape))
+        check_dtype(self, "state", state, self.state.weight)
         keys = self.keys(memory) if keys is None else keys
+        check_tokens(self, "memory", memory, self.key.in_features, self.key.weight)
+        check_tokens(self, "keys", keys)
         want = (*memory.shape[:2], len(self.v))
         expect(tuple(keys.shape) == want, "LocationAware's keys", f"{want}, as keys(memory) gives them", tuple(keys.shape))
         previous = memory.new_zeros(memory.shape[:2]) if previous is None else previous
+        if not isinstance(previous, Tensor):
+            raise FovealError(f"LocationAware's previous: expected a tensor (B, M), got {shown(previous)}")
         expect(previous.shape == memory.shape[:2], "LocationAware's previous", tuple(memory.shape[:2]), tuple(previous.shape))
         scores = aware(
             self.state(state)[:, None, None], keys[:, None], previous[:, None, None], self.place.weight, self.filters, self.v

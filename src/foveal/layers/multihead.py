@@ -22,7 +22,8 @@ from foveal.core.algebra import Given
 from foveal.core.attend import attend
 from foveal.core.mask import Mask
 from foveal.core.observe import observers, queries_from
-from foveal.errors import FovealError, expect
+from foveal.errors import FovealError, expect, shown, whole
+from foveal.layers.attention import check_dropout, check_mask, check_tokens
 from foveal.layers.cache import Cache, Memory
 from foveal.position.position import Position
 
@@ -47,10 +48,12 @@ class MultiHead(nn.Module):
         super().__init__()
         groups = heads if groups is None else groups
         for name, number in (("width", width), ("heads", heads), ("groups", groups), ("key_width", key_width), ("head_width", head_width)):
-            expect(number is None or number >= 1, f"MultiHead's {name}", "at least 1", number)
+            if number is not None or name in ("width", "heads"):
+                whole(number, f"MultiHead's {name}")
         expect(head_width is not None or width % heads == 0, "MultiHead's heads", f"a divisor of the width {width}", heads)
         expect(heads % groups == 0, "MultiHead's groups", f"a divisor of the {heads} heads", groups)
-        expect(0 <= dropout < 1, "MultiHead's dropout", "at least 0 and below 1", dropout)
+        check_dropout(self, dropout)
+        check_mask(self, mask)
         check_position("MultiHead", position)
         self.width, self.heads, self.groups, self.dropout = width, heads, groups, dropout
         self.key_width = width if key_width is None else key_width
@@ -92,13 +95,14 @@ class MultiHead(nn.Module):
         cross-attention, for a decoder that goes step by step (a cache knows it by itself). A mask counts rows from position 0, and a
         boolean tensor from the first of these queries.
         """
-        if query.dim() != 3 or query.shape[2] != self.width:
-            raise FovealError(f"MultiHead's query: expected (B, N, {self.width}), got {tuple(query.shape)}")
+        check_tokens(self, "query", query, self.width, self.out.weight)
         if memory is None:
             if start:
                 raise FovealError(f"MultiHead's start: expected 0 in self-attention, got {start}; give a cache, which knows it")
             q, k, v = self._from_one(query)
             if cache is not None:
+                if not isinstance(cache, Cache):
+                    raise FovealError(f"MultiHead's cache: expected one of new_cache(), got {shown(cache)}")
                 _check_growth(self.mask, mask)
                 start = cache.length
             if self.position is not None:
@@ -108,6 +112,8 @@ class MultiHead(nn.Module):
         else:
             if cache is not None:
                 raise FovealError("MultiHead's cache: expected none in cross-attention, got one; project the memory once with remember()")
+            if start:
+                whole(start, "MultiHead's start", 0)
             q = self._queries(query, start)
             k, v = memory if isinstance(memory, Memory) else self.remember(memory)
         seen = self._mask(mask, start, q, k)
@@ -118,8 +124,9 @@ class MultiHead(nn.Module):
 
     def remember(self, memory: Tensor) -> Memory:
         """The keys and values of a memory (B, M, key_width), for as many calls as a decoder makes."""
-        if memory.dim() != 3 or memory.shape[2] != self.key_width:
+        if isinstance(memory, Tensor) and (memory.dim() != 3 or memory.shape[2] != self.key_width):
             raise FovealError(f"MultiHead's memory: expected (B, M, {self.key_width}), got {tuple(memory.shape)}")
+        check_tokens(self, "memory", memory, self.key_width, self.out.weight)
         queries = self.heads * self.head_width
         pairs = self.kv(memory) if self.qkv is None else _some(self.qkv, memory, queries, None)
         k, v = self._split(pairs).chunk(2, 1)  # (B, G, M, D) each
@@ -136,8 +143,11 @@ class MultiHead(nn.Module):
 
     def drop_heads(self, indices: Iterable[int]) -> None:
         """Cut these heads out, in place: smaller matrices, and the result that zeros in place of their outputs would give."""
-        dropped = set(indices)
-        expect(dropped <= set(range(self.heads)), "MultiHead's heads to drop", f"0 to {self.heads - 1}", sorted(dropped))
+        try:
+            dropped = set(indices)
+        except TypeError:
+            raise FovealError(f"MultiHead's heads to drop: expected some of 0 to {self.heads - 1}, got {shown(indices)}") from None
+        expect(dropped <= set(range(self.heads)), "MultiHead's heads to drop", f"0 to {self.heads - 1}", shown(sorted(dropped, key=str)))
         kept = [head for head in range(self.heads) if head not in dropped]
         share = self.heads // self.groups
         members = [sum(head // share == group for head in kept) for group in range(self.groups)]
@@ -193,6 +203,8 @@ class MultiHead(nn.Module):
             return mask.starting_at(start) if isinstance(mask, Mask) else own if mask is None else mask
         if isinstance(mask, Mask):
             return own & mask.starting_at(start)
+        if not isinstance(mask, Tensor):
+            raise FovealError(f"mask: expected a mask or a boolean tensor, got {shown(mask)}")
         return Given(mask).tensor & own.dense(q.shape[2], k.shape[2], batch=q.shape[0], device=q.device)
 
     def _parts(self, name: str) -> list[Tensor]:
@@ -214,6 +226,8 @@ def check_position(layer: str, position: Position | None) -> None:
     """Raise a FovealError if a layer would never use this position."""
     if position is None or type(position) is Position:
         return
+    if not isinstance(position, Position):
+        raise FovealError(f"{layer}'s position: expected one of foveal.position, such as Rotary(), got {shown(position)}")
     kind = type(position)
     if kind.rotate is Position.rotate and kind.term is Position.term:
         raise FovealError(

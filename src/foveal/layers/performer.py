@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from foveal.core.algebra import And, Given
 from foveal.core.linear import linear, orthogonal
 from foveal.core.mask import Mask
-from foveal.errors import expect
-from foveal.layers.attention import check_sizes, check_tokens
+from foveal.errors import FovealError, expect, is_whole, shown
+from foveal.layers.attention import check_mask, check_sizes, check_tokens
 
 
 class Performer(nn.Module):
@@ -29,6 +29,8 @@ class Performer(nn.Module):
         super().__init__()
         check_sizes(self, width=width, heads=heads, features=features)
         expect(width % heads == 0, "Performer's heads", f"a divisor of the width {width}", heads)
+        expect(is_whole(seed), "Performer's seed", "a whole number", shown(seed))
+        check_mask(self, mask)
         self.width, self.heads, self.mask = width, heads, mask
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
@@ -36,16 +38,17 @@ class Performer(nn.Module):
 
     def redraw(self, seed: int) -> None:
         """Other features, of the same number: an average over several draws is nearer to the softmax."""
+        expect(is_whole(seed), "Performer's seed", "a whole number", shown(seed))
         features, width = self.projection.shape
         self.projection.copy_(orthogonal(features, width, seed))
 
     def forward(self, query: Tensor, memory: Tensor | None = None, *, mask: Mask | Tensor | None = None) -> Tensor:
         """Tokens (B, N, C), and in cross-attention a memory (B, M, C) → (B, N, C)."""
-        check_tokens(self, "query", query, self.width)
+        check_tokens(self, "query", query, self.width, self.qkv.weight)
         if memory is None:
             q, k, v = self.qkv(query).chunk(3, -1)
         else:
-            check_tokens(self, "memory", memory, self.width)
+            check_tokens(self, "memory", memory, self.width, self.qkv.weight)
             weight, bias = self.qkv.weight, self.qkv.bias
             q = F.linear(query, weight[: self.width], bias[: self.width])
             k, v = F.linear(memory, weight[self.width :], bias[self.width :]).chunk(2, -1)
@@ -58,4 +61,6 @@ class Performer(nn.Module):
         """The layer's own mask and the caller's."""
         if self.mask is None or mask is None:
             return self.mask if mask is None else mask
+        if not isinstance(mask, (Mask, Tensor)):
+            raise FovealError(f"Performer's mask: expected a mask or a boolean tensor, got {shown(mask)}")
         return And(self.mask, Given(mask) if isinstance(mask, Tensor) else mask)

@@ -12,7 +12,8 @@ Example: Reduced(14, 2, reduction=2)(image)
 from torch import Tensor, nn
 from torch.nn import functional
 
-from foveal.errors import FovealError, expect
+from foveal.errors import whole
+from foveal.layers.attention import check_dtype, check_grid
 from foveal.layers.multihead import MultiHead
 
 
@@ -24,7 +25,7 @@ class Reduced(nn.Module):
     ) -> None:
         """head_width: C/heads unless given."""
         super().__init__()
-        expect(reduction >= 1, "Reduced's reduction", "at least 1", reduction)
+        whole(reduction, "Reduced's reduction")
         self.width, self.reduction = width, reduction
         self.attention = MultiHead(width, heads, key_width=width, head_width=head_width, dropout=dropout, bias=bias)
         if reduction > 1:
@@ -33,8 +34,8 @@ class Reduced(nn.Module):
 
     def forward(self, grid: Tensor, *, kernel: str = "auto") -> Tensor:
         """(B, h, w, C) → (B, h, w, C)."""
-        if grid.dim() != 4 or grid.shape[3] != self.width:
-            raise FovealError(f"Reduced's grid: expected (B, h, w, {self.width}), got {tuple(grid.shape)}")
+        check_grid(self, grid, self.width)
+        check_dtype(self, "grid", grid, self.attention.out.weight)
         tokens = grid.flatten(1, 2)  # (B, h·w, C)
         y = self.attention(tokens, self.memory(grid), kernel=kernel)
         return y.view(grid.shape)  # type: ignore[no-any-return]

@@ -15,7 +15,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional
 
-from foveal.errors import expect
+from foveal.errors import FovealError, expect, shown, whole
+from foveal.layers.attention import check_dropout, check_dtype, check_last
 
 
 class Residual(nn.Module):
@@ -23,12 +24,15 @@ class Residual(nn.Module):
 
     def __init__(self, layer: nn.Module, width: int, dropout: float = 0.0) -> None:
         super().__init__()
-        expect(width >= 1, f"{type(self).__name__}'s width", "at least 1", width)
-        expect(0 <= dropout < 1, f"{type(self).__name__}'s dropout", "at least 0 and below 1", dropout)
+        expect(isinstance(layer, nn.Module), f"{type(self).__name__}'s layer", "a layer (torch.nn.Module)", shown(layer))
+        whole(width, f"{type(self).__name__}'s width")
+        check_dropout(self, dropout)
         self.layer, self.width, self.dropout = layer, width, dropout
 
     def change(self, x: Tensor, *others: Any, **named: Any) -> Tensor:
         """f(x), with dropout."""
+        if not isinstance(x, Tensor):
+            raise FovealError(f"{type(self).__name__}'s input: expected a tensor (…, {self.width}), got {shown(x)}")
         y: Tensor = self.layer(x, *others, **named)
         return functional.dropout(y, self.dropout, self.training)
 
@@ -44,6 +48,9 @@ class PreNorm(Residual):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, x: Tensor, *others: Any, **named: Any) -> Tensor:
+        check_last(self, x, self.width)
+        if x.element_size() > 2:  # LayerNorm takes tokens of 16 bits with weights of 32
+            check_dtype(self, "input", x, self.norm.weight)
         return x + self.change(self.norm(x), *others, **named)
 
 

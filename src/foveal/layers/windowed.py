@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from foveal.core.pattern.window import window as same_window
-from foveal.errors import FovealError, expect
+from foveal.errors import expect, whole
+from foveal.layers.attention import check_grid
 from foveal.layers.multihead import MultiHead
 from foveal.position.position import Position
 
@@ -36,15 +37,15 @@ class Windowed(nn.Module):
     ) -> None:
         """head_width: C/heads unless given."""
         super().__init__()
-        expect(window >= 1, "Windowed's window", "at least 1", window)
-        expect(0 <= shift < window, "Windowed's shift", f"at least 0 and below the window {window}", shift)
+        whole(window, "Windowed's window")
+        whole(shift, "Windowed's shift", 0, f"at least 0 and below the window {window}")
+        expect(shift < window, "Windowed's shift", f"at least 0 and below the window {window}", shift)
         self.width, self.window, self.shift = width, window, shift
         self.attention = MultiHead(width, heads, head_width=head_width, position=position, dropout=dropout, bias=bias)
 
     def forward(self, grid: Tensor, *, kernel: str = "auto") -> Tensor:
         """(B, h, w, C) → (B, h, w, C)."""
-        if grid.dim() != 4 or grid.shape[3] != self.width:
-            raise FovealError(f"Windowed's grid: expected (B, h, w, {self.width}), got {tuple(grid.shape)}")
+        check_grid(self, grid, self.width)
         batch, h, w, _ = grid.shape
         x = functional.pad(grid, (0, 0, 0, -w % self.window, 0, -h % self.window))  # (B, h′, w′, C), whole windows
         rows, columns = x.shape[1], x.shape[2]

@@ -13,22 +13,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from foveal.errors import expect
-from foveal.position.position import Position
+from foveal.errors import expect, whole
+from foveal.position.position import Position, check_places
 
 
 class Learned(Position):
     def __init__(self, width: int, length: int) -> None:
         super().__init__()
-        expect(width >= 1, "Learned's width", "at least 1", width)
-        expect(length >= 1, "Learned's length", "at least 1", length)
+        whole(width, "Learned's width")
+        whole(length, "Learned's length")
         self.width, self.length = width, length
         self.table = nn.Parameter(nn.init.trunc_normal_(torch.empty(length, width), std=0.02))
 
     def embed(self, x: Tensor, start: int = 0) -> Tensor:
         """Tokens (B, N, C) with rows start … start + N − 1 of the table added; with start = 0 and N > length, of the stretched table."""
-        fits = x.dim() == 3 and x.shape[2] == self.width
-        expect(fits, "Learned's tokens", f"(B, N, {self.width})", tuple(x.shape), "use Learned2d for a grid")
+        check_places(self, x, f"(B, N, {self.width})", self.width, start, "use Learned2d for a grid")
         expect(start >= 0, "Learned's start", "at least 0", start)
         end = start + x.shape[1]
         if end <= self.length:

@@ -12,22 +12,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from foveal.errors import expect
-from foveal.position.position import Position
+from foveal.errors import expect, is_whole, shown, whole
+from foveal.position.position import Position, check_places
 
 
 class Learned2d(Position):
     def __init__(self, width: int, height: int, grid_width: int) -> None:
         super().__init__()
-        expect(width >= 1, "Learned2d's width", "at least 1", width)
-        expect(height >= 1 and grid_width >= 1, "Learned2d's grid", "at least 1 × 1", f"{height} × {grid_width}")
+        whole(width, "Learned2d's width")
+        fits = is_whole(height) and is_whole(grid_width) and height >= 1 and grid_width >= 1
+        expect(fits, "Learned2d's grid", "at least 1 × 1", f"{shown(height)} × {shown(grid_width)}")
         self.width, self.height, self.grid_width = width, height, grid_width
         self.table = nn.Parameter(nn.init.trunc_normal_(torch.empty(height, grid_width, width), std=0.02))
 
     def embed(self, x: Tensor, start: int = 0) -> Tensor:
         """A grid of tokens (B, h, w, C) with its positions added, stretched if the grid is another. A grid begins at its corner: start is 0."""
-        fits = x.dim() == 4 and x.shape[3] == self.width
-        expect(fits, "Learned2d's tokens", f"a grid (B, h, w, {self.width})", tuple(x.shape), "use Learned for (B, N, C)")
+        check_places(self, x, f"a grid (B, h, w, {self.width})", self.width, start, "use Learned for (B, N, C)")
         expect(start == 0, "Learned2d's start", "0, the corner of the grid", start)
         height, grid_width = x.shape[1], x.shape[2]
         if height == self.height and grid_width == self.grid_width:

@@ -12,21 +12,20 @@ Example: Polar(14)(image)
 import torch
 from torch import Tensor
 
-from foveal.errors import expect
-from foveal.position.position import Position
+from foveal.errors import expect, whole
+from foveal.position.position import Position, check_places
 from foveal.position.sinusoidal import sinusoid
 
 
 class Polar(Position):
     def __init__(self, width: int) -> None:
         super().__init__()
-        expect(width >= 4, "Polar's width", "at least 4, for the radius and a sine and cosine of the angle", width)
+        whole(width, "Polar's width", 4, "at least 4, for the radius and a sine and cosine of the angle")
         self.width = width
 
     def embed(self, x: Tensor, start: int = 0) -> Tensor:
         """A grid of tokens (B, h, w, C) with its positions added. A grid has one centre: start is 0."""
-        fits = x.dim() == 4 and x.shape[3] == self.width
-        expect(fits, "Polar's tokens", f"a grid (B, h, w, {self.width})", tuple(x.shape), "unflatten (B, N, C) into its grid")
+        check_places(self, x, f"a grid (B, h, w, {self.width})", self.width, start, "unflatten (B, N, C) into its grid")
         expect(start == 0, "Polar's start", "0, as a grid has one centre", start)
         wide = torch.promote_types(x.dtype, torch.float32)
         radius, angle = clock(x.shape[1], x.shape[2], x.device, wide)

@@ -12,6 +12,7 @@ Example: Position()(x)
 from torch import Tensor, nn
 
 from foveal.core.term import Term
+from foveal.errors import FovealError, expect, is_whole, shown
 
 
 class Position(nn.Module):
@@ -34,3 +35,15 @@ class Position(nn.Module):
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         return self.embed(x, start)
+
+
+def check_places(position: Position, x: Tensor, shape: str, width: int, start: int, do: str) -> None:
+    """Raise a FovealError that names the position unless x is floating, of this shape (its axes in words) and width."""
+    name = type(position).__name__
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        got = f"{x.dtype}" if isinstance(x, Tensor) else shown(x)
+        raise FovealError(f"{name}'s tokens: expected a floating tensor, {shape}, got {got}")
+    fits = x.dim() == shape.count(",") + 1 and x.shape[-1] == width
+    expect(fits, f"{name}'s tokens", shape, tuple(x.shape), do)
+    if not is_whole(start):
+        raise FovealError(f"{name}'s start: expected a whole number, got {shown(start)}")

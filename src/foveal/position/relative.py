@@ -16,17 +16,17 @@ from torch import nn
 
 from foveal.core.relative import RelativeTerm
 from foveal.core.term import Term
-from foveal.errors import expect
+from foveal.errors import expect, is_number, shown, whole
 from foveal.position.biased import Biased, without_heads
 
 
 class Relative(Biased):
     def __init__(self, width: int, max_distance: int, heads: int = 1, scale: float | None = None) -> None:
         super().__init__()
-        expect(width >= 1, "Relative's width", "at least 1, the channels of one head", width)
-        expect(max_distance >= 0, "Relative's max_distance", "at least 0", max_distance)
-        expect(heads >= 1, "Relative's heads", "at least 1; 1 is one table for all", heads)
-        expect(scale is None or math.isfinite(scale), "Relative's scale", "a finite number", scale)
+        whole(width, "Relative's width", expected="at least 1, the channels of one head")
+        whole(max_distance, "Relative's max_distance", 0)
+        whole(heads, "Relative's heads", expected="at least 1; 1 is one table for all")
+        expect(scale is None or (is_number(scale) and math.isfinite(scale)), "Relative's scale", "a finite number", shown(scale))
         self.width, self.max_distance, self.heads = width, max_distance, heads
         self.scale = 1 / math.sqrt(width) if scale is None else scale
         self.table = nn.Parameter(nn.init.normal_(torch.empty(heads, 2 * max_distance + 1, width), std=width**-0.5))

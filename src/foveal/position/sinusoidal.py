@@ -12,19 +12,18 @@ Example: Sinusoidal(14)(x)
 import torch
 from torch import Tensor
 
-from foveal.errors import expect
-from foveal.position.position import Position
+from foveal.errors import whole
+from foveal.position.position import Position, check_places
 
 
 class Sinusoidal(Position):
     def __init__(self, width: int) -> None:
         super().__init__()
-        expect(width >= 1, "Sinusoidal's width", "at least 1", width)
+        whole(width, "Sinusoidal's width")
         self.width = width
 
     def embed(self, x: Tensor, start: int = 0) -> Tensor:
-        fits = x.dim() == 3 and x.shape[2] == self.width
-        expect(fits, "Sinusoidal's tokens", f"(B, N, {self.width})", tuple(x.shape), "use Sinusoidal2d for a grid")
+        check_places(self, x, f"(B, N, {self.width})", self.width, start, "use Sinusoidal2d for a grid")
         positions = torch.arange(start, start + x.shape[1], device=x.device)
         # Angles in float32 at least: bfloat16 cannot tell 257 from 256.
         return x + sinusoid(positions.to(torch.promote_types(x.dtype, torch.float32)), self.width).to(x.dtype)

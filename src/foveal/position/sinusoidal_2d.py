@@ -12,21 +12,20 @@ Example: Sinusoidal2d(14)(image)
 import torch
 from torch import Tensor
 
-from foveal.errors import expect
-from foveal.position.position import Position
+from foveal.errors import expect, whole
+from foveal.position.position import Position, check_places
 from foveal.position.sinusoidal import sinusoid
 
 
 class Sinusoidal2d(Position):
     def __init__(self, width: int) -> None:
         super().__init__()
-        expect(width >= 2, "Sinusoidal2d's width", "at least 2, for a row and a column", width)
+        whole(width, "Sinusoidal2d's width", 2, "at least 2, for a row and a column")
         self.width = width
 
     def embed(self, x: Tensor, start: int = 0) -> Tensor:
         """A grid of tokens (B, h, w, C) with its positions added. A grid begins at its corner: start is 0."""
-        fits = x.dim() == 4 and x.shape[3] == self.width
-        expect(fits, "Sinusoidal2d's tokens", f"a grid (B, h, w, {self.width})", tuple(x.shape), "use Sinusoidal for (B, N, C)")
+        check_places(self, x, f"a grid (B, h, w, {self.width})", self.width, start, "use Sinusoidal for (B, N, C)")
         expect(start == 0, "Sinusoidal2d's start", "0, the corner of the grid", start)
         wide = torch.promote_types(x.dtype, torch.float32)
         rows = torch.arange(x.shape[1], device=x.device).to(wide)
