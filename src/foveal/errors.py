@@ -31,6 +31,8 @@ def is_whole(value: object) -> bool:
     """Whether this may be a size or an index: an int, numpy's or torch's, but no bool."""
     if isinstance(value, int):
         return not isinstance(value, bool)
+    if hasattr(value, "requires_grad"):
+        return False  # a tensor cannot be told apart, hashed or kept as a number can
     if not hasattr(value, "dtype"):
         return hasattr(type(value), "__index__")  # a symbolic size of torch: to ask for its number would make it a constant
     try:

@@ -6,16 +6,15 @@ A wrong shape, dtype, device, mask or number is found here, before any kernel, a
 import math
 import sys
 from dataclasses import dataclass
-from numbers import Real
 
 import torch
 from torch import Tensor
 
 from foveal.core.algebra import Given
-from foveal.core.mask import Mask, shown
+from foveal.core.mask import Mask
 from foveal.core.pattern.causal import Causal
 from foveal.core.term import FLOATS, Term, as_term
-from foveal.errors import FovealError
+from foveal.errors import FovealError, is_number, shown
 
 LARGEST = sys.float_info.max
 
@@ -92,7 +91,7 @@ def checked(
         raise FovealError(f"k: expected a number of heads that divides q's {heads} heads and a width above 0, got {tuple(k.shape)}")
     if scale is None:
         scale = 1 / math.sqrt(width)
-    elif not _is_number(scale) or not abs(scale) <= LARGEST:
+    elif not is_number(scale) or not abs(scale) <= LARGEST:
         raise FovealError(f"scale: expected a finite number, got {shown(scale)}")
     check_dropout(dropout)
     if isinstance(mask, Tensor):
@@ -129,9 +128,5 @@ def check_tensor(name: str, tensor: object, axes: str) -> None:
 
 
 def check_dropout(dropout: object) -> None:
-    if not _is_number(dropout) or not 0 <= dropout < 1:  # type: ignore[operator]
+    if not is_number(dropout) or not 0 <= dropout < 1:  # type: ignore[operator]
         raise FovealError(f"dropout: expected at least 0 and below 1, got {shown(dropout)}")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (float, int, Real, torch.SymFloat)) and not isinstance(value, bool)

@@ -9,15 +9,13 @@ there is a new mask, with no change elsewhere.
 
 import importlib
 import pkgutil
-import reprlib
 from collections.abc import Callable
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from foveal.errors import FovealError, unknown
+from foveal.errors import FovealError, is_whole, shown, unknown
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -154,14 +152,8 @@ def expect_whole(value: object, what: str, least: int = 0) -> None:
     """Raise a FovealError unless `value` is a whole number that an index can hold."""
     if isinstance(value, Tensor) and torch._C._get_tracing_state() is not None:  # a tracer hands out sizes as tensors
         return
-    whole = isinstance(value, (int, torch.SymInt, Integral)) and not isinstance(value, bool)
-    if not whole or not least <= value < 2**31:  # type: ignore[operator]
+    if not is_whole(value) or not least <= value < 2**31:  # type: ignore[operator]
         raise FovealError(f"{what}: expected a whole number, at least {least} and below 2³¹, got {shown(value)}")
-
-
-def shown(value: object) -> str:
-    """What was got instead of a number, in a few words."""
-    return reprlib.repr(value) if isinstance(value, (int, float, str)) else type(value).__name__
 
 
 def _a_mask(mask: object, sign: str) -> Mask:
