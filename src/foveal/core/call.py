@@ -81,12 +81,12 @@ def checked(
         check_tensor(name, tensor, "(B, H, N, D)")
         if tensor.dtype != q.dtype or tensor.device != q.device:
             raise FovealError(f"{name}: expected {q.dtype} on {q.device} as q, got {tensor.dtype} on {tensor.device}")
-    batch, heads, queries, width = q.shape
-    groups, keys = k.shape[1], k.shape[2]
-    if k.shape[0] != batch or k.shape[3] != width:
+    # A step of decoding is short, and every look at a shape costs: each is unpacked once.
+    (batch, heads, queries, width), (k_batch, groups, keys, k_width), (v_batch, v_groups, v_keys, _) = q.shape, k.shape, v.shape
+    if k_batch != batch or k_width != width:
         raise FovealError(f"k: expected batch {batch} and width {width} as q {tuple(q.shape)}, got {tuple(k.shape)}")
-    if v.shape[:3] != k.shape[:3]:
-        raise FovealError(f"v: expected batch, heads and keys {tuple(k.shape[:3])} as k, got {tuple(v.shape)}")
+    if v_batch != batch or v_groups != groups or v_keys != keys:
+        raise FovealError(f"v: expected batch, heads and keys {(batch, groups, keys)} as k, got {tuple(v.shape)}")
     if width == 0 or groups == 0 or heads % groups:
         raise FovealError(f"k: expected a number of heads that divides q's {heads} heads and a width above 0, got {tuple(k.shape)}")
     if scale is None:

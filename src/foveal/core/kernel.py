@@ -37,11 +37,13 @@ class Kernel:
 def _sdpa(call: Call, mask: Tensor | None) -> Tensor:
     q, k, v = call.q, call.k, call.v
     only_causal = isinstance(call.mask, Causal) and call.term is None
-    if call.grouped and q.shape[2] == 1 and not only_causal and (mask is None or mask.shape[1] == 1):
+    batch, heads, queries, width = q.shape
+    if queries == 1 and call.grouped and not only_causal and (mask is None or mask.shape[1] == 1):
         # One query a head: heads that share keys become rows of one head, so each key is read once for all of them.
-        rows = q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])
+        groups = k.shape[1]
+        rows = q.reshape(batch, groups, heads // groups, width)
         y = F.scaled_dot_product_attention(rows, k, v, mask, call.dropout, scale=call.scale)
-        return y.reshape(*q.shape[:3], v.shape[3])
+        return y.reshape(batch, heads, 1, v.shape[3])
     return F.scaled_dot_product_attention(q, k, v, mask, call.dropout, is_causal=only_causal, scale=call.scale, enable_gqa=call.grouped)
 
 
