@@ -178,9 +178,11 @@ def _choose(call: Call, name: str) -> Kernel:
         raise FovealError(f"kernel: expected one of {', '.join(['auto', *_ALL])}, got {type(name).__name__}")
     if name != "auto" and name not in _ALL:
         raise unknown("kernel", name, ["auto", *_ALL])
+    if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
+        return _select(call, name)
     if torch.compiler.is_exporting() or torch._C._get_tracing_state() is not None:
         return _ALL["explicit"]  # plain operations, which every exporter knows
-    if torch.compiler.is_compiling() or call.transformed:
+    if call.transformed:
         return _select(call, name)
     # The answer depends on these alone; asking every kernel anew would cost more than a step of decoding.
     mask = type(call.mask) if call.native else call.mask is not None and call.mask.batched
