@@ -73,10 +73,8 @@ def _local_on_cpu(bench: Bench, length: int) -> None:
     bench.faster(f"{name}, forward + backward", both(ours), {"sdpa, dense mask": both(theirs)}, at_least=times, rounds=few)
     mine, other = peak(both(ours)), peak(both(theirs))
     results = 4 * heads[0].nbytes  # the output and three gradients, which every method must hold
-    bench.smaller(f"{name}, forward + backward, peak with the results", mine, ("sdpa, dense mask", other))
-    bench.smaller(
-        f"{name}, forward + backward, peak beyond the results", mine - results, ("sdpa, dense mask", other - results), at_least=less
-    )
+    bench.smaller(f"{name}, forward + backward, peak with the results", mine, ("sdpa, dense mask", other), at_least=less)
+    bench.smaller(f"{name}, forward + backward, peak beyond the results", mine - results, ("sdpa, dense mask", other - results))
 
 
 def _performer(bench: Bench) -> None:
