@@ -39,7 +39,9 @@ def _processor() -> str:
 
 
 def _commit() -> str:
-    """The commit of the source tree that this foveal runs from; unknown for an installed one."""
+    """The commit of the source tree that this foveal runs from, or FOVEAL_COMMIT where a copy without git was told it; else unknown."""
+    if told := os.environ.get("FOVEAL_COMMIT"):
+        return told
     try:
         here = Path(__file__).parent
         done = subprocess.run(
