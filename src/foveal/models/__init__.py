@@ -1,0 +1,1 @@
+"""Models: one file a paper, a frozen config for each, and presets by name."""

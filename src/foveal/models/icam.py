@@ -1,0 +1,200 @@
+"""ICAM, the instance-adaptive cross-attention model: a very small image classifier whose queries are made from the image itself.
+
+    f_i = mean(Φ(p_i));   X = [LN(f_1); …; LN(f_P)];   K = V = W_emb X + PE
+    Q⁰ = softmax(W_emb(Q_latent) Kᵀ/√C) V;   Q̂ = LN(Q + MHCA(Q, K, V));   Q ← LN(Q̂ + FFN(Q̂)),  L times;   logits = MLP(W_out Q)
+
+Symbols: p_i the patches of the image, P of them; Φ one CNN shared by all; C the width; Q_latent a few learned vectors. No token looks at its like, so attention costs O(P) where a ViT's costs O(P²).
+Departs from the paper: the plain build is the equations above. The published build (`Projected`, a mixer over the grid of patches, positions on the keys only) scales the first softmax by 1/√C, as the equation does and its code does not.
+Cost: Φ's on every pixel, and O(P·C) for each query and layer.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from foveal.core.attend import attend
+from foveal.errors import FovealError, expect, unknown, whole
+from foveal.layers.gated import Gated
+from foveal.layers.multihead import MultiHead
+from foveal.layers.residual import PostNorm
+from foveal.models.mbconv import EFFICIENTNET_B0_START, Stage, Stages
+from foveal.position.learned_2d import Learned2d
+from foveal.position.polar import Polar
+from foveal.position.position import Position
+from foveal.position.sinusoidal_2d import Sinusoidal2d
+
+
+@dataclass(frozen=True)
+class IcamConfig:
+    classes: int = 2
+    image: int = 224  # side in pixels; any other side that the patches divide may be given to the model, too
+    patch: int = 56  # side of a patch in pixels
+    stem: int = 32  # channels of Φ's stem
+    stages: tuple[Stage, ...] = EFFICIENTNET_B0_START  # of Φ
+    pool: int = 1  # Φ's map is pooled to pool × pool cells, each a token of its own
+    width: int = 24  # C
+    heads: int = 2
+    layers: int = 2  # L
+    queries: int = 1  # how many latent queries
+    hidden: int = 24  # of the gated feed-forward network
+    dropout: float = 0.1
+    position: str = "learned"  # or "sinusoidal" or "polar"
+    first: str = "adaptive"  # where the first queries come from: "adaptive", "projected" (adaptive, with its own projections) or "static"
+    mixer: bool = False  # a depthwise 3×3 convolution over the grid of patches
+    family: str = field(default="icam", init=False)
+
+
+class Icam(nn.Module):
+    """Images (B, 3, h, w), normalised → logits (B, classes)."""
+
+    def __init__(self, config: IcamConfig, phi: nn.Module | None = None) -> None:
+        """phi: any module (B, 3, patch, patch) → (B, C′, h, w), with its C′ as attribute `width`; the config's own unless given."""
+        super().__init__()
+        _check(config)
+        self.config, width = config, config.width
+        self.phi = Stages(config.stem, config.stages) if phi is None else phi
+        features = getattr(self.phi, "width", None)
+        whole(features, "Icam's phi, its attribute `width`")
+        assert isinstance(features, int)
+        self.pool = nn.AdaptiveAvgPool2d(config.pool)
+        self.mixer = Mixer(features) if config.mixer else nn.Identity()
+        self.norm = nn.LayerNorm(features)
+        self.embed = nn.Linear(features, width)
+        side = config.image // config.patch * config.pool
+        self.position: Position = POSITIONS[config.position](width, side)
+        self.first = FIRST[config.first](features, width, config.queries)
+        self.dropout = nn.Dropout(config.dropout)
+        self.layers = nn.ModuleList(CrossBlock(config) for _ in range(config.layers))
+        self.out = nn.Linear(width, features)
+        wide = config.queries * features
+        middle = (wide + config.classes) // 2
+        self.head = nn.Sequential(nn.Linear(wide, middle), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(middle, config.classes))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.classify(self.queries(images))
+
+    def queries(self, images: Tensor) -> Tensor:
+        """The last queries (B, N, C): what the model has gathered from the image."""
+        content, memory = self.remember(images)
+        queries: Tensor = self.first(self.embed, memory, content)
+        for layer in self.layers:
+            queries = layer(queries, memory)
+        return queries
+
+    def remember(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """One token for each patch, without and with its position: (B, P, C) each."""
+        patches, rows, columns = cut(images, self.config.patch)
+        features = self.pool(self.phi(patches))  # (B·P, C′, pool, pool)
+        grid = self.norm(self.mixer(_grid(features, rows, columns)))  # (B, h, w, C′)
+        content: Tensor = self.embed(grid)
+        memory = self.position.embed(content)
+        return self.dropout(content).flatten(1, 2), self.dropout(memory).flatten(1, 2)
+
+    def classify(self, queries: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.out(queries).flatten(1))
+        return logits
+
+
+class Mixer(nn.Sequential):
+    """Neighbouring patches exchange what they saw: depthwise 3×3 convolution, BatchNorm, ReLU on the grid (B, h, w, C)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(nn.Conv2d(width, width, 3, padding=1, groups=width, bias=False), nn.BatchNorm2d(width), nn.ReLU())
+
+    def forward(self, grid: Tensor) -> Tensor:
+        mixed: Tensor = super().forward(grid.permute(0, 3, 1, 2))
+        return mixed.permute(0, 2, 3, 1)
+
+
+class Static(nn.Module):
+    """The first queries are the same for every image: Q⁰ = W_emb(Q_latent)."""
+
+    def __init__(self, features: int, width: int, queries: int) -> None:
+        super().__init__()
+        self.latent = nn.Parameter(nn.init.xavier_uniform_(torch.empty(queries, features)))
+
+    def forward(self, embed: nn.Module, keys: Tensor, values: Tensor) -> Tensor:
+        queries: Tensor = embed(self.latent)
+        return queries.expand(len(keys), -1, -1)
+
+
+class Adaptive(Static):
+    """The first queries look at the image: Q⁰ = softmax(W_emb(Q_latent) Kᵀ/√C) V with K = V, positions included."""
+
+    def forward(self, embed: nn.Module, keys: Tensor, values: Tensor) -> Tensor:
+        queries = super().forward(embed, keys, keys)
+        return attend(queries[:, None], keys[:, None], keys[:, None])[:, 0]
+
+
+class Projected(Static):
+    """Adaptive, with projections of its own, and values that know no position: Q⁰ = softmax(W_q(Q_latent) (W_k K)ᵀ/√C) W_v X."""
+
+    def __init__(self, features: int, width: int, queries: int) -> None:
+        super().__init__(features, width, queries)
+        self.q, self.k, self.v = nn.Linear(features, width), nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, embed: nn.Module, keys: Tensor, values: Tensor) -> Tensor:
+        queries = super().forward(self.q, keys, values)
+        return attend(queries[:, None], self.k(keys)[:, None], self.v(values)[:, None])[:, 0]
+
+
+class ProjectedStatic(Static):
+    """Static, with a projection of its own: what is left of `Projected` when the queries do not look at the image."""
+
+    def __init__(self, features: int, width: int, queries: int) -> None:
+        super().__init__(features, width, queries)
+        self.q = nn.Linear(features, width)
+
+    def forward(self, embed: nn.Module, keys: Tensor, values: Tensor) -> Tensor:
+        return super().forward(self.q, keys, values)
+
+
+class CrossBlock(nn.Module):
+    """Q̂ = LN(Q + MHCA(Q, K, V));  LN(Q̂ + FFN(Q̂)): a decoder's block without self-attention."""
+
+    def __init__(self, config: IcamConfig) -> None:
+        super().__init__()
+        width, dropout = config.width, config.dropout
+        self.attention = PostNorm(MultiHead(width, config.heads, key_width=width, dropout=dropout), width, dropout)
+        self.feed_forward = PostNorm(Gated(width, config.hidden, dropout=dropout), width, dropout)
+
+    def forward(self, queries: Tensor, memory: Tensor) -> Tensor:
+        y: Tensor = self.feed_forward(self.attention(queries, memory))
+        return y
+
+
+POSITIONS = {
+    "learned": lambda width, side: Learned2d(width, side, side),
+    "sinusoidal": lambda width, _: Sinusoidal2d(width),
+    "polar": lambda width, _: Polar(width),
+}
+FIRST: dict[str, type[Static]] = {"adaptive": Adaptive, "projected": Projected, "static": Static, "projected-static": ProjectedStatic}
+
+
+def cut(images: Tensor, patch: int) -> tuple[Tensor, int, int]:
+    """Images (B, 3, h, w) → patches (B·P, 3, patch, patch), row by row, and the grid's sides."""
+    fits = images.dim() == 4 and images.shape[2] % patch == 0 and images.shape[3] % patch == 0
+    if not fits:
+        raise FovealError(f"Icam's images: expected (B, 3, h, w) with sides that {patch} divides, got {tuple(images.shape)}; resize them")
+    batch, channels, height, width = images.shape
+    rows, columns = height // patch, width // patch
+    tiles = images.reshape(batch, channels, rows, patch, columns, patch).permute(0, 2, 4, 1, 3, 5)
+    return tiles.reshape(batch * rows * columns, channels, patch, patch), rows, columns
+
+
+def _grid(features: Tensor, rows: int, columns: int) -> Tensor:
+    """The cells of all patches (B·P, C, s, s) as one grid (B, rows·s, columns·s, C)."""
+    channels, side = features.shape[1], features.shape[2]
+    tiles = features.reshape(-1, rows, columns, channels, side, side).permute(0, 1, 4, 2, 5, 3)
+    return tiles.reshape(-1, rows * side, columns * side, channels)
+
+
+def _check(config: IcamConfig) -> None:
+    for name in ("classes", "image", "patch", "pool", "width", "heads", "queries", "hidden", "stem"):
+        whole(getattr(config, name), f"Icam's {name}")
+    whole(config.layers, "Icam's layers", 0)
+    expect(config.image % config.patch == 0, "Icam's patch", f"a divisor of the image's side {config.image}", config.patch)
+    for kind, name, known in (("position", config.position, POSITIONS), ("first query", config.first, FIRST)):
+        if name not in known:
+            raise unknown(kind, name, known)

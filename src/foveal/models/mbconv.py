@@ -1,0 +1,85 @@
+"""Inverted residual with squeeze-and-excitation, EfficientNet's block, and the first stages of that network as a small Φ.
+
+    h = δ(BN(W_1 x));   h = δ(BN(depthwise_k(h)));   h = h ⊙ σ(W_b δ(W_a mean(h)));   y = BN(W_2 h)  (+ x where the shapes agree)
+
+Symbols: δ SiLU; W_1 widens the channels by `expand` and is left out where expand = 1; the squeeze is a quarter of the block's input.
+Paper: Mingxing Tan, Quoc V. Le (2019). EfficientNet: rethinking model scaling for convolutional neural networks. ICML. arXiv:1905.11946.
+Departs from the paper: no stochastic depth.
+Cost: O(h·w·C·expand·(C + k²)).
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from foveal.errors import whole
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Some blocks of one width; the first of them has the stride."""
+
+    width: int
+    blocks: int = 1
+    expand: int = 6
+    stride: int = 1
+    kernel: int = 3
+    squeeze: bool = True
+
+
+# Stem 3→32 stride 2; MBConv1 32→16; 2 × MBConv6 16→24 stride 2.
+EFFICIENTNET_B0_START = (Stage(16, expand=1), Stage(24, blocks=2, stride=2))
+
+
+class Stages(nn.Sequential):
+    """A stem of stride 2, then stages: an image (B, 3, h, w) → a feature map (B, width, h′, w′)."""
+
+    def __init__(self, stem: int = 32, stages: tuple[Stage, ...] = EFFICIENTNET_B0_START) -> None:
+        whole(stem, "Stages' stem")
+        parts: list[nn.Module] = [convolution(3, stem, 3, stride=2)]
+        width = stem
+        for stage in stages:
+            for block in range(stage.blocks):
+                parts.append(MBConv(width, stage, stage.stride if block == 0 else 1))
+                width = stage.width
+        super().__init__(*parts)
+        self.width = width
+
+
+class MBConv(nn.Module):
+    def __init__(self, width: int, stage: Stage, stride: int) -> None:
+        super().__init__()
+        hidden = width * stage.expand
+        self.expand = convolution(width, hidden, 1) if stage.expand != 1 else nn.Identity()
+        self.depthwise = convolution(hidden, hidden, stage.kernel, stride=stride, groups=hidden)
+        self.squeeze = Squeeze(hidden, max(1, width // 4)) if stage.squeeze else nn.Identity()
+        self.project = convolution(hidden, stage.width, 1, activation=nn.Identity())
+        self.residual = stride == 1 and width == stage.width
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.project(self.squeeze(self.depthwise(self.expand(x))))
+        return x + y if self.residual else y
+
+
+class Squeeze(nn.Module):
+    """Squeeze-and-excitation: x ⊙ σ(W_b δ(W_a mean(x)))."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.reduce, self.widen = nn.Conv2d(width, hidden, 1), nn.Conv2d(hidden, width, 1)
+        self.activation = nn.SiLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate: Tensor = self.widen(self.activation(self.reduce(x.mean((2, 3), keepdim=True))))
+        return x * gate.sigmoid()
+
+
+def convolution(
+    width: int, out: int, kernel: int, *, stride: int = 1, groups: int = 1, activation: nn.Module | None = None
+) -> nn.Sequential:
+    """Convolution, BatchNorm, and SiLU unless another activation is given."""
+    return nn.Sequential(
+        nn.Conv2d(width, out, kernel, stride, (kernel - 1) // 2, groups=groups, bias=False),
+        nn.BatchNorm2d(out),
+        nn.SiLU() if activation is None else activation,
+    )

@@ -1,0 +1,68 @@
+"""Peers: what others use, built from transformers' configs without their weights, to be trained by the same command on the same data.
+
+Papers: EfficientNet (Tan and Le, 2019), MobileNetV2 (Sandler et al., 2018), MobileViT (Mehta and Rastegari, 2022), DeiT (Touvron et al., 2021), ResNet (He et al., 2016).
+"""
+
+import importlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from foveal.errors import FovealError, expect, unknown, whole
+
+
+@dataclass(frozen=True)
+class PeerConfig:
+    kind: str = "resnet-18"
+    classes: int = 2
+    image: int = 224
+    family: str = field(default="peer", init=False)
+
+
+# name → (transformers' config, its model, what differs from the config's defaults)
+_BUILDS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "efficientnet-b0": (
+        "EfficientNetConfig",
+        "EfficientNetForImageClassification",
+        {"width_coefficient": 1.0, "depth_coefficient": 1.0, "image_size": 224, "hidden_dim": 1280, "dropout_rate": 0.2},
+    ),
+    "mobilenet-v2": ("MobileNetV2Config", "MobileNetV2ForImageClassification", {}),
+    "mobilevit-xxs": (
+        "MobileViTConfig",
+        "MobileViTForImageClassification",
+        {"hidden_sizes": [64, 80, 96], "neck_hidden_sizes": [16, 16, 24, 48, 64, 80, 320], "expand_ratio": 2.0},
+    ),
+    "deit-tiny": ("ViTConfig", "ViTForImageClassification", {"hidden_size": 192, "num_attention_heads": 3, "intermediate_size": 768}),
+    "resnet-18": (
+        "ResNetConfig",
+        "ResNetForImageClassification",
+        {"layer_type": "basic", "depths": [2, 2, 2, 2], "hidden_sizes": [64, 128, 256, 512]},
+    ),
+}
+PEERS = {name: PeerConfig(kind=name) for name in _BUILDS}
+
+
+class Peer(nn.Module):
+    """Images (B, 3, h, w), normalised → logits (B, classes)."""
+
+    def __init__(self, config: PeerConfig) -> None:
+        super().__init__()
+        if config.kind not in _BUILDS:
+            raise unknown("peer", config.kind, _BUILDS)
+        whole(config.classes, "Peer's classes")
+        expect(config.image % 32 == 0, "Peer's image", "a multiple of 32", config.image)
+        self.config = config
+        try:
+            transformers = importlib.import_module("transformers")
+        except ModuleNotFoundError:
+            raise FovealError(f"{config.kind}: expected transformers to be installed, got none; pip install foveal[peers]") from None
+        settings, model, changes = _BUILDS[config.kind]
+        if "image_size" in changes or config.kind in ("deit-tiny", "mobilevit-xxs"):
+            changes = changes | {"image_size": config.image}
+        # Eager in training mode as others run it: transformers chooses torch's scaled_dot_product_attention by itself.
+        self.net = getattr(transformers, model)(getattr(transformers, settings)(num_labels=config.classes, **changes))
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.net(pixel_values=images).logits
+        return logits

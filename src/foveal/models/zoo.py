@@ -1,0 +1,38 @@
+"""Models by name: `create("icam-31k", classes=2)`."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from foveal.errors import FovealError, shown, unknown
+from foveal.models.icam import Icam, IcamConfig
+
+PRESETS: dict[str, IcamConfig] = {
+    "icam-30k": IcamConfig(),  # 29,691 weights: exactly the equations
+    "icam-31k": IcamConfig(position="sinusoidal", first="projected", mixer=True),  # 31,371 weights: the published build
+}
+FAMILIES: dict[str, tuple[type, Callable[[Any], nn.Module]]] = {"icam": (IcamConfig, Icam)}
+
+
+def create(name: str, **changes: Any) -> nn.Module:
+    """A model with new weights. changes: fields of its config, such as classes=18."""
+    from foveal.models.peer import PEERS, Peer  # not before it is asked for: it may load transformers
+
+    if isinstance(name, str) and name in PEERS:
+        return Peer(_changed(PEERS[name], name, changes))
+    if not isinstance(name, str) or name not in PRESETS:
+        raise unknown("model", str(name), (*PRESETS, *PEERS))
+    return Icam(_changed(PRESETS[name], name, changes))
+
+
+def _changed(config: Any, name: str, changes: dict[str, Any]) -> Any:
+    fields = {field.name for field in dataclasses.fields(config) if field.init}
+    for key in changes:
+        if key not in fields:
+            raise unknown(f"setting of {name}", key, fields)
+    try:
+        return dataclasses.replace(config, **changes)
+    except TypeError as error:
+        raise FovealError(f"{name}: expected settings that fit, got {shown(changes)}; {error}") from None
