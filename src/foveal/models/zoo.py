@@ -1,7 +1,6 @@
 """Models by name: `create("icam-31k", classes=2)`."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 from torch import nn
@@ -13,7 +12,6 @@ PRESETS: dict[str, IcamConfig] = {
     "icam-30k": IcamConfig(),  # 29,691 weights: exactly the equations
     "icam-31k": IcamConfig(position="sinusoidal", first="projected", mixer=True),  # 31,371 weights: the published build
 }
-FAMILIES: dict[str, tuple[type, Callable[[Any], nn.Module]]] = {"icam": (IcamConfig, Icam)}
 
 
 def create(name: str, **changes: Any) -> nn.Module:

@@ -1,0 +1,43 @@
+"""The evaluation report: one verdict as a page to look at, tables to paste, and data to make them again from.
+
+report.html   one page, nothing beside it       report.md, report.tex   tables      figures.csv   every figure with its interval
+verdict.json  everything: Verdict.from_json(text) is the verdict again
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foveal.app.report.html import page
+from foveal.app.report.table import figures_csv, latex, markdown
+from foveal.app.whole import expect_folder, write_whole
+from foveal.explain.verdict import Verdict
+
+
+def write_report(
+    verdict: Verdict,
+    folder: Path,
+    *,
+    title: str,
+    facts: Mapping[str, Any],
+    pictures: Callable[[int], NDArray[np.uint8]] | None = None,
+) -> tuple[Path, ...]:
+    """Write the five files and say where they are; nothing is written before all of them are made.
+
+    facts: what the figures come from (origin, model, data, run), words, numbers, lists or dicts of them. pictures(index) gives the image
+    at that place among those judged, (H, W, 3) uint8; one that raises a FovealError is shown as that sentence.
+    """
+    expect_folder(folder)
+    contents = {
+        "report.html": page(verdict, title, facts, pictures),
+        "report.md": markdown(verdict, title, facts),
+        "report.tex": latex(verdict, title, facts),
+        "figures.csv": figures_csv(verdict),
+        "verdict.json": verdict.to_json(),
+    }
+    for name, text in contents.items():
+        write_whole(folder / name, text.encode())
+    return tuple(folder / name for name in contents)

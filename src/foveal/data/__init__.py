@@ -1,0 +1,1 @@
+"""Readers for the field's formats, and sets that need no download."""

@@ -1,0 +1,120 @@
+"""Class folders: every picture lies in a folder that is called as its class.
+
+    DIR/CLASS/picture.jpg                    no split given
+    DIR/{train,val,test}/CLASS/picture.jpg   val may be called valid or validation, test testing, train training
+
+A class folder is searched to its bottom; what is hidden is ignored, and what is no picture by its suffix is counted.
+"""
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from foveal.data.source import SPLITS, FilePictures, Names, Source
+from foveal.data.table import WORDS
+from foveal.errors import FovealError
+
+SUFFIXES = (
+    ".jpg",
+    ".jpeg",
+    ".jpe",
+    ".jfif",
+    ".png",
+    ".bmp",
+    ".tif",
+    ".tiff",
+    ".webp",
+    ".gif",
+    ".ppm",
+    ".pgm",
+    ".pbm",
+    ".pnm",
+    ".jp2",
+    ".avif",
+)
+
+
+def read_folder(root: Path, name: str) -> Source:
+    """The Source of a folder of class folders."""
+    parts = _parts(root)
+    classes = sorted({folder for _, inside in parts for folder in _folders(inside)})
+    if not classes:
+        raise _unusable(root, "no folder inside")
+    names: list[str] = []
+    labels: list[int] = []
+    splits: list[int] = []
+    other = 0
+    for split, inside in parts:
+        for label, folder in enumerate(classes):
+            files, rest = _files(inside / folder)
+            other += rest
+            names += [f"{inside.relative_to(root).as_posix()}/{folder}/{file}".removeprefix("./") for file in files]
+            labels += [label] * len(files)
+            splits += [split] * len(files)
+    if not names:
+        raise _unusable(root, f"{len(classes)} folders without a picture" + (f" ({other} other files)" if other else ""))
+    counts = np.bincount(labels, minlength=len(classes))
+    if len(classes) < 2:
+        raise _unusable(root, f"the one class {classes[0]} ({counts[0]} pictures)")
+    if not counts.all():
+        raise FovealError(
+            f"{root}: expected pictures in every class folder, got none in {classes[int(np.argmin(counts))]}; fill or remove it"
+        )
+    notes = (f"{other} files left out: they are no pictures by their suffix",) if other else ()
+    pictures = FilePictures(str(root), Names.of(names))
+    return Source(
+        name, "class folders", tuple(classes), False, np.array(labels, np.int64), np.array(splits, np.int8), pictures, notes=notes
+    )  # fmt: skip
+
+
+def _parts(root: Path) -> list[tuple[int, Path]]:
+    """(split, the folder that holds its class folders); one part with the split −1 where the folders are the classes."""
+    folders = _folders(root)
+    words = {folder: WORDS.get(folder.lower(), -1) for folder in folders}
+    if not any(split >= 0 for split in words.values()):
+        return [(-1, root)]
+    if classes := [folder for folder in folders if words[folder] < 0]:
+        splits = ", ".join(folder for folder in folders if words[folder] >= 0)
+        raise FovealError(
+            f"{root}: expected class folders, or train, val and test with class folders inside, got both: {splits} beside {classes[0]}"
+        )
+    twice = [split for split in words.values() if list(words.values()).count(split) > 1]
+    if twice:
+        raise FovealError(
+            f"{root}: expected one folder for {SPLITS[twice[0]]}, got {', '.join(f for f in folders if words[f] == twice[0])}"
+        )
+    return sorted((split, root / folder) for folder, split in words.items())
+
+
+def _folders(root: Path) -> list[str]:
+    try:
+        with os.scandir(root) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir() and not _hidden(entry.name))
+    except OSError as error:
+        raise FovealError(f"cannot read {root}: {error.strerror or error}") from None
+
+
+def _files(folder: Path) -> tuple[list[str], int]:
+    """The pictures below a folder, as names relative to it in sorted order; and how many other files there are."""
+    found: list[str] = []
+    other = 0
+    for place, inside, files in os.walk(folder):
+        inside[:] = [name for name in inside if not _hidden(name)]
+        prefix = os.path.relpath(place, folder).replace(os.sep, "/")
+        for file in files:
+            if _hidden(file):
+                continue
+            if file.lower().endswith(SUFFIXES):
+                found.append(file if prefix == "." else f"{prefix}/{file}")
+            else:
+                other += 1
+    return sorted(found), other
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith(".") or name == "__MACOSX"
+
+
+def _unusable(root: Path, got: str) -> FovealError:
+    return FovealError(f"{root}: expected a labels.csv, or a folder for each of at least 2 classes with pictures inside, got {got}")

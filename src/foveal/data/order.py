@@ -1,0 +1,65 @@
+"""In which order a set is seen: a function of seed and epoch alone, so that a run that was killed goes on as if it had not been.
+
+Every process of a distributed run takes its own slice of each batch.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foveal.errors import expect, whole
+
+
+class Order:
+    """Batches of indices, one epoch at a time: a sampler for torch's DataLoader with batch_size=None."""
+
+    def __init__(
+        self,
+        indices: NDArray[np.int64],
+        batch: int,
+        *,
+        seed: int = 0,
+        shuffle: bool = True,
+        weight: NDArray[np.float64] | None = None,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        """weight (N,): how often each is drawn, with replacement, instead of once. rank, world: which process this is, and of how many."""
+        whole(batch, "batch")
+        expect(len(indices) > 0, "the split", "at least one picture that can be read", "none")
+        self.indices, self.batch, self.seed, self.shuffle, self.weight = indices, batch, seed, shuffle, weight
+        self.rank, self.world, self.epoch = rank, world, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Lightning calls this before each epoch."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        # A last batch of a few pictures would make BatchNorm's statistics of those few: in training it joins the one before.
+        return max(1, len(self.indices) // self.batch) if self.shuffle else -(-len(self.indices) // self.batch)
+
+    def __iter__(self) -> Iterator[NDArray[np.int64]]:
+        for batch in np.array_split(self._permuted(), len(self)) if self.shuffle else self._in_order():
+            yield batch[self.rank :: self.world]
+
+    def _in_order(self) -> Iterator[NDArray[np.int64]]:
+        for start in range(0, len(self.indices), self.batch):
+            yield self.indices[start : start + self.batch]
+
+    def _permuted(self) -> NDArray[np.int64]:
+        draw = np.random.default_rng([self.seed, self.epoch])
+        if self.weight is None:
+            return draw.permutation(self.indices)
+        return draw.choice(self.indices, len(self.indices), p=self.weight / self.weight.sum())
+
+
+def rarity(labels: NDArray[np.integer], many: bool) -> NDArray[np.float64]:
+    """How often to draw each picture so that rare classes are seen as often as common ones.
+
+    One label: 1/count of its class. Several: the largest 1/count of its classes, where to have none is a class, too.
+    """
+    if not many:
+        return 1.0 / np.bincount(labels)[labels]
+    held = np.column_stack([labels == 1, ~(labels == 1).any(1)])
+    return np.where(held, 1.0 / np.maximum(held.sum(0), 1), 0.0).max(1)

@@ -1,0 +1,80 @@
+"""The drawn pipes as a Source: `pipes` is 2,400 frames, `pipes:N` is N, `pipes:N:SEED` is N others.
+
+Nothing is stored: frame i of a set is render(SEED · 1,000,000 + i), drawn when it is asked for and the same every time. What it shows is
+decided before it is drawn, so that the labels of all frames are known at once.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from foveal.data.divide import divide
+from foveal.data.image import Pixels
+from foveal.data.source import Source
+from foveal.errors import FovealError
+
+COUNT, STRIDE, LARGEST_SEED = 2400, 1_000_000, 2000
+SIZE = 224
+
+
+@dataclass(frozen=True)
+class RenderedPictures:
+    """Frames that are drawn when they are asked for."""
+
+    count: int
+    seed: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def frame_seed(self, index: int) -> int:
+        """What to give to foveal.data.pipes.render for this picture."""
+        return self.seed * STRIDE + index
+
+    def file(self, index: int) -> str:
+        return f"pipe-{self.frame_seed(index):07d}"
+
+    def image(self, index: int, size: int | None) -> Pixels:
+        from foveal.data.pipes.render import LARGEST, SMALLEST, render
+
+        wanted = size or SIZE
+        drawn = min(max(wanted, SMALLEST), LARGEST)
+        pixels = render(self.frame_seed(index), drawn).image
+        if drawn == wanted:
+            return pixels
+        return np.array(Image.fromarray(pixels).resize((wanted, wanted), Image.Resampling.BILINEAR))
+
+
+def read_pipes(name: str) -> Source:
+    """The Source that `pipes`, `pipes:N` or `pipes:N:SEED` names, divided 70 · 15 · 15."""
+    from foveal.data.pipes.render import KINDS
+
+    pictures = RenderedPictures(*_count_and_seed(name))
+    labels = kinds_shown(pictures)
+    return Source(name, "pipes", KINDS, True, labels, divide(labels, seed=pictures.seed), pictures)
+
+
+def kinds_shown(pictures: RenderedPictures) -> NDArray[np.uint8]:
+    """(N, C) of 0/1: which kinds each frame shows. The same draw as the renderer's, without the drawing."""
+    from foveal.data.pipes.plan import draw_kinds
+    from foveal.data.pipes.render import KINDS
+    from foveal.data.pipes.scene import stream
+
+    labels = np.zeros((len(pictures), len(KINDS)), np.uint8)
+    for index in range(len(pictures)):
+        for kind in draw_kinds(stream(pictures.frame_seed(index), "plan")):
+            labels[index, KINDS.index(kind)] = 1
+    return labels
+
+
+def _count_and_seed(name: str) -> tuple[int, int]:
+    _, *rest = name.split(":")
+    numbers = [int(part) for part in rest if part.isascii() and part.isdigit() and len(part) < 10]
+    if len(numbers) != len(rest) or len(rest) > 2:
+        raise FovealError(f"drawn pipes: expected pipes, pipes:N or pipes:N:SEED with whole numbers, such as pipes:5000, got {name!r}")
+    count, seed = (*numbers, *(COUNT, 0)[len(numbers) :])
+    if not 1 <= count <= STRIDE or seed > LARGEST_SEED:
+        raise FovealError(f"drawn pipes: expected 1 to {STRIDE} frames and a seed from 0 to {LARGEST_SEED}, got {name!r}")
+    return count, seed

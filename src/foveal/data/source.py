@@ -1,0 +1,173 @@
+"""A set of labelled pictures as every part of foveal sees it: classes, labels, splits, and a way to get picture i.
+
+A Source holds arrays, never a Python object for each picture, so that a million of them cost a few ten megabytes and travel to worker processes.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foveal.data.image import Pixels, open_image
+from foveal.errors import expect, is_whole, shown, unknown
+
+SPLITS = ("train", "val", "test")
+UNKNOWN, UNKNOWN_BIT = -1, 255  # the label of a picture whose label nobody gave: one-label, multi-label
+LISTED = 8  # classes that the one line names
+
+
+class Pictures(Protocol):
+    """Where pictures come from: files, or a renderer."""
+
+    def __len__(self) -> int: ...
+    def file(self, index: int) -> str: ...
+    def image(self, index: int, size: int | None) -> Pixels: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Names:
+    """N strings in one buffer: name i is buffer[offsets[i] : offsets[i + 1]]."""
+
+    buffer: bytes
+    offsets: NDArray[np.int64]  # (N + 1,)
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> "Names":
+        encoded = [os.fsencode(name) for name in names]
+        return cls(b"".join(encoded), np.cumsum([0, *map(len, encoded)], dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> str:
+        return os.fsdecode(self.buffer[self.offsets[index] : self.offsets[index + 1]])
+
+
+@dataclass(frozen=True, eq=False)
+class FilePictures:
+    """Files on disk: picture i is root / folders[place[i]] / names[i]. Nothing is looked at before it is asked for."""
+
+    root: str
+    names: Names
+    folders: tuple[str, ...] = ("",)
+    place: NDArray[np.int8] | None = None  # (N,) index in folders; None: all in the first
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def file(self, index: int) -> str:
+        folder = self.folders[0 if self.place is None else int(self.place[index])]
+        return f"{folder}/{self.names[index]}" if folder else self.names[index]
+
+    def path(self, index: int) -> str:
+        return os.path.join(self.root, self.file(index))  # noqa: PTH118 — once for each image of a training run
+
+    def image(self, index: int, size: int | None) -> Pixels:
+        return open_image(self.path(index), size)
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """N labelled pictures. Unknown labels are −1 (one-label) or 255 (multi-label); a split of −1 is in no split."""
+
+    name: str
+    format: str
+    classes: tuple[str, ...]
+    many: bool  # several classes may hold for one picture
+    labels: NDArray[np.integer]  # many: (N, C) uint8 of 0/1; else (N,) int64
+    split: NDArray[np.int8]  # (N,) index in SPLITS
+    pictures: Pictures
+    fold: NDArray[np.int64] | None = None
+    group: NDArray[np.int64] | None = None
+    importance: NDArray[np.float64] | None = None  # (C,) class-importance weights
+    notes: tuple[str, ...] = ()  # what a reader left out, guessed or made: a sentence each
+
+    def __post_init__(self) -> None:
+        count = len(self.pictures)
+        expect(self.labels.shape == ((count, len(self.classes)) if self.many else (count,)), "labels", f"{count} rows", self.labels.shape)
+        for what, values in (("split", self.split), ("fold", self.fold), ("group", self.group)):
+            expect(values is None or values.shape == (count,), what, f"{count} values", None if values is None else values.shape)
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def file(self, index: int) -> str:
+        """What to call picture `index` in a report."""
+        return self.pictures.file(self._checked(index))
+
+    def image(self, index: int, size: int | None = None) -> Pixels:
+        """(H, W, 3) uint8 RGB, or exactly (size, size, 3). Raises BadImage."""
+        return self.pictures.image(self._checked(index), size)
+
+    @property
+    def folds(self) -> int:
+        return 0 if self.fold is None or not len(self.fold) else int(self.fold.max()) + 1
+
+    def indices(self, split: str, fold: int | None = None) -> NDArray[np.int64]:
+        """The pictures of a split. With folds: fold k tests, fold k + 1 (mod F) is val, the rest trains."""
+        if split not in SPLITS:
+            raise unknown("split", str(split), SPLITS)
+        if fold is None:
+            return np.flatnonzero(self.split == SPLITS.index(split))
+        expect(self.fold is not None, "fold", f"none, since {self.name} has no column fold", fold)
+        expect(self.folds >= 3, "fold", "at least 3 folds in the data, to test, to choose and to train with", f"{self.folds} folds")
+        expect(is_whole(fold) and 0 <= fold < self.folds, "fold", f"0 to {self.folds - 1}", shown(fold))
+        test, val = self.fold == fold, self.fold == (fold + 1) % self.folds
+        return np.flatnonzero({"test": test, "val": val, "train": ~(test | val)}[split])
+
+    def known(self, indices: NDArray[np.integer] | None = None) -> NDArray[np.bool_]:
+        """Which pictures have a label."""
+        labels = self.labels if indices is None else self.labels[indices]
+        return np.asarray((labels != UNKNOWN_BIT).all(1) if self.many else labels != UNKNOWN)
+
+    def counts(self, indices: NDArray[np.integer] | None = None) -> NDArray[np.int64]:
+        """(C,) how many pictures show each class."""
+        labels = self.labels if indices is None else self.labels[indices]
+        if self.many:
+            return np.asarray((labels == 1).sum(0, dtype=np.int64))
+        return np.bincount(labels[labels != UNKNOWN], minlength=len(self.classes)).astype(np.int64)
+
+    def describe(self) -> str:
+        """The set in one line."""
+        counted = [f"{name} {count}" for name, count in zip(self.classes, self.counts(), strict=True)]
+        if len(counted) > LISTED:
+            counted = [*counted[: LISTED - 1], f"… {len(counted) - LISTED + 1} more"]
+        if self.many:
+            counted.append(f"none {int(((self.labels != 1).all(1) & self.known()).sum())}")
+        parts = [f"{len(self.classes)} {'classes, any number a picture' if self.many else 'classes'} ({', '.join(counted)})"]
+        sizes = [(name, int((self.split == place).sum())) for place, name in ((0, "train"), (1, "val"), (2, "test"), (-1, "in no split"))]
+        parts.append(" · ".join(f"{name} {size}" for name, size in sizes if size))
+        if unlabelled := int((~self.known()).sum()):
+            parts.append(f"{unlabelled} without a label")
+        if self.fold is not None:
+            parts.append(f"{self.folds} folds")
+        if self.group is not None:
+            parts.append(f"{len(np.unique(self.group))} groups")
+        return f"{self.name}: {self.format}, {', '.join(parts)}"
+
+    def facts(self) -> dict[str, object]:
+        """What a run folder keeps of its data: plain values that JSON can hold."""
+        sizes: dict[str, object] = {}
+        for place, split in enumerate(SPLITS):
+            chosen = np.flatnonzero(self.split == place)
+            classes = dict(zip(self.classes, self.counts(chosen).tolist(), strict=True))
+            sizes[split] = {"pictures": len(chosen), "labelled": int(self.known(chosen).sum()), "classes": classes}
+        return {
+            "name": self.name,
+            "format": self.format,
+            "classes": list(self.classes),
+            "many": self.many,
+            "pictures": len(self),
+            "splits": sizes,
+            "folds": self.folds,
+            "groups": 0 if self.group is None else len(np.unique(self.group)),
+            "importance": None if self.importance is None else self.importance.tolist(),
+            "notes": list(self.notes),
+        }
+
+    def _checked(self, index: int) -> int:
+        expect(is_whole(index) and 0 <= index < len(self), "picture", f"a number from 0 to {len(self) - 1}", shown(index))
+        return int(index)

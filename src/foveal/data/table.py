@@ -1,0 +1,236 @@
+"""labels.csv: a header, then one line a picture.
+
+    file    the picture, relative to the folder of the csv
+    label   its class; several joined by `;` make the set multi-label, as a header `labels` does. Instead: one 0/1 column for each class
+    split   train, val or test (optional);   fold: a whole number (optional);   group: what may not be torn apart (optional)
+
+The columns may be separated by comma, semicolon or tab. Every error names the line.
+"""
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foveal.data.source import UNKNOWN, FilePictures, Names, Source
+from foveal.errors import FovealError, unknown
+
+KNOWN, BITS = ("file", "split", "fold", "group"), ("0", "1")
+WORDS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "test": 2, "testing": 2, "": -1}
+TELLING = 0.5  # a column with more than this share of 0 and 1 is meant as a class, and another value in it is a mistake
+
+Labelled = tuple[tuple[str, ...], bool, NDArray[np.integer], list[int]]  # classes, many, labels, the rows to keep
+
+
+@dataclass(frozen=True)
+class Table:
+    """The csv as columns of text, with the line of each row."""
+
+    path: Path
+    columns: dict[str, list[str]]
+    lines: list[int]
+
+    def error(self, row: int, what: str) -> FovealError:
+        return FovealError(f"{self.path}, line {self.lines[row]}: {what}")
+
+    def kept(self, rows: list[int]) -> "Table":
+        columns = {name: [values[row] for row in rows] for name, values in self.columns.items()}
+        return Table(self.path, columns, [self.lines[row] for row in rows])
+
+
+def read_table(path: Path, name: str, label: str | None = None) -> Source:
+    """The Source that a csv describes. `label` names the column of the classes, or several 0/1 columns with commas between them."""
+    table = parse(path)
+    notes: list[str] = []
+    fold = _folds(table, notes) if "fold" in table.columns else None
+    chosen, bits = _label_columns(table, label)
+    classes, many, labels, rows = _from_bits(table, chosen) if bits else _from_words(table, chosen[0], notes)
+    rows = _once(table, rows, labels, notes)
+    table, labels, fold = table.kept(rows), labels[rows], None if fold is None else fold[rows]
+    split = np.array([_split(table, row, word) for row, word in enumerate(table.columns.get("split", [""] * len(rows)))], np.int8)
+    group = _groups(table, split, fold) if "group" in table.columns else None
+    if ignored := [column for column in table.columns if column not in (*KNOWN, *chosen)]:
+        notes.append(f"columns not used: {', '.join(ignored)}")
+    pictures = FilePictures(str(path.parent), Names.of(table.columns["file"]), (_folder(table),))
+    return Source(name, path.name, classes, many, labels, split, pictures, fold, group, notes=tuple(notes))
+
+
+def parse(path: Path) -> Table:
+    """Text into columns; a row of the wrong length is an error."""
+    text = _text(path)
+    first = text.lstrip("\r\n").partition("\n")[0]
+    separator = max(",;\t", key=first.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    try:
+        header: list[str] = []
+        for cells in reader:
+            if not any(cells):
+                continue
+            if not header:
+                header = _header(path, cells)
+                continue
+            if len(cells) != len(header):
+                raise FovealError(
+                    f"{path}, line {reader.line_num}: expected {len(header)} columns as in the header ({', '.join(header)}), got {len(cells)}"
+                )
+            rows.append(cells)
+            lines.append(reader.line_num)
+    except csv.Error as error:
+        raise FovealError(f"{path}, line {reader.line_num}: expected separated text, got {error}; check the quotation marks") from None
+    if not rows:
+        raise FovealError(f"{path}: expected a header and a line for each picture, got {'a header only' if header else 'nothing'}")
+    columns = {name: [cell.strip() for cell in column] for name, column in zip(header, zip(*rows, strict=True), strict=True)}
+    table = Table(path, columns, lines)
+    for row, file in enumerate(columns["file"]):
+        if not file:
+            raise table.error(row, "column file: expected the name of a picture, got nothing")
+    return table
+
+
+def _text(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FovealError(f"cannot read {path}: {error.strerror or error}") from None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise FovealError(
+            f"{path}, line {line}: expected text in UTF-8, got the byte {content[error.start]:#04x}; save it as UTF-8"
+        ) from None
+
+
+def _header(path: Path, cells: list[str]) -> list[str]:
+    known = {*KNOWN, "label", "labels"}
+    header = [cell.strip() if cell.strip().lower() not in known else cell.strip().lower() for cell in cells]
+    if "file" not in header:
+        raise FovealError(f"{path}: expected a column called file, got {', '.join(header)}; the first line names the columns")
+    for name in header:
+        if not name or header.count(name) > 1:
+            raise FovealError(f"{path}: expected columns with different names, got {name!r} {header.count(name)} times in the header")
+    return header
+
+
+def _label_columns(table: Table, label: str | None) -> tuple[list[str], bool]:
+    """Which columns hold the classes, and whether they are 0/1 columns."""
+    if label is not None:
+        wanted = [label] if label in table.columns else [part.strip() for part in label.split(",")]
+        for name in wanted:
+            if name not in table.columns or name == "file":
+                raise unknown(f"column of {table.path.name}", name, set(table.columns) - {"file"})
+        return wanted, len(wanted) > 1
+    for name in ("label", "labels"):
+        if name in table.columns:
+            return [name], False
+    found = [name for name, values in table.columns.items() if name not in KNOWN and _share_of_bits(values) > TELLING]
+    if not found:
+        raise FovealError(
+            f"{table.path}: expected a column called label, or a column of 0 and 1 for each class, got {', '.join(table.columns)}; "
+            "name the column of the classes with label (--label)"
+        )
+    return found, True
+
+
+def _share_of_bits(values: list[str]) -> float:
+    return sum(value in BITS for value in values) / len(values)
+
+
+def _from_bits(table: Table, chosen: list[str]) -> Labelled:
+    labels = np.zeros((len(table.lines), len(chosen)), np.uint8)
+    for place, column in enumerate(chosen):
+        for row, value in enumerate(table.columns[column]):
+            if value not in BITS:
+                advice = "to leave the column out, name the 0/1 columns to use with label (--label a,b,c)"
+                raise table.error(row, f"column {column}: expected 0 or 1, got {value!r}; {advice}")
+            labels[row, place] = value == "1"
+    return tuple(chosen), True, labels, list(range(len(labels)))
+
+
+def _from_words(table: Table, column: str, notes: list[str]) -> Labelled:
+    words = table.columns[column]
+    many = column == "labels" or any(";" in word for word in words)
+    sets = [[part.strip() for part in word.split(";") if part.strip()] if many else [word] if word else [] for word in words]
+    classes = tuple(sorted({word for several in sets for word in several}))
+    if len(classes) < (1 if many else 2):
+        raise FovealError(f"{table.path}: expected at least 2 classes in the column {column}, got {', '.join(classes) or 'none'}")
+    place = {word: index for index, word in enumerate(classes)}
+    if many:
+        labels = np.zeros((len(sets), len(classes)), np.uint8)
+        for row, several in enumerate(sets):
+            labels[row, [place[word] for word in several]] = 1
+        return classes, True, labels, list(range(len(sets)))
+    rows = [row for row, several in enumerate(sets) if several]
+    if left := len(sets) - len(rows):
+        notes.append(f"{left} pictures left out: their {column} is empty")
+    return classes, False, np.array([place[several[0]] if several else UNKNOWN for several in sets], np.int64), rows
+
+
+def _once(table: Table, rows: list[int], labels: NDArray[np.integer], notes: list[str]) -> list[int]:
+    """Every file once; listed again with another label, split, fold or group it is an error."""
+    first: dict[str, int] = {}
+    kept = []
+    for row in rows:
+        file = table.columns["file"][row]
+        earlier = first.setdefault(file, row)
+        if earlier == row:
+            kept.append(row)
+            continue
+        if not np.array_equal(labels[row], labels[earlier]):
+            raise table.error(row, f"{file} has another label than in line {table.lines[earlier]}; keep one of the two lines")
+        for column in ("split", "fold", "group"):
+            values = table.columns.get(column)
+            if values is not None and values[row] != values[earlier]:
+                raise table.error(row, f"{file} has {column} {values[row]}, but {values[earlier]} in line {table.lines[earlier]}")
+    if left := len(rows) - len(kept):
+        notes.append(f"{left} lines left out: they repeat a file")
+    return kept
+
+
+def _split(table: Table, row: int, word: str) -> int:
+    if word.lower() not in WORDS:
+        raise table.error(row, f"column split: expected train, val or test, got {word!r}")
+    return WORDS[word.lower()]
+
+
+def _folds(table: Table, notes: list[str]) -> NDArray[np.int64]:
+    """The folds as 0 to F − 1, in the order of their numbers."""
+    numbers = []
+    for row, value in enumerate(table.columns["fold"]):
+        if not (value.isascii() and value.isdigit()):
+            raise table.error(row, f"column fold: expected a whole number from 0, got {value!r}")
+        numbers.append(int(value))
+    there, fold = np.unique(numbers, return_inverse=True)
+    if (there != np.arange(len(there))).any():
+        notes.append(f"the folds {', '.join(map(str, there))} are counted from 0 to {len(there) - 1}")
+    return fold.astype(np.int64)
+
+
+def _groups(table: Table, split: NDArray[np.int8], fold: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Groups as numbers; a group in two splits or two folds is an error. A picture without one is a group of its own."""
+    place: dict[str, int] = {}
+    names = [name or f"\0{row}" for row, name in enumerate(table.columns["group"])]
+    group = np.array([place.setdefault(name, len(place)) for name in names], np.int64)
+    first: dict[int, int] = {}
+    for row, number in enumerate(group.tolist()):
+        earlier = first.setdefault(number, row)
+        for column, values in (("split", split), ("fold", fold)):
+            if values is not None and values[row] != values[earlier]:
+                here, there = table.columns[column][row], table.columns[column][earlier]
+                raise table.error(
+                    row,
+                    f"group {names[row]} is in the {column}s {there or 'none'} (line {table.lines[earlier]}) and {here or 'none'}; "
+                    f"a group stays in one {column}, or what is tested was trained on",
+                )
+    return group
+
+
+def _folder(table: Table) -> str:
+    """Files are named from the folder of the csv, or from its folder `images`: one look at the first tells."""
+    root, first = table.path.parent, table.columns["file"][0]
+    return "images" if not (root / first).exists() and (root / "images" / first).exists() else ""

@@ -1,0 +1,1 @@
+"""What a model is held against: metrics, their intervals, thresholds and calibration. Numbers only: numpy, no torch."""

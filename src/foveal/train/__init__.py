@@ -1,0 +1,1 @@
+"""Training: one LightningModule for each task, and what a run leaves behind."""

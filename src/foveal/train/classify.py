@@ -1,0 +1,129 @@
+"""Classification as a LightningModule: one label or several, with everything random in a step drawn from the seed and the step's number.
+
+A step therefore needs nothing but weights, optimiser and number: a run that goes on from a checkpoint is the run that was never stopped.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from foveal.data.batches import Batch
+from foveal.train.augment import augmentation, mixed
+from foveal.train.recipe import Recipe
+from foveal.train.schedule import cosine
+
+
+class Classify(pl.LightningModule):
+    def __init__(
+        self,
+        model: nn.Module,
+        recipe: Recipe,
+        *,
+        classes: int,
+        many: bool,
+        steps: int,
+        counts: NDArray[np.int64],
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        resident: Tensor | None = None,
+    ) -> None:
+        """steps: of the whole run. counts (C,): pictures of each class in the training split. resident: all pictures, on the device."""
+        super().__init__()
+        self.model, self.recipe, self.classes, self.many, self.steps = model, recipe, classes, many, steps
+        self.average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(recipe.ema), use_buffers=True) if recipe.ema else None
+        self.augment = augmentation(recipe.augment)
+        weight = torch.from_numpy(counts.sum() / (len(counts) * np.maximum(counts, 1))).float() if recipe.balance == "weights" else None
+        self.register_buffer("class_weight", weight, persistent=False)
+        self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
+        self.register_buffer("std", torch.tensor(std)[:, None, None], persistent=False)
+        self.resident = resident
+        self.seen: list[tuple[Tensor, Tensor]] = []
+
+    @property
+    def judged(self) -> nn.Module:
+        """The model that is validated and kept: the average where there is one."""
+        return self.model if self.average is None else self.average.module
+
+    def pictures(self, batch: Batch) -> Tensor:
+        """(B, 3, S, S) in 0…1."""
+        images = batch.images if self.resident is None else self.resident[batch.index].permute(0, 3, 1, 2)
+        return images.float() / 255.0
+
+    def normalised(self, images: Tensor) -> Tensor:
+        return (images - self.mean) / self.std  # type: ignore[operator]
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        torch.manual_seed(int(np.random.SeedSequence([self.recipe.seed, self.global_step, self.global_rank]).generate_state(1)[0]))
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        with torch.no_grad(), torch.autocast(self.device.type, enabled=False):
+            images = self.augment(self.pictures(batch))
+            targets = batch.labels if self.many else F.one_hot(batch.labels, self.classes).float()
+            if self.recipe.mixup:
+                images, targets = mixed(images, targets, self.recipe.mixup)
+            images = self.normalised(images)
+        loss = self.loss(self.model(images), targets, batch.good)
+        self.log("loss", loss.detach(), prog_bar=True, on_step=False, on_epoch=True, batch_size=len(batch.index))
+        return loss
+
+    def loss(self, logits: Tensor, targets: Tensor, good: Tensor) -> Tensor:
+        """Cross-entropy with smoothed targets, of the pictures that could be read."""
+        logits, smooth = logits.float(), self.recipe.smoothing
+        if self.many:
+            aims = targets * (1 - smooth) + smooth / 2
+            each = F.binary_cross_entropy_with_logits(logits, aims, reduction="none")
+            if self.class_weight is not None:  # a rare class counts more where it is present
+                each = each * torch.where(targets > 0.5, self.class_weight, 1.0)  # type: ignore[arg-type]
+            each = each.mean(1)
+        else:
+            aims = targets * (1 - smooth) + smooth / self.classes
+            if self.class_weight is not None:
+                aims = aims * self.class_weight  # type: ignore[operator]
+            each = -(aims * logits.log_softmax(1)).sum(1)
+        share = good.float()
+        return (each * share).sum() / share.sum().clamp(min=1.0)
+
+    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
+        if self.average is not None:
+            self.average.update_parameters(self.model)
+
+    def on_validation_epoch_start(self) -> None:
+        self.seen = []
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        logits = self.judged(self.normalised(self.pictures(batch)))
+        self.seen.append((logits.float()[batch.good], batch.labels[batch.good]))
+
+    def on_validation_epoch_end(self) -> None:
+        logits, labels = (torch.cat(parts) for parts in zip(*self.seen, strict=True))
+        if self.trainer.world_size > 1:  # every process has judged its own slice
+            logits, labels = (self.all_gather(part).flatten(0, 1) for part in (logits, labels))
+        self.seen = []
+        targets = labels if self.many else F.one_hot(labels, self.classes).float()
+        good = torch.ones(len(logits), device=logits.device)
+        self.log("val_loss", self.loss(logits, targets, good), rank_zero_only=False)
+        self.log("val_score", self.score(logits, labels), prog_bar=True, rank_zero_only=False)
+
+    def score(self, logits: Tensor, labels: Tensor) -> float:
+        """What the best epoch is chosen by: mean average precision of several labels, balanced accuracy of one."""
+        from foveal.objective.metric import average_precision, recalls
+
+        truth, scores = labels.cpu().numpy(), logits.cpu().numpy()
+        values = average_precision(truth, scores) if self.many else recalls(truth, scores.argmax(1), self.classes)
+        return float(np.nanmean(values)) if np.isfinite(values).any() else 0.0
+
+    def configure_optimizers(self) -> Any:
+        decayed, free = [], []
+        for parameter in self.model.parameters():
+            (decayed if parameter.dim() > 1 else free).append(parameter)  # no decay on biases and scales
+        groups = [{"params": decayed, "weight_decay": self.recipe.decay}, {"params": free, "weight_decay": 0.0}]
+        optimizer = torch.optim.AdamW(groups, lr=self.recipe.lr, fused=self.device.type == "cuda")
+        warmup = round(self.recipe.warmup * self.steps)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: cosine(step, self.steps, warmup))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
