@@ -17,6 +17,12 @@ from foveal import __version__
 from foveal.errors import FovealError, unknown
 
 COMMANDS = {  # what is typed → its module, and what it does
+    "train": ("foveal.app.train", "train a model on pictures of your own, or on rendered pipes"),
+    "evaluate": ("foveal.app.evaluate", "how good a trained model is, with intervals and a report"),
+    "predict": ("foveal.app.predict", "find what a model knows in photos"),
+    "explain": ("foveal.app.explain", "show where a model looked"),
+    "data": ("foveal.app.data", "say what a set of pictures holds, and what is wrong with it"),
+    "render": ("foveal.app.render", "render pictures of pipes, with labels, boxes and masks"),
     "show": ("foveal.app.show", "list every mechanism; explain and draw one"),
     "cite": ("foveal.app.cite", "print the BibTeX of mechanisms"),
     "check": ("foveal.app.check", "examine anybody's attention for the usual mistakes"),

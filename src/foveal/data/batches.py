@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from foveal.data.image import BadImage
 from foveal.data.order import Order
-from foveal.data.pack import Pack
+from foveal.data.pack import Pack, paint
 from foveal.data.source import Source
 
 
@@ -25,9 +25,11 @@ class Batch(NamedTuple):
 class Batches(Dataset[Batch]):
     """Item = a batch, asked for by its indices."""
 
-    def __init__(self, source: Source, size: int, packed: Pack | None = None, resident: bool = False) -> None:
-        """resident: the pixels are on the device already, and a batch brings indices and labels only."""
-        self.source, self.size, self.packed, self.resident = source, size, packed, resident
+    def __init__(
+        self, source: Source, size: int, packed: Pack | None = None, resident: bool = False, blank: tuple[tuple[float, ...], ...] = ()
+    ) -> None:
+        """resident: the pixels are on the device already, and a batch brings indices and labels only. blank: boxes painted grey."""
+        self.source, self.size, self.packed, self.resident, self.blank = source, size, packed, resident, blank
 
     def __getitem__(self, indices: NDArray[np.int64]) -> Batch:
         labels = torch.from_numpy(self.source.labels[indices])
@@ -50,6 +52,7 @@ class Batches(Dataset[Batch]):
                 good[place] = True
             except BadImage:
                 continue  # the trainer gives it no weight, and lists it at the end
+        paint(pixels, self.blank)
         return pixels, good
 
 

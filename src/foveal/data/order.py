@@ -36,16 +36,13 @@ class Order:
         self.epoch = epoch
 
     def __len__(self) -> int:
-        # A last batch of a few pictures would make BatchNorm's statistics of those few: in training it joins the one before.
+        # In training every batch has the same size (a CUDA graph and BatchNorm want that): what is left over has its turn in another epoch.
         return max(1, len(self.indices) // self.batch) if self.shuffle else -(-len(self.indices) // self.batch)
 
     def __iter__(self) -> Iterator[NDArray[np.int64]]:
-        for batch in np.array_split(self._permuted(), len(self)) if self.shuffle else self._in_order():
-            yield batch[self.rank :: self.world]
-
-    def _in_order(self) -> Iterator[NDArray[np.int64]]:
-        for start in range(0, len(self.indices), self.batch):
-            yield self.indices[start : start + self.batch]
+        indices = self._permuted() if self.shuffle else self.indices
+        for start in range(0, len(self) * self.batch, self.batch):
+            yield indices[start : start + self.batch][self.rank :: self.world]
 
     def _permuted(self) -> NDArray[np.int64]:
         draw = np.random.default_rng([self.seed, self.epoch])

@@ -5,7 +5,7 @@ A picture that cannot be read is left out and listed with its reason; it never e
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from foveal.data.image import BadImage
 from foveal.data.source import Source
-from foveal.errors import FovealError
+from foveal.errors import FovealError, expect
+
+GREY = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,3 +82,12 @@ def _room(file: Path | None, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     with contextlib.suppress(FileNotFoundError):
         file.unlink()
     return np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=shape)
+
+def paint(pixels: NDArray[np.uint8], boxes: Iterable[Sequence[float]]) -> None:
+    """Paint boxes, in shares of the picture, grey: (…, S, S, 3) in place."""
+    side = pixels.shape[-2]
+    for box in boxes:
+        fits = len(box) == 4 and 0 <= box[0] < box[2] <= 1 and 0 <= box[1] < box[3] <= 1
+        expect(fits, "the setting blank", "boxes [x0, y0, x1, y1] in shares of the picture, from 0 to 1", box)
+        x0, y0, x1, y1 = (round(share * side) for share in box)
+        pixels[..., y0:y1, x0:x1, :] = GREY

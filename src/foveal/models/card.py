@@ -2,11 +2,12 @@
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from foveal import __version__
-from foveal.errors import FovealError, expect
+from foveal.errors import FovealError, expect, is_number, is_whole, shown
 
 SEWER_MEAN, SEWER_STD = (0.523, 0.453, 0.345), (0.210, 0.199, 0.154)  # of Sewer-ML: pictures from inside of pipes
 
@@ -39,19 +40,48 @@ def read_card(text: str, where: str) -> Card:
     """The card that is written in a file; `where` names the file in errors."""
     try:
         facts = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise FovealError(f"{where}: expected a card of foveal's in JSON, got something else; the file is damaged") from None
     expect(isinstance(facts, dict), where, "a card of foveal's", type(facts).__name__)
     newer = _version(facts.get("foveal")) > _version(__version__)
-    expect(not newer, where, f"a file of foveal {__version__} or before", f"one of {facts.get('foveal')}", "upgrade foveal")
+    expect(not newer, where, f"a file of foveal {__version__} or before", f"one of {shown(facts.get('foveal'))}", "upgrade foveal")
     known = {one.name for one in dataclasses.fields(Card)}
     missing = {"model", "family", "config", "classes"} - set(facts)
     expect(not missing, where, "a card with model, family, config and classes", f"one without {', '.join(sorted(missing))}")
-    facts = {key: _frozen(value) if key in ("classes", "mean", "std", "threshold") else value for key, value in facts.items() if key in known}
+    facts = {
+        key: _frozen(value) if key in ("classes", "mean", "std", "threshold") else value for key, value in facts.items() if key in known
+    }
     card = Card(**facts)
-    expect(card.task == "classify", where, "a model that classifies", f"one that does {card.task!r}")
-    expect(bool(card.classes) and all(isinstance(name, str) for name in card.classes), where, "names of classes", card.classes)
+    expect(card.task == "classify", where, "a model that classifies", f"one that does {shown(card.task)}")
+    _check(card, where)
     return card
+
+
+def _check(card: Card, where: str) -> None:
+    """Raise a FovealError unless every field is what its user expects: a file may come from anybody."""
+    for name in ("model", "family", "note"):
+        value = getattr(card, name)
+        expect(isinstance(value, str), where, f"a card whose {name} is text", shown(value))
+    for name in ("config", "data", "metrics", "recipe", "origin"):
+        value = getattr(card, name)
+        expect(isinstance(value, dict), where, f"a card whose {name} has names and values", shown(value))
+    named = isinstance(card.classes, tuple) and bool(card.classes) and all(isinstance(name, str) for name in card.classes)
+    expect(named, where, "names of classes", shown(card.classes))
+    count = len(card.classes)
+    expect(card.config.get("classes", count) == count, where, f"{shown(card.config.get('classes'))} names of classes", count)
+    expect(isinstance(card.many, bool), where, "a card whose many is true or false", shown(card.many))
+    expect(is_whole(card.size) and card.size > 0, where, "a size in pixels", shown(card.size))
+    expect(_numbers(card.mean, 3), where, "a mean of three numbers", shown(card.mean))
+    expect(_numbers(card.std, 3) and min(card.std) > 0, where, "a std of three numbers above 0", shown(card.std))
+    expect(is_number(card.temperature) and 0 < card.temperature < math.inf, where, "a temperature above 0", shown(card.temperature))
+    if card.threshold is not None:
+        wanted = count if card.many else 1
+        fits = _numbers(card.threshold, wanted) and (card.many or count == 2)
+        expect(fits, where, f"{wanted} thresholds" if card.many else "a threshold of two classes, or none", shown(card.threshold))
+
+
+def _numbers(value: object, count: int) -> bool:
+    return isinstance(value, tuple) and len(value) == count and all(is_number(one) and math.isfinite(one) for one in value)
 
 
 def _frozen(value: Any) -> Any:
@@ -59,4 +89,4 @@ def _frozen(value: Any) -> Any:
 
 
 def _version(text: object) -> tuple[int, ...]:
-    return tuple(int(part) for part in str(text).split(".")[:3] if part.isdigit())
+    return tuple(int(part[:9]) for part in str(text).split(".")[:3] if part.isdecimal())  # isdigit would let ² pass

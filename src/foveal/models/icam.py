@@ -8,13 +8,15 @@ Departs from the paper: the plain build is the equations above. The published bu
 Cost: Φ's on every pixel, and O(P·C) for each query and layer.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
 from foveal.core.attend import attend
-from foveal.errors import FovealError, expect, unknown, whole
+from foveal.errors import FovealError, expect, is_number, shown, unknown, whole
+from foveal.layers.attention import check_dtype
 from foveal.layers.gated import Gated
 from foveal.layers.multihead import MultiHead
 from foveal.layers.residual import PostNorm
@@ -40,7 +42,7 @@ class IcamConfig:
     hidden: int = 24  # of the gated feed-forward network
     dropout: float = 0.1
     position: str = "learned"  # or "sinusoidal" or "polar"
-    first: str = "adaptive"  # where the first queries come from: "adaptive", "projected" (adaptive, with its own projections) or "static"
+    first: str = "adaptive"  # where the first queries come from: "adaptive", "projected" (adaptive, with its own projections), "static" or "projected-static"
     mixer: bool = False  # a depthwise 3×3 convolution over the grid of patches
     family: str = field(default="icam", init=False)
 
@@ -85,7 +87,11 @@ class Icam(nn.Module):
     def remember(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """One token for each patch, without and with its position: (B, P, C) each."""
         patches, rows, columns = cut(images, self.config.patch)
-        features = self.pool(self.phi(patches))  # (B·P, C′, pool, pool)
+        check_dtype(self, "images", images, self.embed.weight)
+        seen, wide = self.phi(patches), self.norm.normalized_shape[0]
+        if seen.dim() != 4 or seen.shape[1] != wide:
+            raise FovealError(f"Icam's phi: expected a map (B, {wide}, h, w), as its attribute `width` says, got {tuple(seen.shape)}")
+        features = self.pool(seen)  # (B·P, C′, pool, pool)
         grid = self.norm(self.mixer(_grid(features, rows, columns)))  # (B, h, w, C′)
         content: Tensor = self.embed(grid)
         memory = self.position.embed(content)
@@ -103,7 +109,7 @@ class Mixer(nn.Sequential):
         super().__init__(nn.Conv2d(width, width, 3, padding=1, groups=width, bias=False), nn.BatchNorm2d(width), nn.ReLU())
 
     def forward(self, grid: Tensor) -> Tensor:
-        mixed: Tensor = super().forward(grid.permute(0, 3, 1, 2))
+        mixed: Tensor = super().forward(grid.permute(0, 3, 1, 2))  # type: ignore[no-untyped-call]
         return mixed.permute(0, 2, 3, 1)
 
 
@@ -116,7 +122,7 @@ class Static(nn.Module):
 
     def forward(self, embed: nn.Module, keys: Tensor, values: Tensor) -> Tensor:
         queries: Tensor = embed(self.latent)
-        return queries.expand(len(keys), -1, -1)
+        return queries.expand(keys.shape[0], -1, -1)  # len() would make a batch of any size a constant of an exported graph
 
 
 class Adaptive(Static):
@@ -164,7 +170,7 @@ class CrossBlock(nn.Module):
         return y
 
 
-POSITIONS = {
+POSITIONS: dict[str, Callable[[int, int], Position]] = {
     "learned": lambda width, side: Learned2d(width, side, side),
     "sinusoidal": lambda width, _: Sinusoidal2d(width),
     "polar": lambda width, _: Polar(width),
@@ -174,9 +180,11 @@ FIRST: dict[str, type[Static]] = {"adaptive": Adaptive, "projected": Projected, 
 
 def cut(images: Tensor, patch: int) -> tuple[Tensor, int, int]:
     """Images (B, 3, h, w) → patches (B·P, 3, patch, patch), row by row, and the grid's sides."""
-    fits = images.dim() == 4 and images.shape[2] % patch == 0 and images.shape[3] % patch == 0
-    if not fits:
-        raise FovealError(f"Icam's images: expected (B, 3, h, w) with sides that {patch} divides, got {tuple(images.shape)}; resize them")
+    if not isinstance(images, Tensor):
+        raise FovealError(f"Icam's images: expected a tensor (B, 3, h, w), got {shown(images)}")
+    shape = tuple(images.shape)
+    if len(shape) != 4 or shape[1] != 3 or any(side < patch or side % patch for side in shape[2:]):
+        raise FovealError(f"Icam's images: expected (B, 3, h, w) with sides that {patch} divides, got {shape}; resize them")
     batch, channels, height, width = images.shape
     rows, columns = height // patch, width // patch
     tiles = images.reshape(batch, channels, rows, patch, columns, patch).permute(0, 2, 4, 1, 3, 5)
@@ -195,6 +203,9 @@ def _check(config: IcamConfig) -> None:
         whole(getattr(config, name), f"Icam's {name}")
     whole(config.layers, "Icam's layers", 0)
     expect(config.image % config.patch == 0, "Icam's patch", f"a divisor of the image's side {config.image}", config.patch)
+    expect(config.width % config.heads == 0, "Icam's heads", f"a divisor of the width {config.width}", config.heads)
+    expect(is_number(config.dropout) and 0 <= config.dropout < 1, "Icam's dropout", "at least 0 and below 1", shown(config.dropout))
+    expect(isinstance(config.mixer, bool), "Icam's mixer", "True or False", shown(config.mixer))
     for kind, name, known in (("position", config.position, POSITIONS), ("first query", config.first, FIRST)):
-        if name not in known:
-            raise unknown(kind, name, known)
+        if not isinstance(name, str) or name not in known:
+            raise unknown(kind, str(name), known)

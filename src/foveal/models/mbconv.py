@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from foveal.errors import whole
+from foveal.errors import expect, shown, whole
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,24 @@ class Stages(nn.Sequential):
 
     def __init__(self, stem: int = 32, stages: tuple[Stage, ...] = EFFICIENTNET_B0_START) -> None:
         whole(stem, "Stages' stem")
+        expect(isinstance(stages, (tuple, list)), "Stages' stages", "a tuple of Stage", shown(stages))
         parts: list[nn.Module] = [convolution(3, stem, 3, stride=2)]
         width = stem
         for stage in stages:
+            _check(stage)
             for block in range(stage.blocks):
                 parts.append(MBConv(width, stage, stage.stride if block == 0 else 1))
                 width = stage.width
         super().__init__(*parts)
         self.width = width
+
+
+def _check(stage: Stage) -> None:
+    expect(isinstance(stage, Stage), "Stages' stages", "a tuple of Stage", shown(stage))
+    for name in ("width", "blocks", "expand", "stride", "kernel"):
+        whole(getattr(stage, name), f"a stage's {name}")
+    # An even kernel has no middle, and would shift the map.
+    expect(stage.kernel % 2 == 1, "a stage's kernel", "an odd number", stage.kernel)
 
 
 class MBConv(nn.Module):

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from foveal.errors import FovealError, expect, unknown, whole
+from foveal.errors import FovealError, expect, shown, unknown, whole
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Peer(nn.Module):
         if config.kind not in _BUILDS:
             raise unknown("peer", config.kind, _BUILDS)
         whole(config.classes, "Peer's classes")
+        whole(config.image, "Peer's image")
         expect(config.image % 32 == 0, "Peer's image", "a multiple of 32", config.image)
         self.config = config
         try:
@@ -64,5 +65,13 @@ class Peer(nn.Module):
         self.net = getattr(transformers, model)(getattr(transformers, settings)(num_labels=config.classes, **changes))
 
     def forward(self, images: Tensor) -> Tensor:
+        size, kind = self.config.image, self.config.kind
+        fits = isinstance(images, Tensor) and images.dim() == 4 and images.shape[1] == 3
+        # A ViT has one position for each patch that it was built for; the others take any size.
+        if not fits or (kind == "deit-tiny" and (images.shape[2] != size or images.shape[3] != size)):
+            wanted = f"(B, 3, {size}, {size})" if kind == "deit-tiny" else "(B, 3, h, w)"
+            raise FovealError(
+                f"{kind}'s images: expected {wanted}, got {tuple(images.shape) if isinstance(images, Tensor) else shown(images)}"
+            )
         logits: Tensor = self.net(pixel_values=images).logits
         return logits

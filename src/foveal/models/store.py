@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from foveal.errors import FovealError, expect, unknown
+from foveal.errors import FovealError, expect, shown, unknown
 from foveal.models.card import Card, read_card
 from foveal.models.icam import Icam, IcamConfig
 from foveal.models.mbconv import Stage
 from foveal.models.peer import Peer, PeerConfig
+from foveal.whole import write_whole
 
 FILE = "model.safetensors"  # what it is called in a run's folder
 
@@ -22,25 +22,26 @@ FILE = "model.safetensors"  # what it is called in a run's folder
 def save_model(model: nn.Module, path: Path, card: Card) -> None:
     """Write the weights and the card, whole or not at all."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(save(tensors, {"foveal": card.text()}))
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise FovealError(f"cannot write {path}: {error.strerror or error}; give another name") from None
+    write_whole(path, save(tensors, {"foveal": card.text()}))
 
 
 def load_model(path: str | Path) -> tuple[nn.Module, Card]:
     """The model of a file, or of a run's folder, in evaluation mode."""
+    expect(isinstance(path, (str, Path)), "the model", "the name of a file", shown(path))
     file = Path(path)
-    file = file / FILE if file.is_dir() else file
-    expect(file.is_file(), "the model", f"a .safetensors file of foveal's, or a run's folder with a {FILE}", str(path))
-    tensors, card = read_file(file)
-    model = build(card)
     try:
-        model.load_state_dict(tensors)
+        file = file / FILE if file.is_dir() else file
+        found = file.is_file()
+    except OSError:  # a name that no file can have
+        found = False
+    expect(found, "the model", f"a .safetensors file of foveal's, or a run's folder with a {FILE}", str(path)[:200])
+    tensors, card = read_file(file)
+    try:
+        model = build(card)
+    except FovealError as error:
+        raise FovealError(f"{file}: {error}") from None
+    try:
+        model.load_state_dict(tensors, assign=True)  # each in the precision that it was saved in
     except RuntimeError as error:
         raise FovealError(f"{file}: expected the weights of a {card.model}, got others; {' '.join(str(error).split())[:200]}") from None
     return model.eval(), card
@@ -50,7 +51,8 @@ def read_file(file: Path) -> tuple[dict[str, Tensor], Card]:
     try:
         with safe_open(file, framework="pt") as content:
             text = (content.metadata() or {}).get("foveal")
-            expect(text is not None, str(file), "a model that foveal wrote", "safetensors without a card of foveal's")
+            if text is None:
+                raise FovealError(f"{file}: expected a model that foveal wrote, got safetensors without a card of foveal's")
             return {name: content.get_tensor(name) for name in content.keys()}, read_card(text, str(file))  # noqa: SIM118 — no dict
     except (SafetensorError, OSError) as error:
         raise FovealError(f"{file}: expected a .safetensors file, got something else: {error}") from None
@@ -62,9 +64,11 @@ def build(card: Card) -> nn.Module:
         raise unknown("family of models", card.family, FAMILIES)
     config, model = FAMILIES[card.family]
     try:
-        return model(config(**_settings(card.config)))
-    except TypeError as error:
-        raise FovealError(f"the card of {card.model}: expected settings of {config.__name__}, got others: {error}") from None
+        built: nn.Module = model(config(**_settings(card.config)))
+    except (TypeError, RuntimeError, MemoryError) as error:  # RuntimeError: larger than memory
+        told = " ".join(str(error).split())[:200]
+        raise FovealError(f"the card of {card.model}: expected settings of {config.__name__}, got others: {told}") from None
+    return built
 
 
 def describe(model: nn.Module) -> tuple[str, dict[str, Any]]:

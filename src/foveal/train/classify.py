@@ -14,6 +14,8 @@ from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from foveal.data.batches import Batch
+from foveal.errors import FovealError
+from foveal.objective.metric import average_precision, balanced_accuracy, mean
 from foveal.train.augment import augmentation, mixed
 from foveal.train.recipe import Recipe
 from foveal.train.schedule import cosine
@@ -31,18 +33,20 @@ class Classify(pl.LightningModule):
         counts: NDArray[np.int64],
         mean: tuple[float, ...],
         std: tuple[float, ...],
-        resident: Tensor | None = None,
     ) -> None:
-        """steps: of the whole run. counts (C,): pictures of each class in the training split. resident: all pictures, on the device."""
+        """steps: of the whole run. counts (C,): pictures of each class in the training split."""
         super().__init__()
-        self.model, self.recipe, self.classes, self.many, self.steps = model, recipe, classes, many, steps
+        self.model: nn.Module = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.recipe, self.classes, self.many, self.steps = recipe, classes, many, steps
         self.average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(recipe.ema), use_buffers=True) if recipe.ema else None
+        if self.average is not None:
+            self.average.requires_grad_(False)  # it follows; it is not trained
         self.augment = augmentation(recipe.augment)
         weight = torch.from_numpy(counts.sum() / (len(counts) * np.maximum(counts, 1))).float() if recipe.balance == "weights" else None
         self.register_buffer("class_weight", weight, persistent=False)
         self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(std)[:, None, None], persistent=False)
-        self.resident = resident
+        self.resident: Tensor | None = None  # all pictures, where they lie on the device
         self.seen: list[tuple[Tensor, Tensor]] = []
 
     @property
@@ -56,7 +60,15 @@ class Classify(pl.LightningModule):
         return images.float() / 255.0
 
     def normalised(self, images: Tensor) -> Tensor:
-        return (images - self.mean) / self.std  # type: ignore[operator]
+        scaled: Tensor = (images - self.mean) / self.std  # type: ignore[operator]
+        return scaled.contiguous(memory_format=torch.channels_last)
+
+    def on_fit_start(self) -> None:
+        feeds = self.trainer.datamodule  # type: ignore[attr-defined]
+        self.resident = feeds.on_device(self.device)
+        if self.device.type == "cuda" and self.recipe.precision == "32" and self.trainer.world_size == 1:
+            size = self.recipe.size
+            graph(self.model, torch.randn(min(self.recipe.batch, len(feeds.splits.train)), 3, size, size, device=self.device))
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         torch.manual_seed(int(np.random.SeedSequence([self.recipe.seed, self.global_step, self.global_rank]).generate_state(1)[0]))
@@ -112,11 +124,17 @@ class Classify(pl.LightningModule):
 
     def score(self, logits: Tensor, labels: Tensor) -> float:
         """What the best epoch is chosen by: mean average precision of several labels, balanced accuracy of one."""
-        from foveal.objective.metric import average_precision, recalls
+        if not bool(logits.isfinite().all()):
+            raise FovealError("training: expected finite numbers, got NaN or infinity; lower the setting lr, or ask for precision 32")
+        truth, probability = labels.cpu().numpy(), (logits.sigmoid() if self.many else logits.softmax(1)).cpu().numpy()
+        if self.many:
+            return float(np.nan_to_num(mean(average_precision(truth.astype(np.int64), probability))))
+        return float(np.nan_to_num(balanced_accuracy(truth, probability.argmax(1), self.classes)))
 
-        truth, scores = labels.cpu().numpy(), logits.cpu().numpy()
-        values = average_precision(truth, scores) if self.many else recalls(truth, scores.argmax(1), self.classes)
-        return float(np.nanmean(values)) if np.isfinite(values).any() else 0.0
+    def predict_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> tuple[Tensor, Tensor]:
+        """(logits, index in the source) of the pictures that could be read."""
+        logits = self.judged(self.normalised(self.pictures(batch)))
+        return logits.float()[batch.good].cpu(), batch.index[batch.good].cpu()
 
     def configure_optimizers(self) -> Any:
         decayed, free = [], []
@@ -127,3 +145,19 @@ class Classify(pl.LightningModule):
         warmup = round(self.recipe.warmup * self.steps)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: cosine(step, self.steps, warmup))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def graph(model: nn.Module, sample: Tensor) -> None:
+    """Record the forward and the backward pass as CUDA graphs, so that a step is two launches instead of hundreds.
+
+    The warm-up moves BatchNorm's statistics: they are put back, or a run that goes on would differ from one that was never stopped.
+    """
+    kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    sample = sample.contiguous(memory_format=torch.channels_last)
+    model.train()
+    torch.cuda.make_graphed_callables(model, (sample,))
+    with torch.no_grad():
+        for name, buffer in model.named_buffers():
+            buffer.copy_(kept[name])
+        for parameter in model.parameters():
+            parameter.grad = None

@@ -1,31 +1,122 @@
-"""A recipe: every setting of a training run, from flags, a YAML file, or one of the recipes that are shipped."""
+"""A recipe: every setting of a training run, from flags, from a YAML file, or from one of the recipes that are shipped."""
 
+import dataclasses
+import types
+import typing
 from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
 from typing import Any
+
+import yaml
+
+from foveal.errors import FovealError, expect, is_number, is_whole, shown, unknown
+
+
+def setting(default: Any, means: str, among: tuple[str, ...] = (), least: float | None = None) -> Any:
+    """A field of a recipe: its default, what it means, and what is allowed."""
+    metadata = {"means": means, "among": among, "least": least}
+    if isinstance(default, (dict, list)):
+        return field(default_factory=lambda: type(default)(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    data: str = "pipes"  # a name or a path: class folders, a csv, Sewer-ML, or pipes
-    label: str | None = None  # the column of labels.csv that is the label
-    model: str = "icam-31k"  # a preset, a peer, or a model file to go on from
-    settings: dict[str, Any] = field(default_factory=dict)  # fields of the model's config that differ, such as first: static
-    start: str | None = None  # a model file whose weights to begin with, wherever shapes agree
-    size: int = 224  # side of the pictures in pixels
-    epochs: int = 90
-    batch: int = 32
-    lr: float = 1e-3
-    decay: float = 0.01  # weight decay
-    warmup: float = 0.05  # share of the run
-    smoothing: float = 0.1  # of labels
-    balance: str = "none"  # rare classes: "none", "weights" in the loss, or "sampling" more often
-    ema: float = 0.99  # decay of the weights' moving average, which is what is kept; 0: none
-    mixup: float = 0.0  # α of mixup; 0: none
-    augment: str = "pipe"  # "none", "light", "pipe" or "strong"
-    keep: str = "best"  # the weights of the "best" epoch by the validation score, or of the "last"
-    patience: int = 0  # stop after so many epochs without a better validation score; 0: never
-    clip: float = 1.0  # largest norm of the gradient; 0: any
-    precision: str = "32"  # "32", "16" or "bf16"
-    seed: int = 0
-    fold: int | None = None  # this fold tests and the next one selects; None: the set's own splits
-    blank: tuple[tuple[float, float, float, float], ...] = ()  # boxes (x0, y0, x1, y1) in shares of the picture, painted grey
+    data: str = setting("pipes", "a name or a path: class folders, a csv, Sewer-ML, or pipes")
+    label: str | None = setting(None, "the column of labels.csv that is the label")
+    model: str = setting("icam-31k", "a preset or a peer")
+    settings: dict[str, Any] = setting({}, "fields of the model's config that differ, as YAML: '{first: static}'")
+    start: str | None = setting(None, "a model file whose weights to begin with, wherever shapes agree")
+    size: int = setting(224, "side of the pictures in pixels", least=16)
+    epochs: int = setting(90, "how often the training split is seen", least=1)
+    batch: int = setting(32, "pictures in a step", least=1)
+    lr: float = setting(1e-3, "largest learning rate of AdamW", least=0)
+    decay: float = setting(0.01, "weight decay", least=0)
+    warmup: float = setting(0.05, "share of the run in which the learning rate rises", least=0)
+    smoothing: float = setting(0.1, "of labels", least=0)
+    balance: str = setting("none", "rare classes count more in the loss, or are drawn more often", ("none", "weights", "sampling"))
+    ema: float = setting(0.99, "decay of the weights' moving average, which is what is judged and kept; 0: none", least=0)
+    mixup: float = setting(0.0, "α of mixup; 0: none", least=0)
+    augment: str = setting("pipe", "how pictures are varied", ("none", "light", "pipe", "strong"))
+    keep: str = setting("best", "the weights of the best epoch by the validation score, or of the last", ("best", "last"))
+    patience: int = setting(0, "stop after so many epochs without a better validation score; 0: never", least=0)
+    clip: float = setting(1.0, "largest norm of the gradient; 0: any", least=0)
+    precision: str = setting("32", "of the arithmetic", ("32", "16", "bf16"))
+    seed: int = setting(0, "of weights, order and augmentation", least=0)
+    fold: int | None = setting(None, "this fold tests and the next one selects; not given: the set's own splits", least=0)
+    blank: list[list[float]] = setting([], "boxes [x0, y0, x1, y1] in shares of the picture that are painted grey, such as burnt-in text")
+
+    def __post_init__(self) -> None:
+        for one in dataclasses.fields(self):
+            _check(one, getattr(self, one.name))
+
+    def text(self) -> str:
+        return yaml.safe_dump(dataclasses.asdict(self), sort_keys=False, allow_unicode=True)
+
+    def changed(self, **changes: Any) -> "Recipe":
+        return dataclasses.replace(self, **changes)
+
+
+def read_recipe(name_or_file: str) -> dict[str, Any]:
+    """The settings in a YAML file, or in a recipe that is shipped, by its name."""
+    folder = resources.files("foveal.train") / "recipes"
+    shipped = {Path(entry.name).stem: entry for entry in folder.iterdir() if entry.name.endswith(".yaml")}
+    if name_or_file in shipped:
+        text = shipped[name_or_file].read_text(encoding="utf-8")
+    else:
+        file = Path(name_or_file)
+        if not file.is_file() and file.suffix not in (".yaml", ".yml"):
+            raise unknown("recipe", name_or_file, shipped)
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise FovealError(f"the recipe {name_or_file}: expected a file that can be read, got {error}") from None
+    try:
+        content = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise FovealError(f"the recipe {name_or_file}: expected YAML, got {' '.join(str(error).split())}") from None
+    expect(isinstance(content, dict), f"the recipe {name_or_file}", "settings and their values", shown(content))
+    names = {one.name for one in dataclasses.fields(Recipe)}
+    for key in content:
+        if key not in names:
+            raise unknown(f"setting in the recipe {name_or_file}", str(key), names)
+    return typing.cast("dict[str, Any]", content)
+
+
+def parsed(name: str, text: str) -> Any:
+    """The value of a flag: as YAML reads it, except where a setting is text."""
+    hint = typing.get_type_hints(Recipe)[name]
+    if str in _kinds(hint):
+        return text
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        value = text
+    if isinstance(value, str) and float in _kinds(hint):  # YAML reads 1e-3 as text
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _kinds(hint: Any) -> tuple[Any, ...]:
+    if isinstance(hint, types.UnionType):
+        return typing.get_args(hint)
+    return (typing.get_origin(hint) or hint,)
+
+
+def _check(one: "dataclasses.Field[Any]", value: Any) -> None:
+    kinds = _kinds(typing.get_type_hints(Recipe)[one.name])
+    what, among, least = f"the setting {one.name}", one.metadata["among"], one.metadata["least"]
+    if value is None and type(None) in kinds:
+        return
+    if among:
+        expect(value in among, what, f"one of {', '.join(among)}", shown(value))
+    elif int in kinds:
+        expect(is_whole(value) and value >= least, what, f"a whole number, at least {least}", shown(value))
+    elif float in kinds:
+        expect(is_number(value) and value >= least and value < float("inf"), what, f"a number, at least {least:g}", shown(value))
+    else:
+        expect(isinstance(value, tuple(kind for kind in kinds if kind is not type(None))), what, f"a {kinds[0].__name__}", shown(value))

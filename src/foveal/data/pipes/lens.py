@@ -52,7 +52,7 @@ class Lens:
         """Light 0..2 to grey levels: a power, and a shoulder where the sensor fills up."""
         light = np.arange(LEVELS) * (2 / LEVELS)
         bent = light**self.gamma
-        return np.asarray(np.rint(255 * bent / (1 + bent**5) ** 0.2), np.uint8)
+        return np.asarray(np.rint(255 * bent / (1 + bent**8) ** 0.125), np.uint8)
 
     def expose(self, picture: Image.Image, random: np.random.Generator) -> Image.Image:
         """Add the sensor's noise, partly the same in all three colours, partly not."""
@@ -90,7 +90,7 @@ def draw_lens(random: np.random.Generator) -> Lens:
         balance=(1 + warm, 1 + green, 1.12 - warm),
         gamma=random.uniform(0.7, 1.1),
         vignette=random.uniform(0, 0.5) if random.random() < 0.5 else 0.0,
-        blur=random.uniform(0.0, 0.003) if random.random() < 0.9 else random.uniform(0.003, 0.007),
+        blur=random.uniform(0.0, 0.0025) if random.random() < 0.9 else random.uniform(0.003, 0.007),
         noise=random.uniform(0.5, 4.0),
         quality=int(random.integers(35, 92)),
     )

@@ -81,7 +81,8 @@ def _try(scene: Scene, kind: Kind, random: np.random.Generator) -> Place:
     camera = scene.view.camera
     dry = max(scene.water.dry - 0.35, 0.6)
     if kind.where == "invert":
-        return Place(np.pi + random.uniform(-0.45, 0.45), random.uniform(0.95, 1.7))
+        angle = np.pi + random.uniform(-0.45, 0.45)
+        return Place(angle, max(camera.nearest(angle), 0.85) * random.uniform(1.0, 1.5))
     angle = random.uniform(-1, 1) * (min(dry, 1.5) if kind.where.startswith("roof") else dry)
     near = camera.nearest(angle)
     if kind.where.endswith("joint"):

@@ -69,10 +69,10 @@ def draw_camera(random: np.random.Generator) -> Camera:
     """A robot that stands low in the pipe and seldom quite straight; half of the frames were 16:9 before they were made square."""
     aspect = float(random.choice([1.0, 1.33, 1.78, 1.78])) * random.uniform(0.94, 1.06)
     return Camera(
-        offset=(random.normal(0, 0.07), np.clip(random.normal(0.08, 0.12), -0.25, 0.35)),
-        yaw=np.clip(random.normal(0, 0.08), -0.25, 0.25),
-        pitch=np.clip(random.normal(0, 0.08), -0.25, 0.25),
-        roll=np.clip(random.normal(0, 0.08), -0.3, 0.3),
+        offset=(random.normal(0, 0.07), float(np.clip(random.normal(0.08, 0.12), -0.25, 0.35))),
+        yaw=float(np.clip(random.normal(0, 0.12), -0.3, 0.3)),
+        pitch=float(np.clip(random.normal(0, 0.11), -0.28, 0.28)),
+        roll=float(np.clip(random.normal(0, 0.08), -0.3, 0.3)),
         focal=random.uniform(0.85, 1.45),
         aspect=aspect,
         bulge=random.uniform(0.0, 0.12),

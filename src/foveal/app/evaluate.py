@@ -1,0 +1,93 @@
+"""`foveal evaluate RUN`: how good a model is, with intervals, as a table on the screen and a report with pictures."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foveal.app.report import write_report
+from foveal.app.report.table import figures as table_of_figures
+from foveal.data.read import read
+from foveal.data.source import SPLITS, Source
+from foveal.errors import FovealError, expect, unknown, whole
+from foveal.explain.judge import judge
+from foveal.models.card import Card
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="RUN_OR_MODEL", help="a run's folder, or a model file")
+    parser.add_argument("--data", metavar="NAME_OR_PATH", help="what to judge it on (default: what it was trained on)")
+    parser.add_argument("--label", metavar="COLUMN", help="the column of the csv that holds the classes")
+    parser.add_argument("--split", default="test", help=f"one of {', '.join(SPLITS)} (default: test)")
+    parser.add_argument("--fold", type=int, help="of data with folds: this one tests (default: the run's own)")
+    parser.add_argument("--out", metavar="FOLDER", help="where the report is written (default: beside the model)")
+    parser.add_argument("--aim", help='what thresholds maximise on the validation split: "F1", "F2" or "balanced accuracy"')
+    parser.add_argument("--resamples", type=int, default=1000, help="of the bootstrap for 95 %% intervals; 0: none")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--batch", type=int, default=64)
+
+
+def run(args: argparse.Namespace) -> int:
+    from foveal.deploy.origin import origin
+    from foveal.models.store import load_model
+
+    if args.split not in SPLITS:
+        raise unknown("split", args.split, SPLITS)
+    whole(args.batch, "--batch")
+    model, card = load_model(args.model)
+    source = _source(args, card)
+    print(source.describe())
+    fold = args.fold if args.fold is not None else card.recipe.get("fold") if args.data is None else None
+    judged = _predict(model, card, source, args.split, fold, args)
+    validation = _predict(model, card, source, "val", fold, args) if args.split != "val" else None
+    rows, logits = judged
+    verdict = judge(
+        source.labels[rows],
+        logits,
+        card.classes,
+        card.many,
+        [source.file(int(row)) for row in rows],
+        args.split,
+        validation=None if validation is None else (source.labels[validation[0]], validation[1]),
+        importance=source.importance,
+        groups=None if source.group is None else source.group[rows],
+        resamples=args.resamples,
+        aim=args.aim,
+    )
+    folder = Path(args.out) if args.out else _beside(args.model) / f"evaluation-{args.split}"
+    facts: dict[str, Any] = {"model": card.model, "data": source.describe(), "split": args.split, "fold": fold, "origin": origin()}
+    files = write_report(verdict, folder, title=f"{card.model} on {source.name}", facts=facts, pictures=lambda place: source.image(int(rows[place]), 224))
+    print(table_of_figures(verdict).markdown())
+    print(f"the report is {files[0]}")
+    return 0
+
+
+def _source(args: argparse.Namespace, card: Card) -> Source:
+    data = args.data or card.recipe.get("data")
+    expect(data is not None, "--data", "what to judge the model on", "none, and its card does not tell what it was trained on")
+    source = read(str(data), label=args.label or (card.recipe.get("label") if args.data is None else None), seed=0)
+    expect(source.many == card.many, f"{data}", "several labels a picture" if card.many else "one label a picture", "the other")
+    expect(source.classes == card.classes, f"{data}", f"the model's classes {', '.join(card.classes)}", ", ".join(source.classes))
+    return source
+
+
+def _predict(model: Any, card: Card, source: Source, split: str, fold: int | None, args: argparse.Namespace) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Which pictures of a split could be read, and the model's logits for them."""
+    from foveal.explain.logits import logits_of
+
+    indices = source.indices(split, fold)
+    indices = indices[source.known(indices)]
+    expect(len(indices) > 0, f"{source.name}, split {split}", "labelled pictures", "none")
+    rows, logits, bad = logits_of(model, card, source, indices, batch=args.batch, device=args.device)
+    for file, reason in bad:
+        print(f"left out: {file}: {reason}")
+    if not len(rows):
+        raise FovealError(f"{source.name}, split {split}: expected pictures that can be read, got none")
+    return rows, logits
+
+
+def _beside(model: str) -> Path:
+    path = Path(model)
+    return path if path.is_dir() else path.parent

@@ -1,0 +1,139 @@
+"""`foveal explain [MODEL] IMAGE`: what a model found in a picture and where it looked, on one sheet; `--faithful N`: whether that explains it."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foveal.app.paths import model_and_rest
+from foveal.errors import FovealError, expect
+
+if TYPE_CHECKING:
+    from foveal.app.overlay import Sheet
+    from foveal.explain.inspect import Inspection, Inspector
+
+SHARP = 660  # pixels of the photo's side on a sheet
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "words",
+        metavar="PATH",
+        nargs="*",
+        help="the picture; before it may stand the model: a .safetensors file or a run's folder; without one, the weights that come with "
+        "foveal are used. With --faithful: the model only",
+    )
+    parser.add_argument("--out", metavar="PATH", type=Path, help="the PNG to write (default: NAME-explained.png); with --faithful a folder")
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON; the PNG is then written only where --out says so")
+    parser.add_argument("--faithful", metavar="N", type=int, help="measure on N drawn pipes whether the maps explain the answers")
+    parser.add_argument("--seed", type=int, help="which pipes are drawn for --faithful (default: 0)")
+    parser.add_argument("--fill", choices=["mean", "blur"], help="what stands in hidden cells in --faithful (default: mean)")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, … (default: cpu)")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.faithful is not None:
+        from foveal.app.faithful import run as measure
+
+        return measure(args)
+    for name in ("seed", "fill"):
+        expect(getattr(args, name) is None, f"--{name}", "--faithful beside it", "none")
+    model, words = model_and_rest(args.words)
+    expect(len(words) == 1, "explain", "one picture", f"{len(words)} of them" if words else "none", "foveal predict takes many")
+    out = args.out if args.out is not None or args.json else Path(f"{Path(words[0]).stem}-explained.png")
+    if out is not None:
+        expect(out.suffix.lower() == ".png", "--out", "the name of a .png file", str(out))
+        expect(not _same(out, Path(words[0])), "--out", "another file than the picture", str(out))
+    from foveal.explain.inspect import Inspector
+
+    inspector = Inspector.load(model, args.device)
+    facts, sheet = explained(inspector, words[0])
+    if out is not None:
+        from foveal.app.overlay import draw
+        from foveal.app.picture import save
+
+        save(draw(sheet), out)
+    if args.json:
+        print(json.dumps(facts, ensure_ascii=False))
+    else:
+        found = ", ".join(f"{name} {facts['probability'][name]:.2f}" for name in facts["found"]) or "nothing found"
+        print(f"{words[0]}: {found}\nwrote {out}")
+    return 0
+
+
+def explained(inspector: "Inspector", path: str) -> "tuple[dict[str, Any], Sheet]":
+    """What there is to say about one picture, as numbers and as a sheet."""
+    from foveal.app.overlay import Panel, Sheet
+    from foveal.data.image import open_image
+    from foveal.explain.inspect import Problem
+    from foveal.explain.look import look
+
+    photo = open_image(path, inspector.card.size)
+    image = inspector.prepare([photo])
+    looks = look(inspector.model, image)
+    (answer,) = inspector.inspect([(path, photo)])
+    if isinstance(answer, Problem):
+        raise FovealError(f"{path}: {answer.reason}")
+    about, gradients, losses = _for_the_answer(inspector, image, answer)
+    average = looks.average[0]
+    highest = max(float(panel.max()) for *_, panel in looks.each())
+    rows: dict[str, list[Panel]] = {}
+    for layer, head, query, one in looks.each():
+        rows.setdefault(layer, []).append(Panel(_title(layer, head, query, looks.maps[layer].shape), one, highest))
+    even = 1 / average.size
+    chances = sorted(zip(inspector.card.classes, answer.probability.tolist(), strict=True), key=lambda pair: -pair[1])
+    sheet = Sheet(
+        title=Path(path).name,
+        caption=f"{inspector.card.model}, {len(inspector.card.classes)} classes. Attention shows what was looked at, not why: "
+        "foveal explain --faithful N measures how far it explains the answer.",
+        photo=open_image(path, SHARP),
+        chances=[(name, chance, name in answer.found) for name, chance in chances],
+        large=[
+            Panel("attention, mean of all layers", average, float(average.max())),
+            Panel(f"{about}: lost without the cell", losses, float(losses.max())),
+        ],
+        small=list(rows.values()),
+        legend=f"small maps: 0 to {highest:.0%} of a query's attention, where an even look is {even:.1%}; large maps: 0 to the largest cell, as written",
+    )
+    facts = {
+        "file": path,
+        "model": inspector.card.model,
+        "found": list(answer.found),
+        "probability": {name: round(chance, 6) for name, chance in chances},
+        "cells": list(looks.sides),
+        "average": _plain(average),
+        "attention": [{"layer": layer, "head": head, "query": query, "map": _plain(one)} for layer, head, query, one in looks.each()],
+        "answer": about,
+        "gradient": _plain(gradients),
+        "occlusion": _plain(losses),
+    }
+    return facts, sheet
+
+
+def _for_the_answer(inspector: "Inspector", image: Any, answer: "Inspection") -> tuple[str, Any, Any]:
+    """The first finding, or the most probable class where nothing was found; its gradient and occlusion maps."""
+    from foveal.explain.look import gradient, occlusion
+    from foveal.objective.calibrate import apply
+
+    card = inspector.card
+    about = answer.found[0] if answer.found else card.classes[int(answer.probability.argmax())]
+    index = card.classes.index(about)
+
+    def probability(logits: Any) -> Any:
+        return apply(logits.double().cpu().numpy(), card.many, card.temperature)
+
+    return about, gradient(inspector.model, image, index)[0], occlusion(inspector.model, image, probability)[0, index]
+
+
+def _title(layer: str, head: int, query: int, shape: Sequence[int]) -> str:
+    parts = [layer, *([f"head {head + 1}"] if shape[1] > 1 else []), *([f"query {query + 1}"] if shape[2] > 1 else [])]
+    return ", ".join(parts)
+
+
+def _plain(values: Any) -> list[list[float]]:
+    return [[round(value, 6) for value in row] for row in values.tolist()]
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and one.samefile(other)

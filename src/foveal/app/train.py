@@ -1,0 +1,103 @@
+"""`foveal train classify`: from a set of pictures to a trained model, in a folder that describes itself."""
+
+import argparse
+import dataclasses
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from foveal.errors import FovealError, expect, is_whole, unknown, whole
+from foveal.train.recipe import Recipe, parsed, read_recipe
+
+TASKS = ("classify",)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("task", metavar="TASK", help="classify")
+    parser.add_argument("--recipe", metavar="NAME_OR_FILE", help="settings to begin with: a recipe that is shipped, or a YAML file")
+    parser.add_argument("--out", metavar="FOLDER", help="where the run is written (default: runs/DATA-MODEL)")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in that folder")
+    parser.add_argument("--folds", metavar="all|0,1,…", help="cross-validation: a run for each of these folds")
+    parser.add_argument("--seeds", metavar="N", type=int, help="a run for each of N seeds, from the setting seed on")
+    parser.add_argument("--jobs", metavar="N", type=int, default=1, help="runs side by side")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--devices", metavar="N", type=int, default=1, help="GPUs, or processes on a CPU, of one run")
+    parser.add_argument("--strategy", default="auto", help="how several of them share the work: Lightning's ddp, fsdp, …")
+    parser.add_argument("--workers", metavar="N", type=int, help="processes that decode pictures, where these do not fit into memory")
+    settings = parser.add_argument_group("settings of the recipe")
+    for one in dataclasses.fields(Recipe):
+        among = f": {', '.join(one.metadata['among'])}" if one.metadata["among"] else ""
+        default = one.default if one.default is not dataclasses.MISSING else None
+        shown = f" (default: {default})" if default not in (None, "") else ""
+        settings.add_argument(f"--{one.name}", metavar="…", help=f"{one.metadata['means']}{among}{shown}".replace("%", "%%"))
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.task not in TASKS:
+        raise unknown("task", args.task, TASKS)
+    whole(args.jobs, "--jobs")
+    whole(args.devices, "--devices")
+    recipe = recipe_of(args)
+    folder = Path(args.out or f"runs/{Path(recipe.data).stem.replace(':', '-')}-{recipe.model}")
+    if args.folds or args.seeds:
+        return _several(args, recipe, folder)
+    return _one(args, recipe, folder)
+
+
+def recipe_of(args: argparse.Namespace) -> Recipe:
+    """The shipped or written recipe, and over it what was said by flags."""
+    settings: dict[str, Any] = read_recipe(args.recipe) if args.recipe else {}
+    for one in dataclasses.fields(Recipe):
+        if (text := getattr(args, one.name)) is not None:
+            settings[one.name] = parsed(one.name, text)
+    return Recipe(**settings)
+
+
+def _one(args: argparse.Namespace, recipe: Recipe, folder: Path) -> int:
+    from foveal.data.read import read
+    from foveal.deploy.origin import origin
+    from foveal.train.run import Machine, train
+
+    print(read(recipe.data, label=recipe.label, seed=0).describe(), flush=True)
+    machine = Machine(args.device, args.devices, args.strategy, args.workers)
+    result = train(recipe, folder, resume=args.resume, machine=machine, origin=origin())
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        return 0  # another process of the same run speaks
+    if bad := max(0, len((folder / "bad.csv").read_text(encoding="utf-8").splitlines()) - 1):
+        print(f"{bad} pictures could not be read: {folder / 'bad.csv'} says why", file=sys.stderr)
+    print(f"validation score {result['val_score']:.4f} at epoch {result['epoch']}; the model is {folder / 'model.safetensors'}")
+    print(f"next: foveal evaluate {folder}")
+    return 0
+
+
+def _several(args: argparse.Namespace, recipe: Recipe, folder: Path) -> int:
+    from foveal.app.folds import summarise
+    from foveal.data.read import read
+    from foveal.train.many import plan, run_all
+
+    source = read(recipe.data, label=recipe.label, seed=0)
+    print(source.describe(), flush=True)
+    folds = _folds(args.folds, source.folds)
+    seeds = 1 if args.seeds is None else args.seeds
+    whole(seeds, "--seeds")
+    expect(args.resume or not folder.exists() or not any(folder.iterdir()), f"the folder {folder}", "a new or empty one", "one with files in it", "add --resume")
+    runs = list(plan(recipe, folder, folds, range(recipe.seed, recipe.seed + seeds)))
+    flags = ["--device", args.device, "--devices", str(args.devices), "--strategy", args.strategy]
+    run_all(runs, flags, args.jobs)
+    print(summarise([run.folder for run in runs], folder))
+    return 0
+
+
+def _folds(text: str | None, count: int) -> list[int | None]:
+    if text is None:
+        return [None]
+    expect(count > 0, "--folds", "data with a column fold", "data without one")
+    if text == "all":
+        return list(range(count))
+    try:
+        folds = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise FovealError(f"--folds: expected all, or numbers such as 0,1,2, got {text!r}") from None
+    expect(all(is_whole(fold) and 0 <= fold < count for fold in folds), "--folds", f"numbers from 0 to {count - 1}", text)
+    return list(folds)

@@ -1,0 +1,40 @@
+"""What a run predicted: the tables predictions-val.csv and predictions-test.csv of its folder, as arrays again."""
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foveal.errors import FovealError, expect
+
+LOGIT = "logit "
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    files: tuple[str, ...]
+    classes: tuple[str, ...]
+    truth: NDArray[np.int64]  # (N,), or (N, C) of 0/1
+    logits: NDArray[np.float64]  # (N, C)
+
+
+def read_predicted(file: Path, many: bool) -> Predicted:
+    try:
+        with file.open(encoding="utf-8", newline="") as lines:
+            head, *rows = csv.reader(lines)
+    except (OSError, ValueError, UnicodeDecodeError) as error:
+        raise FovealError(f"{file}: expected the predictions of a run, got {error}") from None
+    expect(head[:2] == ["file", "truth"] and all(name.startswith(LOGIT) for name in head[2:]), str(file), "columns file, truth, logit …", head)
+    classes = tuple(name.removeprefix(LOGIT) for name in head[2:])
+    place = {name: index for index, name in enumerate(classes)}
+    marks = np.zeros((len(rows), len(classes)), np.int64)
+    try:
+        for row, held in zip(rows, marks, strict=True):
+            for name in row[1].split(";") if row[1] else ():
+                held[place[name]] = 1
+        logits = np.array([[float(value) for value in row[2:]] for row in rows])
+    except (KeyError, ValueError, IndexError) as error:
+        raise FovealError(f"{file}: expected a class and numbers in each row, got {error}; the file is damaged") from None
+    return Predicted(tuple(row[0] for row in rows), classes, marks if many else marks.argmax(1), logits)

@@ -1,0 +1,84 @@
+"""Absorbed cross-attention: multi-head attention in which a few queries carry the projections, so that the memory is read as it is.
+
+    y = Σ_h softmax(x A_h mᵀ/√D) m B_h + b;   A_h = W_h^Q W_h^Kᵀ,   B_h = W_h^V W_h^O
+
+Symbols: m the memory (B, M, C′), which is key and value of all heads; W_h the part of head h in multi-head attention's own weights; b the biases of values and output, joined. A bias of keys would add one number to all scores of a query, which the softmax takes out again: it is kept, and not used.
+Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
+Departs from the paper: the same function in another order of products, the order in which DeepSeek-V2 (arXiv:2405.04434) reads its compressed cache; here nothing is compressed. Dropout on the weights leaves the bias of the values alone, where multi-head attention drops a part of it too.
+Cost: O(N·M·H·C′ + N·H·C·C′) time, where multi-head attention takes O(N·M·C + M·C·C′): less if there are fewer rows H·N than C. And O(C²·C′) for A and B, which an exported file holds as constants. Weights as there.
+Example: Absorbed(14, 7, key_width=10)(x, wide)
+"""
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from foveal.core.algebra import Given
+from foveal.core.attend import attend
+from foveal.core.mask import Mask
+from foveal.errors import expect
+from foveal.layers.attention import check_dropout, check_sizes, check_tokens
+
+
+class Absorbed(nn.Module):
+    """Cross-attention with the weights of MultiHead(width, heads, key_width=key_width): each can load the other's."""
+
+    def __init__(self, width: int, heads: int, *, key_width: int, dropout: float = 0.0, bias: bool = True) -> None:
+        super().__init__()
+        check_sizes(self, width=width, heads=heads, key_width=key_width)
+        expect(width % heads == 0, "Absorbed's heads", f"a divisor of the width {width}", heads)
+        check_dropout(self, dropout)
+        self.width, self.heads, self.key_width, self.dropout = width, heads, key_width, dropout
+        self.head_width = width // heads
+        self.q = nn.Linear(width, width, bias)
+        self.kv = nn.Linear(key_width, 2 * width, bias)
+        self.out = nn.Linear(width, width, bias)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Every W uniform after Glorot and Bengio, each of q, k and v by itself; biases 0: as MultiHead's."""
+        for weight in (self.q.weight, *self.kv.weight.chunk(2), self.out.weight):
+            nn.init.xavier_uniform_(weight)
+        for part in (self.q, self.kv, self.out):
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+
+    def forward(self, query: Tensor, memory: Tensor, *, mask: Mask | Tensor | None = None, kernel: str = "auto") -> Tensor:
+        """Tokens (B, N, C) and a memory (B, M, key_width) → (B, N, C)."""
+        check_tokens(self, "query", query, self.width, self.out.weight)
+        check_tokens(self, "memory", memory, self.key_width, self.out.weight)
+        batch, length, _ = query.shape
+        q = functional.linear(query, *self._asked()).view(batch, length, self.heads, self.key_width).transpose(1, 2)  # (B, H, N, C′)
+        keys = memory[:, None].to(q.dtype)  # (B, 1, M, C′); another dtype under autocast only
+        y = attend(q, keys, keys, mask=mask, scale=self.head_width**-0.5, dropout=self.dropout if self.training else 0.0, kernel=kernel)
+        weight, offsets = self._told()
+        told = functional.linear(y.transpose(1, 2).flatten(2), weight, self.out.bias)  # (B, N, H·C′) → (B, N, C)
+        if offsets is None:
+            return told
+        return told + (offsets.sum(0) if mask is None else self._looking(mask, query, memory).to(offsets.dtype) @ offsets)
+
+    def _asked(self) -> tuple[Tensor, Tensor | None]:
+        """A of all heads (H·C′, C), and what it makes of the bias of q (H·C′,)."""
+        keys = self._by_head(self.kv.weight[: self.width]).transpose(1, 2)  # (H, C′, D)
+        weight = (keys @ self._by_head(self.q.weight)).flatten(0, 1)
+        return weight, None if self.q.bias is None else (keys @ self.q.bias.view(self.heads, -1, 1)).flatten()
+
+    def _told(self) -> tuple[Tensor, Tensor | None]:
+        """B of all heads (C, H·C′), and what each head says by its bias of values (H, C)."""
+        out = self.out.weight.view(self.width, self.heads, self.head_width).transpose(0, 1)  # (H, C, D)
+        weight = (out @ self._by_head(self.kv.weight[self.width :])).transpose(0, 1).flatten(1)
+        bias = self.kv.bias
+        return weight, None if bias is None else (out @ bias[self.width :].view(self.heads, -1, 1)).squeeze(2)
+
+    def _by_head(self, weight: Tensor) -> Tensor:
+        """(H·D, …) → (H, D, …)."""
+        return weight.view(self.heads, self.head_width, -1)
+
+    def _looking(self, mask: Mask | Tensor, query: Tensor, memory: Tensor) -> Tensor:
+        """Whether a head of a query may look at anything, (B or 1, N, H): a head that sees nothing says nothing, not its bias."""
+        known = Given(mask) if isinstance(mask, Tensor) else mask
+        kept = known.dense(query.shape[1], memory.shape[1], batch=query.shape[0], device=query.device).any(-1)  # (N,) or (B, H, N)
+        kept = kept if kept.dim() == 3 else kept[None, None]
+        return kept.expand(-1, self.heads, -1).transpose(1, 2)
+
+    def extra_repr(self) -> str:
+        return f"{self.width}, heads={self.heads}, key_width={self.key_width}, dropout={self.dropout}"

@@ -1,0 +1,104 @@
+"""The data of a run: read, decoded once where it fits, cut into splits, and fed to Lightning in batches."""
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader
+
+from foveal.data.batches import Batch, Batches, loader
+from foveal.data.order import Order, rarity
+from foveal.data.pack import Pack, pack, paint
+from foveal.data.source import SPLITS, Source
+from foveal.errors import expect
+from foveal.train.recipe import Recipe
+
+ROOM = 4 * 2**30  # bytes of pictures that are kept in memory
+
+
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """Which pictures train, select and test; those that cannot be read are in none."""
+
+    train: NDArray[np.int64]
+    val: NDArray[np.int64]
+    test: NDArray[np.int64]
+
+
+class Feeds(pl.LightningDataModule):
+    def __init__(self, source: Source, recipe: Recipe, workers: int | None = None) -> None:
+        super().__init__()
+        self.source, self.recipe = source, recipe
+        self.packed = self._pack()
+        cores = os.cpu_count() or 1
+        self.workers = workers if workers is not None else 0 if self.packed is not None else max(1, cores - 1)
+        self.splits = self._splits()
+        self.resident = False  # whether the pictures lie on the device
+
+    def _pack(self) -> Pack | None:
+        size = self.recipe.size
+        if len(self.source) * size * size * 3 > ROOM:
+            return None
+        packed = pack(self.source, size)
+        paint(packed.pixels, self.recipe.blank)
+        return packed
+
+    def _splits(self) -> Splits:
+        parts = []
+        for name in SPLITS:
+            indices = self.source.indices(name, self.recipe.fold)
+            if name != "test":
+                indices = indices[self.source.known(indices)]
+            parts.append(indices if self.packed is None else self.packed.keep(indices))
+        for name, part in zip(SPLITS[:2], parts, strict=False):
+            expect(len(part) > 0, f"{self.source.name}, split {name}", "at least one picture that can be read", "none")
+        return Splits(*parts)
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """(C,): pictures of each class in the training split."""
+        labels = self.source.labels[self.splits.train]
+        return labels.sum(0).astype(np.int64) if self.source.many else np.bincount(labels, minlength=len(self.source.classes))
+
+    @cached_property
+    def steps(self) -> int:
+        """Of one epoch."""
+        return len(self._train_order())
+
+    def on_device(self, device: torch.device) -> torch.Tensor | None:
+        """All pictures, where they fit into a quarter of the device's free memory: a step then waits for nothing."""
+        if self.packed is None or device.type != "cuda" or self.packed.pixels.nbytes > torch.cuda.mem_get_info(device)[0] // 4:
+            return None
+        self.resident = True
+        return torch.from_numpy(self.packed.pixels).to(device)
+
+    def train_dataloader(self) -> "DataLoader[Batch]":
+        return self._loader(self._train_order())
+
+    def val_dataloader(self) -> "DataLoader[Batch]":
+        return self._loader(self._in_order(self.splits.val))
+
+    def predict_dataloader(self) -> list["DataLoader[Batch]"]:
+        """The splits that a run's result is told of: val, and test where there is one."""
+        parts = [self.splits.val, self.splits.test]
+        return [self._loader(self._in_order(part)) for part in parts if len(part)]
+
+    def _train_order(self) -> Order:
+        recipe, train = self.recipe, self.splits.train
+        weight = rarity(self.source.labels[train], self.source.many) if recipe.balance == "sampling" else None
+        return Order(train, recipe.batch, seed=recipe.seed, weight=weight, **self._place())
+
+    def _in_order(self, indices: NDArray[np.int64]) -> Order:
+        return Order(indices, max(64, self.recipe.batch), shuffle=False, **self._place())
+
+    def _place(self) -> dict[str, int]:
+        trainer = self.trainer
+        return {} if trainer is None else {"rank": trainer.global_rank, "world": trainer.world_size}
+
+    def _loader(self, order: Order) -> "DataLoader[Batch]":
+        batches = Batches(self.source, self.recipe.size, self.packed, self.resident, tuple(map(tuple, self.recipe.blank)))
+        return loader(batches, order, self.workers, pinned=torch.cuda.is_available() and not self.resident)

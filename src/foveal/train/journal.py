@@ -1,0 +1,71 @@
+"""What a run writes while it goes: a row for each epoch, the weights to keep, and a checkpoint to go on from. All whole or not at all."""
+
+import csv
+import io
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from safetensors.torch import save
+
+from foveal.whole import write_whole
+
+LOG, CHECKPOINT, WEIGHTS = "log.csv", "last.ckpt", "weights.safetensors"
+
+
+class Journal(pl.Callback):
+    """At the end of each epoch: one row in log.csv, weights.safetensors if it is the best so far, then last.ckpt.
+
+    The checkpoint comes last: a run that dies between two of them does the epoch again, and comes to the same files.
+    """
+
+    def __init__(self, folder: Path, keep: str, said: bool) -> None:
+        """said: tell each epoch in a line on stderr."""
+        self.folder, self.keep, self.said = folder, keep, said
+        self.best, self.best_epoch, self.rows = -1.0, -1, list[dict[str, Any]]()
+        self.began = self.waited = 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best, "best_epoch": self.best_epoch, "rows": self.rows}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.best, self.best_epoch, self.rows = state["best"], state["best_epoch"], state["rows"]
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self.began = time.perf_counter()
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        score, seconds = metrics.get("val_score", 0.0), time.perf_counter() - self.began
+        if not trainer.is_global_zero:
+            trainer.save_checkpoint(self.folder / CHECKPOINT)  # every process takes part in that, the first one writes
+            return
+        if self.keep == "last" or score > self.best:
+            self.best, self.best_epoch = score, trainer.current_epoch
+            write_whole(self.folder / WEIGHTS, weights(module))
+        lr = trainer.optimizers[0].param_groups[0]["lr"]
+        row = {"epoch": trainer.current_epoch + 1, **{name: round(value, 6) for name, value in metrics.items()}}
+        self.rows.append(row | {"lr": f"{lr:.3g}", "seconds": round(seconds, 2)})
+        self._write_log()
+        part = self.folder / f".{CHECKPOINT}.part"
+        trainer.save_checkpoint(part)
+        part.replace(self.folder / CHECKPOINT)
+        if self.said:
+            left = seconds * (trainer.max_epochs - trainer.current_epoch - 1 if trainer.max_epochs else 0)
+            facts = " · ".join(f"{name} {value:.4f}" for name, value in metrics.items())
+            print(f"epoch {row['epoch']} of {trainer.max_epochs} · {facts} · {left:.0f} s left", file=sys.stderr, flush=True)
+
+    def _write_log(self) -> None:
+        text = io.StringIO()
+        table = csv.DictWriter(text, list(self.rows[-1]), lineterminator="\n", extrasaction="ignore")
+        table.writeheader()
+        table.writerows(self.rows)
+        write_whole(self.folder / LOG, text.getvalue().encode())
+
+
+def weights(module: pl.LightningModule) -> bytes:
+    """The weights that would be kept now, as safetensors."""
+    judged = module.judged
+    return save({name: tensor.detach().cpu().contiguous() for name, tensor in judged.state_dict().items()})  # type: ignore[union-attr, operator]

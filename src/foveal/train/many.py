@@ -1,0 +1,59 @@
+"""Several folds and several seeds by one call: each a run of its own, some side by side, and a table of mean and spread at the end."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from foveal.errors import FovealError
+from foveal.train.recipe import Recipe
+from foveal.train.run import RESULT
+from foveal.whole import write_whole
+
+
+@dataclass(frozen=True)
+class Run:
+    recipe: Recipe
+    folder: Path
+
+
+def plan(recipe: Recipe, folder: Path, folds: Sequence[int | None], seeds: Sequence[int]) -> Iterator[Run]:
+    for fold in folds:
+        for seed in seeds:
+            name = f"seed{seed}" if fold is None else f"fold{fold}-seed{seed}"
+            yield Run(recipe.changed(fold=fold, seed=seed), folder / name)
+
+
+def run_all(runs: Sequence[Run], flags: Sequence[str], jobs: int) -> None:
+    """Every run in a process of its own, `jobs` at a time. One that has ended before is not done again; one that fails is named."""
+    with ThreadPoolExecutor(jobs) as pool:
+        said = list(pool.map(lambda run: _one(run, flags, jobs), runs))
+    failed = [f"{run.folder.name}: {words}" for run, words in zip(runs, said, strict=True) if words]
+    if failed:
+        raise FovealError(f"{len(failed)} of {len(runs)} runs failed; {failed[0]}; the others are kept: go on with --resume")
+
+
+def _one(run: Run, flags: Sequence[str], jobs: int) -> str:
+    """What went wrong, in a line; nothing if all went well."""
+    if (run.folder / RESULT).exists():
+        return ""
+    recipe = run.folder.with_suffix(".yaml")
+    write_whole(recipe, run.recipe.text().encode())
+    threads = str(max(1, (os.cpu_count() or 1) // jobs))
+    command = [sys.executable, "-m", "foveal", "train", "classify", "--recipe", str(recipe), "--out", str(run.folder), "--resume", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": threads}, check=False)
+    write_whole(run.folder.with_suffix(".txt"), (done.stderr + done.stdout).encode())
+    if done.returncode == 0:
+        print(f"{run.folder.name}: {_short(run.folder)}", file=sys.stderr, flush=True)
+        recipe.unlink(missing_ok=True)
+        return ""
+    return (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+
+
+def _short(folder: Path) -> str:
+    result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    return f"validation score {result['val_score']:.4f} at epoch {result['epoch']}, {result['seconds']:.0f} s"

@@ -1,0 +1,231 @@
+"""One training run, from a recipe to a folder that describes itself, and that a killed run goes on from."""
+
+import contextlib
+import csv
+import dataclasses
+import io
+import json
+import logging
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+import yaml
+from numpy.typing import NDArray
+from pytorch_lightning.callbacks import EarlyStopping, RichProgressBar
+from safetensors.torch import load_file
+from torch import nn
+
+from foveal.data.read import read
+from foveal.data.source import Source
+from foveal.errors import FovealError, expect
+from foveal.models.card import SEWER_MEAN, SEWER_STD, Card
+from foveal.models.store import FILE, describe, read_file, save_model
+from foveal.models.zoo import create
+from foveal.objective.calibrate import apply, fit_temperature
+from foveal.objective.threshold import thresholds
+from foveal.train.classify import Classify
+from foveal.train.feeds import Feeds
+from foveal.train.journal import CHECKPOINT, WEIGHTS, Journal
+from foveal.train.recipe import Recipe
+from foveal.whole import write_whole
+
+RECIPE, RESULT = "recipe.yaml", "result.json"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a run computes on."""
+
+    device: str = "auto"  # "auto", "cpu" or "cuda"
+    devices: int = 1  # processes, or GPUs
+    strategy: str = "auto"  # Lightning's: "ddp", "fsdp", …
+    workers: int | None = None  # that decode pictures, where these do not fit into memory
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """What the kept model says of a split: the logits, and where each picture stands in the source."""
+
+    split: str
+    logits: NDArray[np.float32]
+    index: NDArray[np.int64]
+
+
+def train(recipe: Recipe, folder: Path, *, resume: bool = False, machine: Machine | None = None, origin: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Train, keep the chosen weights as model.safetensors, and return the result, which is result.json, too."""
+    machine = machine or Machine()
+    if (done := finished(recipe, folder, resume)) is not None:
+        return done
+    _quiet()
+    source = read(recipe.data, label=recipe.label, seed=0)
+    expect(len(source.classes) > 1 or source.many, recipe.data, "at least 2 classes", f"{len(source.classes)}")
+    _write(folder / RECIPE, recipe.text())
+    torch.manual_seed(recipe.seed)
+    model = create(recipe.model, classes=len(source.classes), **recipe.settings)
+    if recipe.start is not None:
+        begin(model, recipe.start)
+    feeds = Feeds(source, recipe, machine.workers)
+    _write(folder / "bad.csv", _bad(feeds))
+    task = Classify(
+        model,
+        recipe,
+        classes=len(source.classes),
+        many=source.many,
+        steps=feeds.steps * recipe.epochs,
+        counts=feeds.counts,
+        mean=SEWER_MEAN,
+        std=SEWER_STD,
+    )
+    trainer = _trainer(recipe, folder, machine)
+    last = folder / CHECKPOINT
+    trainer.fit(task, datamodule=feeds, ckpt_path=str(last) if last.exists() else None, weights_only=True)
+    if trainer.interrupted:
+        raise KeyboardInterrupt
+    return _conclude(trainer, task, feeds, folder, origin or {})
+
+
+def finished(recipe: Recipe, folder: Path, resume: bool) -> dict[str, Any] | None:
+    """The result of a run that has ended; None of one that has not. Another run's folder is left alone."""
+    if not (folder / RECIPE).exists():
+        empty = not folder.exists() or not any(folder.iterdir())
+        expect(empty or resume, f"the folder {folder}", "a new or empty one", "one with other files in it", "give another --out")
+        return None
+    expect(resume, f"the folder {folder}", "a new or empty one", "one with a run in it", "add --resume to go on with it, or give another --out")
+    kept = yaml.safe_load((folder / RECIPE).read_text(encoding="utf-8"))
+    now = yaml.safe_load(recipe.text())
+    differing = sorted(key for key in now if kept.get(key) != now[key])
+    expect(not differing, f"the run in {folder}", "the settings it was begun with", f"others for {', '.join(differing)}", "give another --out")
+    result = folder / RESULT
+    return json.loads(result.read_text(encoding="utf-8")) if result.exists() else None
+
+
+def begin(model: nn.Module, start: str) -> int:
+    """Copy the weights of a model file wherever name and shape agree; how many tensors that were."""
+    file = Path(start)
+    tensors, _ = read_file(file / FILE if file.is_dir() else file)
+    own = model.state_dict()
+    fitting = {name: tensor for name, tensor in tensors.items() if name in own and own[name].shape == tensor.shape}
+    expect(bool(fitting), f"the weights of {start}", "some that fit the model", "none")
+    model.load_state_dict(fitting, strict=False)
+    return len(fitting)
+
+
+def _trainer(recipe: Recipe, folder: Path, machine: Machine) -> pl.Trainer:
+    terminal = sys.stderr.isatty()
+    callbacks: list[pl.Callback] = [RichProgressBar()] if terminal else []
+    if recipe.patience:
+        callbacks.append(EarlyStopping("val_score", patience=recipe.patience, mode="max"))
+    callbacks.append(Journal(folder, recipe.keep, said=not terminal))  # after what it must remember
+    device = machine.device if machine.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return pl.Trainer(
+            accelerator="gpu" if device == "cuda" else device,
+            devices=machine.devices,
+            strategy=machine.strategy,
+            precision={"32": "32-true", "16": "16-mixed", "bf16": "bf16-mixed"}[recipe.precision],  # type: ignore[arg-type]
+            max_epochs=recipe.epochs,
+            gradient_clip_val=recipe.clip or None,
+            callbacks=callbacks,
+            logger=_tensorboard(folder),
+            enable_checkpointing=False,  # the journal writes one, whole
+            enable_progress_bar=terminal,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            use_distributed_sampler=False,  # the order gives every process its slice
+            deterministic="warn",
+            log_every_n_steps=1_000_000,  # once an epoch is enough
+        )
+    except Exception as error:  # noqa: BLE001 — Lightning has many ways to say that a device is not there
+        raise FovealError(f"cannot train on {device} × {machine.devices}, strategy {machine.strategy}: {error}") from None
+
+
+def _tensorboard(folder: Path) -> Any:
+    with contextlib.suppress(ModuleNotFoundError):
+        from pytorch_lightning.loggers import TensorBoardLogger
+
+        return TensorBoardLogger(folder, name="", version="tensorboard")
+    return False
+
+
+def _conclude(trainer: pl.Trainer, task: Classify, feeds: Feeds, folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
+    """Judge the kept weights, choose temperature and thresholds on the validation split, and write model.safetensors and the result."""
+    source, recipe = feeds.source, task.recipe
+    task.judged.load_state_dict(load_file(folder / WEIGHTS))
+    parts = _predictions(trainer, task, feeds)
+    val = next(part for part in parts if part.split == "val")
+    truth = source.labels[val.index]
+    temperature = float(fit_temperature(truth, val.logits))
+    # Several labels: a threshold for each class, chosen where the test is not. One label: the likeliest class.
+    cuts = tuple(float(cut) for cut in thresholds(truth, apply(val.logits, True, temperature))) if source.many else None
+    journal = next(one for one in trainer.callbacks if isinstance(one, Journal))  # type: ignore[attr-defined]
+    result = {
+        "model": recipe.model,
+        "weights": sum(parameter.numel() for parameter in task.model.parameters()),
+        "data": source.facts(),
+        "fold": recipe.fold,
+        "seed": recipe.seed,
+        "epoch": journal.best_epoch + 1,
+        "val_score": journal.best,
+        "seconds": round(sum(row["seconds"] for row in journal.rows), 1),
+        "origin": origin,
+    }
+    if trainer.is_global_zero:
+        for part in parts:
+            _write(folder / f"predictions-{part.split}.csv", _table(part, source))
+        family, config = describe(task.model)
+        card = Card(
+            recipe.model, family, config, source.classes, source.many, size=recipe.size, threshold=cuts, temperature=temperature,
+            data=source.facts(), metrics={"val_score": journal.best}, recipe=dataclasses.asdict(recipe), origin=origin,
+        )  # fmt: skip
+        save_model(task.judged, folder / FILE, card)
+        _write(folder / RESULT, json.dumps(result, indent=1))
+    return result
+
+
+def _predictions(trainer: pl.Trainer, task: Classify, feeds: Feeds) -> list[Judged]:
+    outputs: Any = trainer.predict(task, datamodule=feeds)
+    lists: Sequence[Any] = outputs if len(feeds.splits.test) else [outputs]
+    parts = []
+    for split, batches in zip(("val", "test"), lists, strict=False):
+        logits, index = (torch.cat(column) for column in zip(*batches, strict=True))
+        if trainer.world_size > 1:
+            logits, index = (task.all_gather(column.to(task.device)).flatten(0, 1).cpu() for column in (logits, index))
+        parts.append(Judged(split, logits.numpy(), index.numpy()))
+    return parts
+
+
+def _table(part: Judged, source: Source) -> str:
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["file", "truth", *(f"logit {name}" for name in source.classes)])
+    for row, index in zip(part.logits, part.index, strict=True):
+        truth = source.labels[index]
+        names = [source.classes[k] for k in np.flatnonzero(truth == 1)] if source.many else [source.classes[truth]] if truth >= 0 else []
+        table.writerow([source.file(int(index)), ";".join(names), *(f"{value:.6g}" for value in row)])
+    return text.getvalue()
+
+
+def _bad(feeds: Feeds) -> str:
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["file", "reason"])
+    table.writerows((one.file, one.reason) for one in (feeds.packed.bad if feeds.packed is not None else ()))
+    return text.getvalue()
+
+
+def _write(file: Path, text: str) -> None:
+    write_whole(file, text.encode())
+
+
+def _quiet() -> None:
+    """Lightning tells of tips, devices and workers; a run says what matters by itself."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    for words in (".*does not have many workers.*", ".*GPU available but not used.*", ".*Checkpoint directory.*", ".*lr_scheduler.step.*"):
+        warnings.filterwarnings("ignore", words)
