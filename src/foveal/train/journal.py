@@ -25,7 +25,8 @@ class Journal(pl.Callback):
         """said: tell each epoch in a line on stderr."""
         self.folder, self.keep, self.said = folder, keep, said
         self.best, self.best_epoch, self.rows = -1.0, -1, list[dict[str, Any]]()
-        self.began = self.waited = 0.0
+        self.began = self.ended = self.trained = self.waited = 0.0
+        self.pictures = 0
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best, "best_epoch": self.best_epoch, "rows": self.rows}
@@ -34,7 +35,16 @@ class Journal(pl.Callback):
         self.best, self.best_epoch, self.rows = state["best"], state["best_epoch"], state["rows"]
 
     def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        self.began = time.perf_counter()
+        self.began = self.ended = time.perf_counter()
+        self.waited, self.pictures = 0.0, 0
+
+    def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_idx: int) -> None:
+        self.waited += time.perf_counter() - self.ended  # since the last step nothing was done but to wait for this batch
+        self.pictures += len(batch.index) * trainer.world_size
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
+        self.ended = time.perf_counter()
+        self.trained = self.ended - self.began
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
@@ -47,7 +57,8 @@ class Journal(pl.Callback):
             write_whole(self.folder / WEIGHTS, weights(module))
         lr = trainer.optimizers[0].param_groups[0]["lr"]
         row = {"epoch": trainer.current_epoch + 1, **{name: round(value, 6) for name, value in metrics.items()}}
-        self.rows.append(row | {"lr": f"{lr:.3g}", "seconds": round(seconds, 2)})
+        speed = {"pictures_a_second": round(self.pictures / max(self.trained, 1e-9), 1), "waiting": round(self.waited / max(self.trained, 1e-9), 4)}
+        self.rows.append(row | {"lr": f"{lr:.3g}", "seconds": round(seconds, 2)} | speed)
         self._write_log()
         part = self.folder / f".{CHECKPOINT}.part"
         trainer.save_checkpoint(part)
