@@ -86,16 +86,13 @@ def decoded(paths: Iterable[str], size: int, threads: int = THREADS) -> "Iterato
     The paths are read in a thread of their own: where they come slowly, the pictures that are there do not wait for the next path.
     """
     line: queue.Queue[tuple[str, Future[Pixels | BadImage]] | BaseException | None] = queue.Queue(4 * threads)
-    over = threading.Event()
 
     def feed() -> None:
         try:
             for path in paths:
                 line.put((path, pool.submit(_open, path, size)))
-                if over.is_set():
-                    return
             line.put(None)
-        except BaseException as error:  # noqa: BLE001 — raised again where the pictures are asked for
+        except BaseException as error:  # noqa: BLE001 — raised again where the pictures are asked for; a pool that is shut takes nothing
             line.put(error)
 
     pool = ThreadPoolExecutor(threads)
@@ -106,10 +103,9 @@ def decoded(paths: Iterable[str], size: int, threads: int = THREADS) -> "Iterato
                 raise item
             yield item[0], item[1].result()
     finally:
-        over.set()
         pool.shutdown(wait=False, cancel_futures=True)
         with contextlib.suppress(queue.Empty):
-            while True:  # room for the feeder, which then sees that it is over
+            while True:  # room for the feeder, which then finds the pool shut
                 line.get_nowait()
 
 

@@ -19,6 +19,7 @@ from foveal.data.table import read_table
 from foveal.errors import FovealError, expect
 
 TABLES = ("labels.csv", "index.csv")
+MARK = "render.json"  # foveal render's own, in a folder that it has begun
 
 
 def read(name_or_path: str, *, label: str | None = None, split: tuple[float, float, float] | None = SHARES, seed: int = 0) -> Source:
@@ -46,6 +47,8 @@ def _from_path(path: Path, label: str | None) -> Source:
         return read_sewer_ml(path, name)
     if (table := _table_in(path)) is not None:
         return read_table(table, name, label)
+    unfinished = (path / MARK).is_file()  # a rendering has its labels only when all frames are drawn; its folders are no classes
+    expect(not unfinished, str(path), "a finished rendering", "one that was stopped half-way", "go on with the same foveal render command")
     expect(label is None, "label", f"none, since {path} holds no csv but class folders", label)
     return read_folder(path, name)
 

@@ -50,11 +50,8 @@ class Absorbed(nn.Module):
         q = functional.linear(query, *self._asked()).view(batch, length, self.heads, self.key_width).transpose(1, 2)  # (B, H, N, C′)
         keys = memory[:, None].to(q.dtype)  # (B, 1, M, C′); another dtype under autocast only
         y = attend(q, keys, keys, mask=mask, scale=self.head_width**-0.5, dropout=self.dropout if self.training else 0.0, kernel=kernel)
-        weight, offsets = self._told()
-        told = functional.linear(y.transpose(1, 2).flatten(2), weight, self.out.bias)  # (B, N, H·C′) → (B, N, C)
-        if offsets is None:
-            return told
-        return told + (offsets.sum(0) if mask is None else self._looking(mask, query, memory).to(offsets.dtype) @ offsets)
+        told = functional.linear(y.transpose(1, 2).flatten(2), self._told())  # (B, N, H·C′) → (B, N, C)
+        return told if self.kv.bias is None else told + self._offset(mask, query, memory).to(told.dtype)
 
     def _asked(self) -> tuple[Tensor, Tensor | None]:
         """A of all heads (H·C′, C), and what it makes of the bias of q (H·C′,)."""
@@ -62,23 +59,28 @@ class Absorbed(nn.Module):
         weight = (keys @ self._by_head(self.q.weight)).flatten(0, 1)
         return weight, None if self.q.bias is None else (keys @ self.q.bias.view(self.heads, -1, 1)).flatten()
 
-    def _told(self) -> tuple[Tensor, Tensor | None]:
-        """B of all heads (C, H·C′), and what each head says by its bias of values (H, C)."""
-        out = self.out.weight.view(self.width, self.heads, self.head_width).transpose(0, 1)  # (H, C, D)
-        weight = (out @ self._by_head(self.kv.weight[self.width :])).transpose(0, 1).flatten(1)
-        bias = self.kv.bias
-        return weight, None if bias is None else (out @ bias[self.width :].view(self.heads, -1, 1)).squeeze(2)
+    def _told(self) -> Tensor:
+        """B of all heads (C, H·C′)."""
+        return (self._out() @ self._by_head(self.kv.weight[self.width :])).transpose(0, 1).flatten(1)
+
+    def _offset(self, mask: Mask | Tensor | None, query: Tensor, memory: Tensor) -> Tensor:
+        """b, (C,); (B or 1, N, C) with a mask: a head that may look at nothing says nothing, its bias of values neither."""
+        values = self.kv.bias[self.width :]
+        if mask is None:
+            return self.out.weight @ values + self.out.bias
+        known = Given(mask) if isinstance(mask, Tensor) else mask
+        kept = known.dense(query.shape[1], memory.shape[1], batch=query.shape[0], device=query.device).any(-1)  # (N,) or (B, H, N)
+        kept = (kept if kept.dim() == 3 else kept[None, None]).expand(-1, self.heads, -1).transpose(1, 2)  # (B or 1, N, H)
+        said = (self._out() @ values.view(self.heads, -1, 1)).squeeze(2)  # (H, C)
+        return kept.to(said.dtype) @ said + self.out.bias
+
+    def _out(self) -> Tensor:
+        """W_O by head, (H, C, D)."""
+        return self.out.weight.view(self.width, self.heads, self.head_width).transpose(0, 1)
 
     def _by_head(self, weight: Tensor) -> Tensor:
         """(H·D, …) → (H, D, …)."""
         return weight.view(self.heads, self.head_width, -1)
-
-    def _looking(self, mask: Mask | Tensor, query: Tensor, memory: Tensor) -> Tensor:
-        """Whether a head of a query may look at anything, (B or 1, N, H): a head that sees nothing says nothing, not its bias."""
-        known = Given(mask) if isinstance(mask, Tensor) else mask
-        kept = known.dense(query.shape[1], memory.shape[1], batch=query.shape[0], device=query.device).any(-1)  # (N,) or (B, H, N)
-        kept = kept if kept.dim() == 3 else kept[None, None]
-        return kept.expand(-1, self.heads, -1).transpose(1, 2)
 
     def extra_repr(self) -> str:
         return f"{self.width}, heads={self.heads}, key_width={self.key_width}, dropout={self.dropout}"

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
@@ -37,7 +38,8 @@ def load_model(path: str | Path) -> tuple[nn.Module, Card]:
     expect(found, "the model", f"a .safetensors file of foveal's, or a run's folder with a {FILE}", str(path)[:200])
     tensors, card = read_file(file)
     try:
-        model = build(card)
+        with torch.device("meta"):  # shapes without memory: the card may promise more than there is
+            model = build(card)
     except FovealError as error:
         raise FovealError(f"{file}: {error}") from None
     try:
@@ -65,7 +67,7 @@ def build(card: Card) -> nn.Module:
     config, model = FAMILIES[card.family]
     try:
         built: nn.Module = model(config(**_settings(card.config)))
-    except (TypeError, RuntimeError, MemoryError) as error:  # RuntimeError: larger than memory
+    except (TypeError, RuntimeError, MemoryError) as error:  # torch's own: a size that cannot be
         told = " ".join(str(error).split())[:200]
         raise FovealError(f"the card of {card.model}: expected settings of {config.__name__}, got others: {told}") from None
     return built
