@@ -18,10 +18,12 @@ _PLACES = {  # public name → where it lives
     "layers": "foveal.layers",
     "watch": "foveal.core.watch:watch",
     "check": "foveal.explain.check:check",
+    "create": "foveal.models.zoo:create",
+    "load": "foveal.models.store:load_model",
     "FovealError": "foveal.errors:FovealError",
 }
 
-__all__ = ["FovealError", "__version__", "attend", "check", "layers", "mask", "position", "score", "watch", "weigh", "which"]
+__all__ = ["FovealError", "__version__", "attend", "check", "create", "layers", "load", "mask", "position", "score", "watch", "weigh", "which"]
 
 
 def __getattr__(name: str) -> Any:

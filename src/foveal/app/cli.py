@@ -21,6 +21,7 @@ COMMANDS = {  # what is typed → its module, and what it does
     "evaluate": ("foveal.app.evaluate", "how good a trained model is, with intervals and a report"),
     "predict": ("foveal.app.predict", "find what a model knows in photos"),
     "explain": ("foveal.app.explain", "show where a model looked"),
+    "ablate": ("foveal.app.ablate", "train variants of a model, or its peers, and tabulate what each part is worth"),
     "data": ("foveal.app.data", "say what a set of pictures holds, and what is wrong with it"),
     "render": ("foveal.app.render", "render pictures of pipes, with labels, boxes and masks"),
     "show": ("foveal.app.show", "list every mechanism; explain and draw one"),

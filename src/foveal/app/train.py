@@ -78,7 +78,7 @@ def _several(args: argparse.Namespace, recipe: Recipe, folder: Path) -> int:
 
     source = read(recipe.data, label=recipe.label, seed=0)
     print(source.describe(), flush=True)
-    folds = _folds(args.folds, source.folds)
+    folds = folds_of(args.folds, source.folds)
     seeds = 1 if args.seeds is None else args.seeds
     whole(seeds, "--seeds")
     expect(args.resume or not folder.exists() or not any(folder.iterdir()), f"the folder {folder}", "a new or empty one", "one with files in it", "add --resume")
@@ -89,7 +89,7 @@ def _several(args: argparse.Namespace, recipe: Recipe, folder: Path) -> int:
     return 0
 
 
-def _folds(text: str | None, count: int) -> list[int | None]:
+def folds_of(text: str | None, count: int) -> list[int | None]:
     if text is None:
         return [None]
     expect(count > 0, "--folds", "data with a column fold", "data without one")

@@ -7,6 +7,7 @@ from torch import nn
 
 from foveal.errors import FovealError, shown, unknown
 from foveal.models.icam import Icam, IcamConfig
+from foveal.models.mbconv import Stage
 
 PRESETS: dict[str, IcamConfig] = {
     "icam-30k": IcamConfig(),  # 29,691 weights: exactly the equations
@@ -30,6 +31,8 @@ def _changed(config: Any, name: str, changes: dict[str, Any]) -> Any:
     for key in changes:
         if key not in fields:
             raise unknown(f"setting of {name}", key, fields)
+    if "stages" in changes:  # as a recipe writes them
+        changes = changes | {"stages": tuple(stage if isinstance(stage, Stage) else Stage(**stage) for stage in changes["stages"])}
     try:
         return dataclasses.replace(config, **changes)
     except TypeError as error:

@@ -1,0 +1,159 @@
+"""`foveal ablate WHAT`: train variants of a model by the same recipe on the same pictures, and tabulate what each part is worth."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foveal.app.grid import Grid
+from foveal.app.train import folds_of, recipe_of
+from foveal.app.train import add_arguments as add_training
+from foveal.errors import expect, unknown, whole
+from foveal.train.recipe import Recipe
+from foveal.whole import write_whole
+
+Variants = dict[str, dict[str, Any]]  # name → settings of the recipe; the first one is what the others are compared with
+
+ICAM: dict[str, Variants] = {
+    "first": {"adaptive": {"first": "projected"}, "static": {"first": "projected-static"}},
+    "queries": {f"{count} queries": {"queries": count} for count in (1, 2, 4, 8)},
+    "layers": {f"{count} layers": {"layers": count} for count in (2, 1, 3, 4)},
+    "heads": {f"{count} heads": {"heads": count} for count in (2, 1, 4)},
+    "patch": {f"patches of {side}": {"patch": side} for side in (56, 28, 112)},
+    "phi": {
+        "MBConv6": {},
+        "MBConv3": {"stages": [{"width": 16, "expand": 1}, {"width": 24, "blocks": 2, "expand": 3, "stride": 2}]},
+        "no squeeze": {"stages": [{"width": 16, "expand": 1, "squeeze": False}, {"width": 24, "blocks": 2, "stride": 2, "squeeze": False}]},
+    },
+    "position": {"sinusoidal": {"position": "sinusoidal"}, "learned": {"position": "learned"}, "polar": {"position": "polar"}},
+    "mixer": {"mixer": {"mixer": True}, "no mixer": {"mixer": False}},
+    "dropout": {f"dropout {share}": {"dropout": share} for share in (0.1, 0.0, 0.2, 0.3)},
+}
+PEERS = ("icam-31k", "efficientnet-b0", "mobilenet-v2", "mobilevit-xxs", "deit-tiny", "resnet-18")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_training(parser)
+    parser.add_argument("--only", metavar="A,B", help=f"of icam: {', '.join(ICAM)}; of peers: names of models")
+
+
+def run(args: argparse.Namespace) -> int:
+    from foveal.data.read import read
+    from foveal.deploy.origin import origin
+    from foveal.train.many import plan, run_all
+
+    variants = _variants(args.task, args.only, recipe_of(args))
+    recipe = recipe_of(args)
+    source = read(recipe.data, label=recipe.label, seed=0)
+    print(source.describe(), flush=True)
+    folder = Path(args.out or f"runs/ablate-{args.task}-{source.name.replace(':', '-')}")
+    seeds = 1 if args.seeds is None else args.seeds
+    whole(seeds, "--seeds")
+    whole(args.jobs, "--jobs")
+    expect(args.resume or not folder.exists() or not any(folder.iterdir()), f"the folder {folder}", "a new or empty one", "one with files in it", "add --resume")
+    flags = ["--device", args.device]
+    plans = {}
+    for table, builds in variants.items():
+        for name, build in builds.items():
+            place = folder / _plain(f"{table}-{name}")
+            plans[table, name] = list(plan(build, place, folds_of(args.folds, source.folds), range(recipe.seed, recipe.seed + seeds)))
+    run_all([one for runs in plans.values() for one in runs], flags, args.jobs)
+    text = "\n".join(_tables(variants, plans, source))
+    head = f"# {args.task} on {source.name}\n\n{' · '.join(f'{key} {value}' for key, value in origin().items())}\n\n{_words(source.many)}\n\n"
+    write_whole(folder / "ablation.md", (head + text).encode())
+    print(text)
+    print(f"the table is {folder / 'ablation.md'}")
+    return 0
+
+
+def _variants(what: str, only: str | None, recipe: Recipe) -> dict[str, dict[str, Recipe]]:
+    """table → name → recipe."""
+    wanted = None if only is None else only.split(",")
+    if what == "peers":
+        for name in wanted or ():
+            if name not in PEERS:
+                raise unknown("peer", name, PEERS)
+        return {"peers": {name: recipe.changed(model=name, settings={}) for name in PEERS if wanted is None or name in wanted or name == PEERS[0]}}
+    if what != "icam":
+        raise unknown("ablation", what, ("icam", "peers"))
+    for name in wanted or ():
+        if name not in ICAM:
+            raise unknown("ablation of icam", name, ICAM)
+    return {
+        table: {name: recipe.changed(settings=recipe.settings | settings) for name, settings in builds.items()}
+        for table, builds in ICAM.items()
+        if wanted is None or table in wanted
+    }
+
+
+def _tables(variants: Mapping[str, Mapping[str, Recipe]], plans: Mapping[tuple[str, str], Sequence[Any]], source: Any) -> list[str]:
+    texts = []
+    for table, builds in variants.items():
+        tests = {name: _tested(plans[table, name], source.many) for name in builds}
+        base = next(iter(builds))
+        groups = _groups(next(iter(tests[base].values())).files, source)
+        rows = []
+        for name, recipe in builds.items():
+            rows.append([name, *_cost(plans[table, name][0].folder, recipe), *_figures(tests[name], source.many), _against(base, name, tests, source.many, groups)])
+        head = [table, "weights", "GFLOP", "score", "spread", f"against {base} (95 %)"]
+        texts.append(Grid(head, rows).markdown())
+    return texts
+
+
+def _tested(runs: Sequence[Any], many: bool) -> dict[int, Any]:
+    """seed → the tests of its folds as one."""
+    from foveal.explain.compare import pooled
+    from foveal.explain.predicted import read_predicted
+
+    seeds: dict[int, list[Any]] = {}
+    for one in runs:
+        seeds.setdefault(one.recipe.seed, []).append(read_predicted(one.folder / "predictions-test.csv", many))
+    return {seed: pooled(tests) for seed, tests in seeds.items()}
+
+
+def _figures(tests: Mapping[int, Any], many: bool) -> list[str]:
+    from foveal.explain.compare import headline
+
+    scores = np.array([float(headline(test, many)(None)) for test in tests.values()])
+    return [f"{100 * scores.mean():.1f}", f"{100 * scores.std(ddof=1):.1f}" if len(scores) > 1 else "–"]
+
+
+def _against(base: str, name: str, tests: Mapping[str, Mapping[int, Any]], many: bool, groups: "NDArray[np.int64] | None") -> str:
+    from foveal.explain.compare import difference
+
+    if name == base:
+        return "–"
+    found = difference(tests[base], tests[name], many, groups)
+    return f"{100 * found.value:+.1f} ({100 * found.low:+.1f} to {100 * found.high:+.1f})"
+
+
+def _cost(folder: Path, recipe: Recipe) -> list[str]:
+    import torch
+
+    from foveal.deploy.cost import flops, weights
+    from foveal.models.store import load_model
+
+    model, card = load_model(folder)
+    return [f"{weights(model):,}", f"{flops(model, torch.zeros(1, 3, card.size, card.size)) / 1e9:.3f}"]
+
+
+def _groups(files: Sequence[str], source: Any) -> "NDArray[np.int64] | None":
+    if source.group is None:
+        return None
+    place = {source.file(index): index for index in range(len(source))}
+    return np.array([source.group[place[file]] for file in files])
+
+
+def _words(many: bool) -> str:
+    score = "mean average precision" if many else "balanced accuracy"
+    return (
+        f"score: {score} × 100 of all test pictures, mean over seeds; spread: over seeds. The interval of a difference draws pictures that "
+        "belong together with replacement, for both builds alike."
+    )
+
+
+def _plain(name: str) -> str:
+    return "".join(sign if sign.isalnum() else "-" for sign in name)

@@ -1,0 +1,60 @@
+"""Two ways to build a model, told apart: the difference of a figure with its interval, on the same pictures.
+
+    Δ = mean over seeds of figure(B) − figure(A);   interval: pictures that belong together are drawn with replacement, for A and B alike
+
+Each picture is tested once for each seed (by the run whose fold it is in), so the folds' tests are one test of all pictures.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foveal.errors import expect
+from foveal.explain.predicted import Predicted
+from foveal.objective.calibrate import apply
+from foveal.objective.interval import bootstrap
+from foveal.objective.metric import average_precision, balanced_accuracy, mean
+from foveal.objective.ranking import Array
+
+
+@dataclass(frozen=True)
+class Difference:
+    value: float
+    low: float
+    high: float
+
+
+def pooled(runs: Sequence[Predicted]) -> Predicted:
+    """The tests of several folds as one, in the order of the files' names."""
+    files = [file for run in runs for file in run.files]
+    expect(len(set(files)) == len(files), "the runs' tests", "every picture once", "some twice")
+    order = np.argsort(np.array(files))
+    truth, logits = (np.concatenate([getattr(run, part) for run in runs])[order] for part in ("truth", "logits"))
+    return Predicted(tuple(files[place] for place in order), runs[0].classes, truth, logits)
+
+
+def headline(one: Predicted, many: bool) -> Callable[[Array | None], Array]:
+    """The figure that decides: mean average precision of several labels, balanced accuracy of one. A function of weights."""
+    probability = apply(one.logits, many)
+    if many:
+        return lambda weight: mean(average_precision(one.truth, probability, weight))
+    return lambda weight: balanced_accuracy(one.truth, probability.argmax(1), len(one.classes), weight)
+
+
+def difference(
+    base: Mapping[int, Predicted], other: Mapping[int, Predicted], many: bool, groups: NDArray[np.integer] | None = None, resamples: int = 2000
+) -> Difference:
+    """B − A, both given as seed → pooled test. groups (N,): which pictures belong together, in the order of the files' names."""
+    seeds = sorted(set(base) & set(other))
+    expect(bool(seeds), "the seeds of two builds", "some in common", "none")
+    for seed in seeds:
+        expect(base[seed].files == other[seed].files, "two builds", "the same test pictures", "others", "compare runs on the same data")
+    pairs = [(headline(base[seed], many), headline(other[seed], many)) for seed in seeds]
+
+    def measure(weight: Array | None) -> dict[str, Array]:
+        return {"difference": np.mean([b(weight) - a(weight) for a, b in pairs], axis=0)}
+
+    low, high = bootstrap(measure, len(base[seeds[0]].files), resamples=resamples, groups=groups)["difference"]
+    return Difference(float(measure(None)["difference"]), float(low), float(high))
