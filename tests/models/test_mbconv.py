@@ -1,0 +1,118 @@
+import pytest
+import torch
+from layers.carry import near, scatter
+from torch import nn
+
+from foveal.errors import FovealError
+from foveal.models.mbconv import MBConv, Squeeze, Stage, Stages
+
+
+def images(*shape, seed=1):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def count(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def stirred(module):
+    """In float64 and evaluation, with no gain 1, no bias 0, and BatchNorm that has counted something."""
+    scatter(module.double().eval())
+    generator = torch.Generator().manual_seed(7)
+    for part in module.modules():
+        if isinstance(part, nn.BatchNorm2d):
+            part.running_mean.copy_(torch.randn(part.num_features, generator=generator))
+            part.running_var.copy_(torch.rand(part.num_features, generator=generator) + 0.5)
+    return module
+
+
+def test_squeeze_by_hand():
+    # Two channels with means 1 and 3. W_a = (1, 1): 4, SiLU(4) = 4σ(4); W_b = (0, ln 3 / SiLU(4)): gates σ(0) = 1/2 and σ(ln 3) = 3/4.
+    squeeze = Squeeze(2, 1).double()
+    silu = 4 * torch.sigmoid(torch.tensor(4.0, dtype=torch.float64))
+    with torch.no_grad():
+        squeeze.reduce.weight.fill_(1)
+        squeeze.reduce.bias.zero_()
+        squeeze.widen.weight.copy_(torch.tensor([0.0, torch.tensor(3.0, dtype=torch.float64).log() / silu]).view(2, 1, 1, 1))
+        squeeze.widen.bias.zero_()
+        y = squeeze(torch.tensor([[[[0.0, 2.0]], [[2.0, 4.0]]]], dtype=torch.float64))
+    assert near(y, torch.tensor([[[[0.0, 1.0]], [[1.5, 3.0]]]], dtype=torch.float64), 1e-6)
+
+
+def test_the_start_of_efficientnet_b0():
+    phi = Stages()
+    assert phi.width == 24
+    assert [count(part) for part in phi] == [928, 1448, 6004, 10710]
+    assert phi(torch.randn(2, 3, 56, 56)).shape == (2, 24, 14, 14)
+
+
+def test_a_block_adds_its_input_only_where_the_shapes_agree():
+    for width, stride, adds in ((13, 1, True), (13, 2, False), (11, 1, False)):
+        block = stirred(MBConv(width, Stage(13, expand=2), stride))
+        nn.init.zeros_(block.project[1].weight)
+        nn.init.zeros_(block.project[1].bias)
+        x = images(2, width, 7, 5)
+        y = block(x)
+        assert torch.equal(y, x if adds else torch.zeros_like(y))
+
+
+def test_parts_are_left_out_where_they_are_not_asked_for():
+    assert isinstance(MBConv(7, Stage(5, expand=1), 1).expand, nn.Identity)
+    assert isinstance(MBConv(7, Stage(5, squeeze=False), 1).squeeze, nn.Identity)
+    assert MBConv(7, Stage(5, kernel=5), 1)(torch.randn(2, 7, 11, 3)).shape == (2, 5, 11, 3)
+    assert len(Stages(5, (Stage(7, blocks=3, stride=2),))) == 4
+    assert Stages(5, (Stage(7, blocks=3, stride=2),))(torch.randn(2, 3, 16, 16)).shape == (2, 7, 4, 4)
+
+
+@torch.no_grad()
+def test_transformers_is_a_witness():
+    """EfficientNet-B0's first stages with the weights carried over, padded evenly as in PyTorch, with the ε of BatchNorm as there."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.EfficientNetConfig(width_coefficient=1.0, depth_coefficient=1.0, batch_norm_eps=1e-5)
+    theirs = stirred(transformers.EfficientNetModel(config))
+    blocks = list(theirs.encoder.blocks)[:3]
+    theirs.embeddings.padding = nn.ZeroPad2d(1)  # TensorFlow's form pads strided convolutions on one side only
+    blocks[1].depthwise_conv.depthwise_conv_pad = nn.ZeroPad2d(1)
+    ours = Stages().double().eval()
+    carry(ours[0], theirs.embeddings.convolution, theirs.embeddings.batchnorm)
+    for mine, other in zip(list(ours)[1:], blocks, strict=True):
+        if not isinstance(mine.expand, nn.Identity):
+            carry(mine.expand, other.expansion.expand_conv, other.expansion.expand_bn)
+        carry(mine.depthwise, other.depthwise_conv.depthwise_conv, other.depthwise_conv.depthwise_norm)
+        mine.squeeze.reduce.load_state_dict(other.squeeze_excite.reduce.state_dict())
+        mine.squeeze.widen.load_state_dict(other.squeeze_excite.expand.state_dict())
+        carry(mine.project, other.projection.project_conv, other.projection.project_bn)
+    x = images(2, 3, 56, 40)
+    want = theirs.embeddings(x)
+    for block in blocks:
+        want = block(want)
+    assert near(ours(x), want, 1e-9)
+    assert want.abs().max() > 1e-2
+
+
+def carry(part, convolution, norm):
+    part[0].load_state_dict(convolution.state_dict())
+    part[1].load_state_dict(norm.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("stage", "said"),
+    [
+        (Stage(0), "a stage's width: expected at least 1, got 0"),
+        (Stage(7, blocks=0), "a stage's blocks: expected at least 1, got 0"),
+        (Stage(7, expand=0), "a stage's expand: expected at least 1, got 0"),
+        (Stage(7, stride=0), "a stage's stride: expected at least 1, got 0"),
+        (Stage(7, kernel=4), "a stage's kernel: expected an odd number, got 4"),
+        (Stage("a"), "a stage's width: expected a whole number, at least 1, got 'a'"),
+        (7, "Stages' stages: expected a tuple of Stage, got 7"),
+    ],
+)
+def test_a_stage_that_cannot_be_built_is_named_in_one_line(stage, said):
+    with pytest.raises(FovealError) as caught:
+        Stages(5, (stage,))
+    assert str(caught.value) == said
+
+
+def test_a_stem_that_cannot_be_built():
+    with pytest.raises(FovealError, match="Stages' stem: expected at least 1, got 0"):
+        Stages(0)

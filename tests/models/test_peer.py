@@ -1,0 +1,73 @@
+import pytest
+import torch
+
+import foveal.models.peer as source
+from foveal.errors import FovealError
+from foveal.models.peer import PEERS, Peer, PeerConfig
+
+# Published weights less the 1000-class head of ImageNet (DeiT-Tiny: without its distillation token), in millions.
+PUBLISHED = {"efficientnet-b0": 4.01, "mobilenet-v2": 2.22, "mobilevit-xxs": 0.95, "deit-tiny": 5.52, "resnet-18": 11.18}
+LAST = {"efficientnet-b0": 1280, "mobilenet-v2": 1280, "mobilevit-xxs": 320, "deit-tiny": 192, "resnet-18": 512}  # width before the head
+
+
+@pytest.mark.parametrize("kind", PEERS)
+@torch.no_grad()
+def test_a_peer_has_its_published_weights_and_the_classes_asked_for(kind):
+    model = Peer(PeerConfig(kind, classes=7)).eval()
+    weights = sum(parameter.numel() for parameter in model.parameters())
+    assert (weights - 7 * (LAST[kind] + 1)) / 1e6 == pytest.approx(PUBLISHED[kind], abs=0.01)
+    assert model(torch.randn(1, 3, 224, 224)).shape == (1, 7)
+
+
+@pytest.mark.parametrize("kind", PEERS)
+def test_a_peer_for_small_images_learns(kind):
+    torch.manual_seed(0)
+    model = Peer(PeerConfig(kind, classes=3, image=64))
+    logits = model(torch.randn(2, 3, 64, 64))
+    assert logits.shape == (2, 3)
+    logits.square().sum().backward()
+    unused = [name for name, weight in model.named_parameters() if weight.grad is None]
+    assert not unused
+
+
+def test_every_peer_is_listed():
+    assert set(PEERS) == set(PUBLISHED)
+    assert all(config == PeerConfig(kind) for kind, config in PEERS.items())
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (PeerConfig("resnet-19"), "no peer is called 'resnet-19'; the nearest is 'resnet-18'"),
+        (PeerConfig("resnet-18", image=100), "Peer's image: expected a multiple of 32, got 100"),
+        (PeerConfig("resnet-18", image="a"), "Peer's image: expected a whole number, at least 1, got 'a'"),
+        (PeerConfig("resnet-18", image=0), "Peer's image: expected at least 1, got 0"),
+        (PeerConfig("resnet-18", classes=0), "Peer's classes: expected at least 1, got 0"),
+    ],
+)
+def test_a_peer_that_cannot_be_built_is_named_in_one_line(config, said):
+    with pytest.raises(FovealError) as caught:
+        Peer(config)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_images_that_do_not_fit_are_named_in_one_line():
+    model = Peer(PeerConfig("deit-tiny", image=64)).eval()
+    for images, said in (
+        (torch.zeros(1, 3, 32, 64), r"deit-tiny's images: expected \(B, 3, 64, 64\), got \(1, 3, 32, 64\)"),
+        (torch.zeros(3, 64, 64), r"got \(3, 64, 64\)"),
+        (torch.zeros(1, 1, 64, 64), r"got \(1, 1, 64, 64\)"),
+        (None, "got None"),
+    ):
+        with pytest.raises(FovealError, match=said):
+            model(images)
+
+
+def test_without_transformers_one_line_says_what_to_install(monkeypatch):
+    def missing(name):
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(source.importlib, "import_module", missing)
+    with pytest.raises(FovealError, match=r"resnet-18: expected transformers to be installed, got none; pip install foveal\[peers\]"):
+        Peer(PeerConfig("resnet-18"))
