@@ -38,6 +38,8 @@ def run(args: argparse.Namespace) -> int:
         raise unknown("task", args.task, TASKS)
     whole(args.jobs, "--jobs")
     whole(args.devices, "--devices")
+    if args.workers is not None:
+        whole(args.workers, "--workers", least=0)
     recipe = recipe_of(args)
     folder = Path(args.out or f"runs/{Path(recipe.data).stem.replace(':', '-')}-{recipe.model}")
     if args.folds or args.seeds:
@@ -59,11 +61,13 @@ def _one(args: argparse.Namespace, recipe: Recipe, folder: Path) -> int:
     from foveal.deploy.origin import origin
     from foveal.train.run import Machine, train
 
-    print(read(recipe.data, label=recipe.label, seed=0).describe(), flush=True)
+    first = os.environ.get("LOCAL_RANK", "0") == "0"  # of several processes of one run, one speaks
+    if first:
+        print(read(recipe.data, label=recipe.label, seed=0).describe(), flush=True)
     machine = Machine(args.device, args.devices, args.strategy, args.workers)
     result = train(recipe, folder, resume=args.resume, machine=machine, origin=origin())
-    if os.environ.get("LOCAL_RANK", "0") != "0":
-        return 0  # another process of the same run speaks
+    if not first:
+        return 0
     if bad := max(0, len((folder / "bad.csv").read_text(encoding="utf-8").splitlines()) - 1):
         print(f"{bad} pictures could not be read: {folder / 'bad.csv'} says why", file=sys.stderr)
     print(f"validation score {result['val_score']:.4f} at epoch {result['epoch']}; the model is {folder / 'model.safetensors'}")
@@ -84,6 +88,7 @@ def _several(args: argparse.Namespace, recipe: Recipe, folder: Path) -> int:
     expect(args.resume or not folder.exists() or not any(folder.iterdir()), f"the folder {folder}", "a new or empty one", "one with files in it", "add --resume")
     runs = list(plan(recipe, folder, folds, range(recipe.seed, recipe.seed + seeds)))
     flags = ["--device", args.device, "--devices", str(args.devices), "--strategy", args.strategy]
+    flags += [] if args.workers is None else ["--workers", str(args.workers)]
     run_all(runs, flags, args.jobs)
     print(summarise([run.folder for run in runs], folder))
     return 0

@@ -41,6 +41,8 @@ class Batches(Dataset[Batch]):
             pixels, good = self.packed.pixels[indices], self.packed.good[indices]
         else:
             pixels, good = self._decode(indices)
+            if good.any():  # a good one stands in for the bad: at no weight, but BatchNorm and mixup see no black picture
+                pixels[~good], labels[~good] = pixels[good.argmax()], labels[good.argmax()].clone()
         return Batch(torch.from_numpy(pixels).permute(0, 3, 1, 2), labels, index, torch.from_numpy(good))
 
     def _decode(self, indices: Sequence[int] | NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:

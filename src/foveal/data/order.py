@@ -42,7 +42,10 @@ class Order:
     def __iter__(self) -> Iterator[NDArray[np.int64]]:
         indices = self._permuted() if self.shuffle else self.indices
         for start in range(0, len(self) * self.batch, self.batch):
-            yield indices[start : start + self.batch][self.rank :: self.world]
+            part = indices[start : start + self.batch]
+            if self.shuffle:  # in training every process has as many as the others
+                part = part[: max(1, len(part) // self.world) * self.world]
+            yield part[self.rank :: self.world]
 
     def _permuted(self) -> NDArray[np.int64]:
         draw = np.random.default_rng([self.seed, self.epoch])

@@ -63,10 +63,13 @@ def pack(
         except BadImage as problem:
             bad[index] = Bad(source.file(index), problem.reason)
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    pool = ThreadPoolExecutor(os.cpu_count())
+    try:
         for done, _ in enumerate(pool.map(one, wanted), 1):
             if progress is not None:
                 progress(done)
+    finally:
+        pool.shutdown(cancel_futures=True)  # Ctrl-C does not wait for all the others
     return Pack(pixels, good, tuple(bad[index] for index in sorted(bad)))
 
 
@@ -82,6 +85,16 @@ def _room(file: Path | None, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     with contextlib.suppress(FileNotFoundError):
         file.unlink()
     return np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=shape)
+
+
+def why(source: Source, index: int, size: int) -> Bad:
+    """Why a picture that could not be read cannot."""
+    try:
+        source.image(index, size)
+    except BadImage as problem:
+        return Bad(source.file(index), problem.reason)
+    return Bad(source.file(index), "it could not be read before, and can be now")
+
 
 def paint(pixels: NDArray[np.uint8], boxes: Iterable[Sequence[float]]) -> None:
     """Paint boxes, in shares of the picture, grey: (…, S, S, 3) in place."""

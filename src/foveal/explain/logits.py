@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from foveal.data.batches import Batches, loader
-from foveal.data.image import BadImage
 from foveal.data.order import Order
+from foveal.data.pack import why
 from foveal.data.source import Source
+from foveal.errors import expect
 from foveal.models.card import Card
 
 
@@ -19,6 +20,7 @@ def logits_of(
     model: nn.Module, card: Card, source: Source, indices: Sequence[int] | NDArray[np.int64], *, batch: int = 64, device: str = "auto"
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], list[tuple[str, str]]]:
     """(indices that could be read, their logits (N, C), the others with their reasons)."""
+    expect(device != "cuda" or torch.cuda.is_available(), "--device", "cpu, since torch finds no GPU", device)
     place = torch.device("cuda" if device == "auto" and torch.cuda.is_available() else "cpu" if device == "auto" else device)
     model = model.to(place).eval()
     mean, std = (torch.tensor(values, device=place)[:, None, None] for values in (card.mean, card.std))
@@ -28,14 +30,7 @@ def logits_of(
         images = (part.images.to(place).float() / 255.0 - mean) / std
         logits.append(model(images).double().cpu()[part.good])
         rows.append(part.index[part.good])
-        bad += [(source.file(int(index)), reason(source, int(index), card.size)) for index in part.index[~part.good]]
+        unread = [why(source, int(index), card.size) for index in part.index[~part.good]]
+        bad += [(one.file, one.reason) for one in unread]
     return torch.cat(rows).numpy(), torch.cat(logits).numpy(), bad
 
-
-def reason(source: Source, index: int, size: int) -> str:
-    """Why a picture cannot be read."""
-    try:
-        source.image(index, size)
-    except BadImage as problem:
-        return problem.reason
-    return "it could not be read before, and can be now"

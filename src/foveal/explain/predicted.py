@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from foveal.errors import FovealError, expect
 
 LOGIT = "logit "
+UNKNOWN = "?"  # in the column truth: nobody told the label
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,20 +22,22 @@ class Predicted:
 
 
 def read_predicted(file: Path, many: bool) -> Predicted:
+    """The pictures whose label is known; with the others nothing can be judged."""
     try:
         with file.open(encoding="utf-8", newline="") as lines:
             head, *rows = csv.reader(lines)
-    except (OSError, ValueError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise FovealError(f"{file}: expected the predictions of a run, got {error}") from None
     expect(head[:2] == ["file", "truth"] and all(name.startswith(LOGIT) for name in head[2:]), str(file), "columns file, truth, logit …", head)
     classes = tuple(name.removeprefix(LOGIT) for name in head[2:])
     place = {name: index for index, name in enumerate(classes)}
+    rows = [row for row in rows if row[1:2] != [UNKNOWN]]
     marks = np.zeros((len(rows), len(classes)), np.int64)
     try:
         for row, held in zip(rows, marks, strict=True):
-            for name in row[1].split(";") if row[1] else ():
+            for name in [name for name in row[1].split(";") if name] if many else [row[1]]:
                 held[place[name]] = 1
-        logits = np.array([[float(value) for value in row[2:]] for row in rows])
+        logits = np.array([[float(value) for value in row[2:]] for row in rows]).reshape(len(rows), len(classes))
     except (KeyError, ValueError, IndexError) as error:
         raise FovealError(f"{file}: expected a class and numbers in each row, got {error}; the file is damaged") from None
     return Predicted(tuple(row[0] for row in rows), classes, marks if many else marks.argmax(1), logits)

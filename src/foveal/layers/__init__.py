@@ -13,6 +13,7 @@ _PLACES = {
     "Content": "content",
     "Context": "context",
     "MultiHead": "multihead",
+    "Absorbed": "absorbed",
     "TwoWay": "two_way",
     "Cache": "cache",
     "Memory": "cache",

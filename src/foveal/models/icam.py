@@ -4,7 +4,7 @@
     Q⁰ = softmax(W_emb(Q_latent) Kᵀ/√C) V;   Q̂ = LN(Q + MHCA(Q, K, V));   Q ← LN(Q̂ + FFN(Q̂)),  L times;   logits = MLP(W_out Q)
 
 Symbols: p_i the patches of the image, P of them; Φ one CNN shared by all; C the width; Q_latent a few learned vectors. No token looks at its like, so attention costs O(P) where a ViT's costs O(P²).
-Departs from the paper: the plain build is the equations above. The published build (`Projected`, a mixer over the grid of patches, positions on the keys only) scales the first softmax by 1/√C, as the equation does and its code does not.
+Departs from the paper: the plain build is the equations above. The published build (`Projected`, a mixer over the grid of patches, first queries whose values know no position) scales the first softmax by 1/√C, as the equation does and its code does not.
 Cost: Φ's on every pixel, and O(P·C) for each query and layer.
 """
 

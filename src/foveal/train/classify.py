@@ -14,9 +14,10 @@ from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from foveal.data.batches import Batch
-from foveal.errors import FovealError
+from foveal.errors import FovealError, expect
 from foveal.objective.metric import average_precision, balanced_accuracy, mean
 from foveal.train.augment import augmentation, mixed
+from foveal.train.gather import gathered
 from foveal.train.recipe import Recipe
 from foveal.train.schedule import cosine
 
@@ -42,12 +43,11 @@ class Classify(pl.LightningModule):
         if self.average is not None:
             self.average.requires_grad_(False)  # it follows; it is not trained
         self.augment = augmentation(recipe.augment)
-        weight = torch.from_numpy(counts.sum() / (len(counts) * np.maximum(counts, 1))).float() if recipe.balance == "weights" else None
-        self.register_buffer("class_weight", weight, persistent=False)
+        self.register_buffer("class_weight", class_weight(counts) if recipe.balance == "weights" else None, persistent=False)
         self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(std)[:, None, None], persistent=False)
         self.resident: Tensor | None = None  # all pictures, where they lie on the device
-        self.seen: list[tuple[Tensor, Tensor]] = []
+        self.seen: list[tuple[Tensor, Tensor, Tensor]] = []
 
     @property
     def judged(self) -> nn.Module:
@@ -81,23 +81,27 @@ class Classify(pl.LightningModule):
                 images, targets = mixed(images, targets, self.recipe.mixup)
             images = self.normalised(images)
         loss = self.loss(self.model(images), targets, batch.good)
-        self.log("loss", loss.detach(), prog_bar=True, on_step=False, on_epoch=True, batch_size=len(batch.index))
+        self.log("loss", loss.detach(), prog_bar=True, on_step=False, on_epoch=True, batch_size=len(batch.index), sync_dist=True)
         return loss
 
     def loss(self, logits: Tensor, targets: Tensor, good: Tensor) -> Tensor:
-        """Cross-entropy with smoothed targets, of the pictures that could be read."""
+        """Cross-entropy with smoothed targets, the mean over the pictures that could be read.
+
+        balance "weights": a picture counts as much as its class weighs; of several labels, a class does where it is present. Smoothing
+        is left out of that, or the share that it gives to a rare class would outweigh the true one.
+        """
         logits, smooth = logits.float(), self.recipe.smoothing
         if self.many:
             aims = targets * (1 - smooth) + smooth / 2
             each = F.binary_cross_entropy_with_logits(logits, aims, reduction="none")
-            if self.class_weight is not None:  # a rare class counts more where it is present
+            if self.class_weight is not None:
                 each = each * torch.where(targets > 0.5, self.class_weight, 1.0)  # type: ignore[arg-type]
             each = each.mean(1)
         else:
             aims = targets * (1 - smooth) + smooth / self.classes
-            if self.class_weight is not None:
-                aims = aims * self.class_weight  # type: ignore[operator]
             each = -(aims * logits.log_softmax(1)).sum(1)
+            if self.class_weight is not None:
+                each = each * (targets @ self.class_weight)  # type: ignore[operator]
         share = good.float()
         return (each * share).sum() / share.sum().clamp(min=1.0)
 
@@ -109,18 +113,26 @@ class Classify(pl.LightningModule):
         self.seen = []
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        logits = self.judged(self.normalised(self.pictures(batch)))
-        self.seen.append((logits.float()[batch.good], batch.labels[batch.good]))
+        good = batch.good
+        self.seen.append((self.logits(batch)[good], batch.labels[good], batch.index[good]))
 
     def on_validation_epoch_end(self) -> None:
-        logits, labels = (torch.cat(parts) for parts in zip(*self.seen, strict=True))
-        if self.trainer.world_size > 1:  # every process has judged its own slice
-            logits, labels = (self.all_gather(part).flatten(0, 1) for part in (logits, labels))
+        logits, labels, index = gathered(self, *(torch.cat(parts) for parts in zip(*self.seen, strict=True)))
         self.seen = []
+        expect(len(index) > 0, "the split val", "at least one picture that can be read", "none")
+        order = index.argsort()  # one process or many: the same rows in the same order
+        logits, labels = logits[order], labels[order]
         targets = labels if self.many else F.one_hot(labels, self.classes).float()
         good = torch.ones(len(logits), device=logits.device)
-        self.log("val_loss", self.loss(logits, targets, good), rank_zero_only=False)
-        self.log("val_score", self.score(logits, labels), prog_bar=True, rank_zero_only=False)
+        self.log("val_loss", self.loss(logits, targets, good), sync_dist=True)
+        self.log("val_score", self.score(logits, labels), prog_bar=True, sync_dist=True)
+
+    def logits(self, batch: Batch) -> Tensor:
+        """(B, C) of the model that is judged; a process may have no picture of the last batch."""
+        if not len(batch.index):
+            return torch.zeros(0, self.classes, device=self.device)
+        said: Tensor = self.judged(self.normalised(self.pictures(batch)))
+        return said.float()
 
     def score(self, logits: Tensor, labels: Tensor) -> float:
         """What the best epoch is chosen by: mean average precision of several labels, balanced accuracy of one."""
@@ -133,8 +145,7 @@ class Classify(pl.LightningModule):
 
     def predict_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> tuple[Tensor, Tensor]:
         """(logits, index in the source) of the pictures that could be read."""
-        logits = self.judged(self.normalised(self.pictures(batch)))
-        return logits.float()[batch.good].cpu(), batch.index[batch.good].cpu()
+        return self.logits(batch)[batch.good].cpu(), batch.index[batch.good].cpu()
 
     def configure_optimizers(self) -> Any:
         decayed, free = [], []
@@ -145,6 +156,12 @@ class Classify(pl.LightningModule):
         warmup = round(self.recipe.warmup * self.steps)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: cosine(step, self.steps, warmup))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def class_weight(counts: NDArray[np.int64]) -> Tensor:
+    """(C,): pictures a class on average / pictures of this class, so that all classes weigh the same in sum; 1 for one that has none."""
+    held = counts > 0
+    return torch.from_numpy(np.where(held, counts.sum() / (max(1, held.sum()) * np.maximum(counts, 1)), 1.0)).float()
 
 
 def graph(model: nn.Module, sample: Tensor) -> None:

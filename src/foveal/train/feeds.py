@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
@@ -12,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from foveal.data.batches import Batch, Batches, loader
 from foveal.data.order import Order, rarity
-from foveal.data.pack import Pack, pack, paint
+from foveal.data.pack import Bad, Pack, pack, paint, why
 from foveal.data.source import SPLITS, Source
 from foveal.errors import expect
 from foveal.train.recipe import Recipe
@@ -29,15 +30,44 @@ class Splits:
     test: NDArray[np.int64]
 
 
+def divided(source: Source, fold: int | None) -> Splits:
+    """The splits as they are written down: nothing is opened."""
+    parts = []
+    for name in SPLITS:
+        indices = source.indices(name, fold)
+        parts.append(indices if name == "test" else indices[source.known(indices)])
+    return _filled(source, Splits(*parts))
+
+
 class Feeds(pl.LightningDataModule):
-    def __init__(self, source: Source, recipe: Recipe, workers: int | None = None) -> None:
+    def __init__(self, source: Source, recipe: Recipe, splits: Splits | None = None, workers: int | None = None) -> None:
         super().__init__()
         self.source, self.recipe = source, recipe
+        splits = splits or divided(source, recipe.fold)
         self.packed = self._pack()
         cores = os.cpu_count() or 1
         self.workers = workers if workers is not None else 0 if self.packed is not None else max(1, cores - 1)
-        self.splits = self._splits()
+        keep = (lambda part: part) if self.packed is None else self.packed.keep
+        self.splits = _filled(source, Splits(keep(splits.train), keep(splits.val), keep(splits.test)))
         self.resident = False  # whether the pictures lie on the device
+        self.unread: set[int] = set()  # of pictures that are decoded as they come: those that could not be
+
+    @property
+    def bad(self) -> tuple[Bad, ...]:
+        """What could not be read, as far as it was tried."""
+        if self.packed is not None:
+            return self.packed.bad
+        return tuple(why(self.source, index, self.recipe.size) for index in sorted(self.unread))
+
+    def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
+        self.unread.update(batch.index[~batch.good].tolist())
+        return batch
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"unread": sorted(self.unread)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.unread.update(state_dict["unread"])
 
     def _pack(self) -> Pack | None:
         size = self.recipe.size
@@ -46,17 +76,6 @@ class Feeds(pl.LightningDataModule):
         packed = pack(self.source, size)
         paint(packed.pixels, self.recipe.blank)
         return packed
-
-    def _splits(self) -> Splits:
-        parts = []
-        for name in SPLITS:
-            indices = self.source.indices(name, self.recipe.fold)
-            if name != "test":
-                indices = indices[self.source.known(indices)]
-            parts.append(indices if self.packed is None else self.packed.keep(indices))
-        for name, part in zip(SPLITS[:2], parts, strict=False):
-            expect(len(part) > 0, f"{self.source.name}, split {name}", "at least one picture that can be read", "none")
-        return Splits(*parts)
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
@@ -102,3 +121,9 @@ class Feeds(pl.LightningDataModule):
     def _loader(self, order: Order) -> "DataLoader[Batch]":
         batches = Batches(self.source, self.recipe.size, self.packed, self.resident, tuple(map(tuple, self.recipe.blank)))
         return loader(batches, order, self.workers, pinned=torch.cuda.is_available() and not self.resident)
+
+
+def _filled(source: Source, splits: Splits) -> Splits:
+    for name, part in (("train", splits.train), ("val", splits.val)):
+        expect(len(part) > 0, f"{source.name}, split {name}", "at least one picture that can be read", "none")
+    return splits

@@ -8,17 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Checkpoint, EarlyStopping
+from pytorch_lightning.plugins import TorchCheckpointIO
 from safetensors.torch import save
 
+from foveal.errors import FovealError
 from foveal.whole import write_whole
 
 LOG, CHECKPOINT, WEIGHTS = "log.csv", "last.ckpt", "weights.safetensors"
 
 
-class Journal(pl.Callback):
+class Journal(Checkpoint):
     """At the end of each epoch: one row in log.csv, weights.safetensors if it is the best so far, then last.ckpt.
 
     The checkpoint comes last: a run that dies between two of them does the epoch again, and comes to the same files.
+    A Checkpoint to Lightning, which calls these after all others: what they have counted in this epoch must be in the file.
     """
 
     def __init__(self, folder: Path, keep: str, said: bool) -> None:
@@ -33,6 +38,11 @@ class Journal(pl.Callback):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.best, self.best_epoch, self.rows = state["best"], state["best_epoch"], state["rows"]
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        # A run that had stopped early and then died has nothing left to train; Lightning does not remember that it had stopped.
+        patient = [one for one in trainer.callbacks if isinstance(one, EarlyStopping)]  # type: ignore[attr-defined]
+        trainer.should_stop = any(one.wait_count >= one.patience for one in patient)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.began = self.ended = time.perf_counter()
@@ -49,24 +59,27 @@ class Journal(pl.Callback):
     def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
         score, seconds = metrics.get("val_score", 0.0), time.perf_counter() - self.began
-        if not trainer.is_global_zero:
-            trainer.save_checkpoint(self.folder / CHECKPOINT)  # every process takes part in that, the first one writes
-            return
+        if trainer.is_global_zero:
+            self._note(trainer, module, metrics, score, seconds)
+        trainer.save_checkpoint(self.folder / CHECKPOINT)  # every process takes part in that, the first one writes
+        if self.said and trainer.is_global_zero:
+            left = seconds * (trainer.max_epochs - trainer.current_epoch - 1 if trainer.max_epochs else 0)
+            facts = " · ".join(f"{name} {value:.4f}" for name, value in metrics.items())
+            print(f"epoch {trainer.current_epoch + 1} of {trainer.max_epochs} · {facts} · {left:.0f} s left", file=sys.stderr, flush=True)
+
+    def _note(self, trainer: pl.Trainer, module: pl.LightningModule, metrics: dict[str, float], score: float, seconds: float) -> None:
+        """The epoch's row, and its weights if they are the best so far."""
         if self.keep == "last" or score > self.best:
             self.best, self.best_epoch = score, trainer.current_epoch
             write_whole(self.folder / WEIGHTS, weights(module))
         lr = trainer.optimizers[0].param_groups[0]["lr"]
         row = {"epoch": trainer.current_epoch + 1, **{name: round(value, 6) for name, value in metrics.items()}}
-        speed = {"pictures_a_second": round(self.pictures / max(self.trained, 1e-9), 1), "waiting": round(self.waited / max(self.trained, 1e-9), 4)}
+        speed = {
+            "pictures_a_second": round(self.pictures / max(self.trained, 1e-9), 1),
+            "waiting": round(self.waited / max(self.trained, 1e-9), 4),
+        }
         self.rows.append(row | {"lr": f"{lr:.3g}", "seconds": round(seconds, 2)} | speed)
         self._write_log()
-        part = self.folder / f".{CHECKPOINT}.part"
-        trainer.save_checkpoint(part)
-        part.replace(self.folder / CHECKPOINT)
-        if self.said:
-            left = seconds * (trainer.max_epochs - trainer.current_epoch - 1 if trainer.max_epochs else 0)
-            facts = " · ".join(f"{name} {value:.4f}" for name, value in metrics.items())
-            print(f"epoch {row['epoch']} of {trainer.max_epochs} · {facts} · {left:.0f} s left", file=sys.stderr, flush=True)
 
     def _write_log(self) -> None:
         text = io.StringIO()
@@ -74,6 +87,23 @@ class Journal(pl.Callback):
         table.writeheader()
         table.writerows(self.rows)
         write_whole(self.folder / LOG, text.getvalue().encode())
+
+
+class WholeCheckpoint(TorchCheckpointIO):
+    """Lightning's checkpoints, written whole or not at all, and read as plain values and tensors only."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        content = io.BytesIO()
+        torch.save(checkpoint, content)
+        write_whole(Path(path), content.getvalue())
+
+    def load_checkpoint(self, path: Any, *_: Any, **__: Any) -> dict[str, Any]:
+        try:
+            checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:  # noqa: BLE001 — a damaged file can make the reader raise anything
+            told = " ".join(str(error).split())[:100]
+            raise FovealError(f"{path}: expected a checkpoint, got {told}; remove it to begin this run anew") from None
+        return checkpoint
 
 
 def weights(module: pl.LightningModule) -> bytes:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from foveal.errors import FovealError
 from foveal.train.recipe import Recipe
-from foveal.train.run import RESULT
+from foveal.train.run import RESULT, finished
 from foveal.whole import write_whole
 
 
@@ -30,28 +31,40 @@ def plan(recipe: Recipe, folder: Path, folds: Sequence[int | None], seeds: Seque
 
 def run_all(runs: Sequence[Run], flags: Sequence[str], jobs: int) -> None:
     """Every run in a process of its own, `jobs` at a time. One that has ended before is not done again; one that fails is named."""
-    with ThreadPoolExecutor(jobs) as pool:
-        said = list(pool.map(lambda run: _one(run, flags, jobs), runs))
-    failed = [f"{run.folder.name}: {words}" for run, words in zip(runs, said, strict=True) if words]
+    open_ = [run for run in runs if finished(run.recipe, run.folder, resume=True) is None]  # raises for a folder of another recipe
+    running: set[subprocess.Popen[str]] = set()
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        said = list(pool.map(lambda run: _one(run, flags, jobs, running), open_))
+    except BaseException:  # Ctrl-C: no further run is begun, and those under way are told
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in list(running):
+            process.send_signal(signal.SIGINT)
+        raise
+    finally:
+        pool.shutdown()
+    failed = [f"{run.folder.name}: {words}" for run, words in zip(open_, said, strict=True) if words]
     if failed:
         raise FovealError(f"{len(failed)} of {len(runs)} runs failed; {failed[0]}; the others are kept: go on with --resume")
 
 
-def _one(run: Run, flags: Sequence[str], jobs: int) -> str:
+def _one(run: Run, flags: Sequence[str], jobs: int, running: "set[subprocess.Popen[str]]") -> str:
     """What went wrong, in a line; nothing if all went well."""
-    if (run.folder / RESULT).exists():
-        return ""
     recipe = run.folder.with_suffix(".yaml")
     write_whole(recipe, run.recipe.text().encode())
     threads = str(max(1, (os.cpu_count() or 1) // jobs))
     command = [sys.executable, "-m", "foveal", "train", "classify", "--recipe", str(recipe), "--out", str(run.folder), "--resume", *flags]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": threads}, check=False)
-    write_whole(run.folder.with_suffix(".txt"), (done.stderr + done.stdout).encode())
-    if done.returncode == 0:
+    environment = os.environ | {"OMP_NUM_THREADS": threads}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        running.add(process)
+        output, errors = process.communicate()
+        running.discard(process)
+    write_whole(run.folder.with_suffix(".txt"), (errors + output).encode())
+    if process.returncode == 0:
         print(f"{run.folder.name}: {_short(run.folder)}", file=sys.stderr, flush=True)
         recipe.unlink(missing_ok=True)
         return ""
-    return (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+    return (errors.strip().splitlines() or [f"exit status {process.returncode}"])[-1]
 
 
 def _short(folder: Path) -> str:

@@ -6,9 +6,10 @@ import dataclasses
 import io
 import json
 import logging
+import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,19 +25,21 @@ from torch import nn
 
 from foveal.data.read import read
 from foveal.data.source import Source
-from foveal.errors import FovealError, expect
+from foveal.errors import FovealError, expect, shown
 from foveal.models.card import SEWER_MEAN, SEWER_STD, Card
 from foveal.models.store import FILE, describe, read_file, save_model
 from foveal.models.zoo import create
 from foveal.objective.calibrate import apply, fit_temperature
 from foveal.objective.threshold import thresholds
 from foveal.train.classify import Classify
-from foveal.train.feeds import Feeds
-from foveal.train.journal import CHECKPOINT, WEIGHTS, Journal
+from foveal.train.feeds import Feeds, divided
+from foveal.train.gather import gathered
+from foveal.train.journal import CHECKPOINT, WEIGHTS, Journal, WholeCheckpoint
 from foveal.train.recipe import Recipe
-from foveal.whole import write_whole
+from foveal.whole import expect_folder, write_whole
 
-RECIPE, RESULT = "recipe.yaml", "result.json"
+RECIPE, RESULT, BAD = "recipe.yaml", "result.json", "bad.csv"
+UNKNOWN = "?"  # in the column truth: nobody told the label
 
 
 @dataclass(frozen=True)
@@ -61,18 +64,25 @@ class Judged:
 def train(recipe: Recipe, folder: Path, *, resume: bool = False, machine: Machine | None = None, origin: dict[str, Any] | None = None) -> dict[str, Any]:
     """Train, keep the chosen weights as model.safetensors, and return the result, which is result.json, too."""
     machine = machine or Machine()
-    if (done := finished(recipe, folder, resume)) is not None:
+    first = os.environ.get("LOCAL_RANK", "0") == "0"  # the others are started by the first, within a run that has begun
+    if (done := finished(recipe, folder, resume or not first)) is not None:
         return done
     _quiet()
     source = read(recipe.data, label=recipe.label, seed=0)
     expect(len(source.classes) > 1 or source.many, recipe.data, "at least 2 classes", f"{len(source.classes)}")
-    _write(folder / RECIPE, recipe.text())
+    last = folder / CHECKPOINT
     torch.manual_seed(recipe.seed)
-    model = create(recipe.model, classes=len(source.classes), **recipe.settings)
-    if recipe.start is not None:
-        begin(model, recipe.start)
-    feeds = Feeds(source, recipe, machine.workers)
-    _write(folder / "bad.csv", _bad(feeds))
+    model = build(recipe, len(source.classes), fresh=not last.exists())
+    trainer = _trainer(recipe, folder, machine)
+    splits = divided(source, recipe.fold)
+    _share(recipe, len(splits.train), machine.devices)
+    expect_folder(folder)
+    feeds = Feeds(source, recipe, splits, machine.workers)
+    _share(recipe, len(feeds.splits.train), machine.devices)
+    if first:
+        _tidy(folder)
+        _write(folder / RECIPE, recipe.text())
+        _write(folder / BAD, _bad(feeds))
     task = Classify(
         model,
         recipe,
@@ -83,16 +93,14 @@ def train(recipe: Recipe, folder: Path, *, resume: bool = False, machine: Machin
         mean=SEWER_MEAN,
         std=SEWER_STD,
     )
-    trainer = _trainer(recipe, folder, machine)
-    last = folder / CHECKPOINT
-    trainer.fit(task, datamodule=feeds, ckpt_path=str(last) if last.exists() else None, weights_only=True)
-    if trainer.interrupted:
-        raise KeyboardInterrupt
-    return _conclude(trainer, task, feeds, folder, origin or {})
+    with _interruptible():
+        trainer.fit(task, datamodule=feeds, ckpt_path=str(last) if last.exists() else None)
+        return _conclude(trainer, task, feeds, folder, origin or {})
 
 
 def finished(recipe: Recipe, folder: Path, resume: bool) -> dict[str, Any] | None:
     """The result of a run that has ended; None of one that has not. Another run's folder is left alone."""
+    expect(folder.is_dir() or not folder.exists(), f"the folder {folder}", "a new or empty one", "a file", "give another --out")
     if not (folder / RECIPE).exists():
         empty = not folder.exists() or not any(folder.iterdir())
         expect(empty or resume, f"the folder {folder}", "a new or empty one", "one with other files in it", "give another --out")
@@ -100,10 +108,26 @@ def finished(recipe: Recipe, folder: Path, resume: bool) -> dict[str, Any] | Non
     expect(resume, f"the folder {folder}", "a new or empty one", "one with a run in it", "add --resume to go on with it, or give another --out")
     kept = yaml.safe_load((folder / RECIPE).read_text(encoding="utf-8"))
     now = yaml.safe_load(recipe.text())
-    differing = sorted(key for key in now if kept.get(key) != now[key])
+    differing = sorted(key for key in now if not isinstance(kept, dict) or kept.get(key) != now[key])
     expect(not differing, f"the run in {folder}", "the settings it was begun with", f"others for {', '.join(differing)}", "give another --out")
     result = folder / RESULT
     return json.loads(result.read_text(encoding="utf-8")) if result.exists() else None
+
+
+def build(recipe: Recipe, classes: int, fresh: bool = True) -> nn.Module:
+    """The recipe's model, with the weights to begin with where the run is fresh; an error unless it takes the recipe's pictures."""
+    for key in recipe.settings:
+        expect(isinstance(key, str) and key not in ("name", "classes"), "the setting settings", "fields of the model's config", shown(key))
+    model = create(recipe.model, classes=classes, **recipe.settings)
+    if recipe.start is not None and fresh:
+        begin(model, recipe.start)
+    try:
+        with torch.no_grad():
+            model.eval()(torch.zeros(1, 3, recipe.size, recipe.size))
+    except (FovealError, RuntimeError, ValueError) as error:  # a peer has words of its own
+        told = " ".join(str(error).split())
+        raise FovealError(f"the setting size: expected pictures that {recipe.model} takes, got {recipe.size} × {recipe.size}; {told}") from None
+    return model.train()
 
 
 def begin(model: nn.Module, start: str) -> int:
@@ -119,11 +143,12 @@ def begin(model: nn.Module, start: str) -> int:
 
 def _trainer(recipe: Recipe, folder: Path, machine: Machine) -> pl.Trainer:
     terminal = sys.stderr.isatty()
+    device = machine.device if machine.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+    expect(recipe.precision != "16" or device == "cuda", "the setting precision", "32 or bf16 on a CPU", recipe.precision)
     callbacks: list[pl.Callback] = [RichProgressBar()] if terminal else []
     if recipe.patience:
         callbacks.append(EarlyStopping("val_score", patience=recipe.patience, mode="max"))
-    callbacks.append(Journal(folder, recipe.keep, said=not terminal))  # after what it must remember
-    device = machine.device if machine.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+    callbacks.append(Journal(folder, recipe.keep, said=not terminal))
     try:
         return pl.Trainer(
             accelerator="gpu" if device == "cuda" else device,
@@ -134,7 +159,7 @@ def _trainer(recipe: Recipe, folder: Path, machine: Machine) -> pl.Trainer:
             gradient_clip_val=recipe.clip or None,
             callbacks=callbacks,
             logger=_tensorboard(folder),
-            enable_checkpointing=False,  # the journal writes one, whole
+            plugins=[WholeCheckpoint()],
             enable_progress_bar=terminal,
             enable_model_summary=False,
             num_sanity_val_steps=0,
@@ -144,6 +169,27 @@ def _trainer(recipe: Recipe, folder: Path, machine: Machine) -> pl.Trainer:
         )
     except Exception as error:  # noqa: BLE001 — Lightning has many ways to say that a device is not there
         raise FovealError(f"cannot train on {device} × {machine.devices}, strategy {machine.strategy}: {error}") from None
+
+
+def _share(recipe: Recipe, pictures: int, devices: int) -> None:
+    """Every process must have as many pictures of each batch as the others."""
+    expect(recipe.batch % devices == 0, "the setting batch", f"a multiple of the {devices} devices", recipe.batch)
+    expect(pictures >= devices, "--devices", f"at most {pictures}, a training picture each", devices)
+
+
+def _tidy(folder: Path) -> None:
+    """Remove what a killed run had not written whole."""
+    for part in folder.glob(".*.part"):
+        part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Lightning answers Ctrl-C by ending the process."""
+    try:
+        yield
+    except SystemExit:
+        raise KeyboardInterrupt from None
 
 
 def _tensorboard(folder: Path) -> Any:
@@ -177,6 +223,7 @@ def _conclude(trainer: pl.Trainer, task: Classify, feeds: Feeds, folder: Path, o
         "origin": origin,
     }
     if trainer.is_global_zero:
+        _write(folder / BAD, _bad(feeds))
         for part in parts:
             _write(folder / f"predictions-{part.split}.csv", _table(part, source))
         family, config = describe(task.model)
@@ -194,10 +241,11 @@ def _predictions(trainer: pl.Trainer, task: Classify, feeds: Feeds) -> list[Judg
     lists: Sequence[Any] = outputs if len(feeds.splits.test) else [outputs]
     parts = []
     for split, batches in zip(("val", "test"), lists, strict=False):
-        logits, index = (torch.cat(column) for column in zip(*batches, strict=True))
-        if trainer.world_size > 1:
-            logits, index = (task.all_gather(column.to(task.device)).flatten(0, 1).cpu() for column in (logits, index))
-        parts.append(Judged(split, logits.numpy(), index.numpy()))
+        logits, index = gathered(task, *(torch.cat(column) for column in zip(*batches, strict=True)))
+        order = index.argsort()
+        parts.append(Judged(split, logits[order].cpu().numpy(), index[order].cpu().numpy()))
+    (unread,) = gathered(task, torch.tensor(sorted(feeds.unread), dtype=torch.int64))
+    feeds.unread.update(unread.tolist())
     return parts
 
 
@@ -207,8 +255,9 @@ def _table(part: Judged, source: Source) -> str:
     table.writerow(["file", "truth", *(f"logit {name}" for name in source.classes)])
     for row, index in zip(part.logits, part.index, strict=True):
         truth = source.labels[index]
-        names = [source.classes[k] for k in np.flatnonzero(truth == 1)] if source.many else [source.classes[truth]] if truth >= 0 else []
-        table.writerow([source.file(int(index)), ";".join(names), *(f"{value:.6g}" for value in row)])
+        names = [source.classes[k] for k in (np.flatnonzero(truth == 1) if source.many else [truth])]
+        known = bool(source.known(np.array([index]))[0])
+        table.writerow([source.file(int(index)), ";".join(names) if known else UNKNOWN, *(f"{value:.6g}" for value in row)])
     return text.getvalue()
 
 
@@ -216,7 +265,7 @@ def _bad(feeds: Feeds) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["file", "reason"])
-    table.writerows((one.file, one.reason) for one in (feeds.packed.bad if feeds.packed is not None else ()))
+    table.writerows((one.file, one.reason) for one in feeds.bad)
     return text.getvalue()
 
 
