@@ -23,7 +23,7 @@ from case import Case, Masked, Method, as_tensors, case, cases, cast, error, run
 from torch import Tensor, nn
 
 from foveal.app.catalogue import Entry, samples
-from foveal.app.whole import write_whole
+from foveal.whole import write_whole
 from foveal.core import attend as core
 from foveal.deploy.origin import origin
 from foveal.errors import FovealError

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from foveal.app.grid import Grid, in_markdown
 from foveal.app.paths import model_and_rest
 from foveal.app.progress import progress
-from foveal.app.whole import expect_folder, write_whole
 from foveal.errors import expect, is_whole, whole
+from foveal.whole import expect_folder, write_whole
 
 if TYPE_CHECKING:
     from foveal.data.pipes import Frame

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
-from foveal.app.whole import write_whole
+from foveal.whole import write_whole
 from foveal.errors import expect
 
 Matrix = NDArray[np.float64]

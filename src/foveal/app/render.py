@@ -26,7 +26,7 @@ from PIL import Image
 
 from foveal import __version__
 from foveal.app.progress import progress
-from foveal.app.whole import write_whole
+from foveal.whole import write_whole
 from foveal.data.read import MARK, read
 from foveal.data.rendered import COUNT, SIZE, RenderedPictures, read_pipes
 from foveal.data.source import SPLITS, Source

@@ -5,6 +5,7 @@ A picture that cannot be read is left out and listed with its reason; it never e
 
 import contextlib
 import os
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -64,12 +65,13 @@ def pack(
             bad[index] = Bad(source.file(index), problem.reason)
 
     pool = ThreadPoolExecutor(os.cpu_count())
-    try:
-        for done, _ in enumerate(pool.map(one, wanted), 1):
-            if progress is not None:
-                progress(done)
-    finally:
-        pool.shutdown(cancel_futures=True)  # Ctrl-C does not wait for all the others
+    with warnings.catch_warnings():  # threads that silence warnings at the same time leave them silent
+        try:
+            for done, _ in enumerate(pool.map(one, wanted), 1):
+                if progress is not None:
+                    progress(done)
+        finally:
+            pool.shutdown(cancel_futures=True)  # Ctrl-C does not wait for all the others
     return Pack(pixels, good, tuple(bad[index] for index in sorted(bad)))
 
 

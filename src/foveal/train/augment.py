@@ -17,14 +17,14 @@ def augmentation(name: str) -> nn.Module:
 
 def _light() -> nn.Module:
     """The published recipe: mirror, and a little colour."""
-    import kornia.augmentation as K  # noqa: N812 — as its own pages write it
+    import kornia.augmentation as K
 
     return nn.Sequential(K.RandomHorizontalFlip(p=0.5), K.ColorJiggle(0.1, 0.1, 0.1, 0.1, p=1.0))
 
 
 def _pipe() -> nn.Module:
     """Mirror (never upside down: water lies at the bottom), camera roll and distance, lamp, lens, sensor, and things in the way."""
-    import kornia.augmentation as K  # noqa: N812
+    import kornia.augmentation as K
 
     return nn.Sequential(
         K.RandomHorizontalFlip(p=0.5),
@@ -40,7 +40,7 @@ def _pipe() -> nn.Module:
 
 def _strong() -> nn.Module:
     """Like `pipe`, further: for very small sets."""
-    import kornia.augmentation as K  # noqa: N812
+    import kornia.augmentation as K
 
     return nn.Sequential(
         K.RandomHorizontalFlip(p=0.5),

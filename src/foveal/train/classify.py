@@ -148,7 +148,7 @@ class Classify(pl.LightningModule):
         return self.logits(batch)[batch.good].cpu(), batch.index[batch.good].cpu()
 
     def configure_optimizers(self) -> Any:
-        decayed, free = [], []
+        decayed, free = list[nn.Parameter](), list[nn.Parameter]()
         for parameter in self.model.parameters():
             (decayed if parameter.dim() > 1 else free).append(parameter)  # no decay on biases and scales
         groups = [{"params": decayed, "weight_decay": self.recipe.decay}, {"params": free, "weight_decay": 0.0}]

@@ -109,14 +109,16 @@ class Feeds(pl.LightningDataModule):
     def _train_order(self) -> Order:
         recipe, train = self.recipe, self.splits.train
         weight = rarity(self.source.labels[train], self.source.many) if recipe.balance == "sampling" else None
-        return Order(train, recipe.batch, seed=recipe.seed, weight=weight, **self._place())
+        rank, world = self._place()
+        return Order(train, recipe.batch, seed=recipe.seed, weight=weight, rank=rank, world=world)
 
     def _in_order(self, indices: NDArray[np.int64]) -> Order:
-        return Order(indices, max(64, self.recipe.batch), shuffle=False, **self._place())
+        rank, world = self._place()
+        return Order(indices, max(64, self.recipe.batch), shuffle=False, rank=rank, world=world)
 
-    def _place(self) -> dict[str, int]:
-        trainer = self.trainer
-        return {} if trainer is None else {"rank": trainer.global_rank, "world": trainer.world_size}
+    def _place(self) -> tuple[int, int]:
+        """Which process this is, and of how many."""
+        return (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
 
     def _loader(self, order: Order) -> "DataLoader[Batch]":
         batches = Batches(self.source, self.recipe.size, self.packed, self.resident, tuple(map(tuple, self.recipe.blank)))

@@ -109,4 +109,4 @@ class WholeCheckpoint(TorchCheckpointIO):
 def weights(module: pl.LightningModule) -> bytes:
     """The weights that would be kept now, as safetensors."""
     judged = module.judged
-    return save({name: tensor.detach().cpu().contiguous() for name, tensor in judged.state_dict().items()})  # type: ignore[union-attr, operator]
+    return save({name: tensor.detach().cpu().contiguous() for name, tensor in judged.state_dict().items()})  # type: ignore[union-attr]

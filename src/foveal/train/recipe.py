@@ -26,7 +26,7 @@ class Recipe:
     data: str = setting("pipes", "a name or a path: class folders, a csv, Sewer-ML, or pipes")
     label: str | None = setting(None, "the column of labels.csv that is the label")
     model: str = setting("icam-31k", "a preset or a peer")
-    settings: dict[str, Any] = setting({}, "fields of the model's config that differ, as YAML: '{first: static}'")
+    settings: dict[str, Any] = setting({}, "fields of the model's config that differ, as YAML: '{first: static}'")  # noqa: RUF009 — it is a field
     start: str | None = setting(None, "a model file whose weights to begin with, wherever shapes agree")
     size: int = setting(224, "side of the pictures in pixels", least=16)
     epochs: int = setting(90, "how often the training split is seen", least=1)
@@ -45,7 +45,7 @@ class Recipe:
     precision: str = setting("32", "of the arithmetic", ("32", "16", "bf16"))
     seed: int = setting(0, "of weights, order and augmentation", least=0)
     fold: int | None = setting(None, "this fold tests and the next one selects; not given: the set's own splits", least=0)
-    blank: list[list[float]] = setting([], "boxes [x0, y0, x1, y1] in shares of the picture that are painted grey, such as burnt-in text")
+    blank: list[list[float]] = setting([], "boxes [x0, y0, x1, y1] in shares of the picture that are painted grey, such as burnt-in text")  # noqa: RUF009
 
     def __post_init__(self) -> None:
         for one in dataclasses.fields(self):

@@ -39,6 +39,13 @@ from foveal.train.recipe import Recipe
 from foveal.whole import expect_folder, write_whole
 
 RECIPE, RESULT, BAD = "recipe.yaml", "result.json", "bad.csv"
+QUIET = (
+    ".*does not have many workers.*",
+    ".*GPU available but not used.*",
+    ".*number of training batches.*logging interval.*",
+    ".*lr_scheduler.step.*",
+    ".*treespec, LeafSpec.*",
+)
 UNKNOWN = "?"  # in the column truth: nobody told the label
 
 
@@ -274,7 +281,8 @@ def _write(file: Path, text: str) -> None:
 
 
 def _quiet() -> None:
-    """Lightning tells of tips, devices and workers; a run says what matters by itself."""
-    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    for words in (".*does not have many workers.*", ".*GPU available but not used.*", ".*Checkpoint directory.*", ".*lr_scheduler.step.*"):
+    """Lightning tells of tips, devices and workers, and uses what torch is about to drop; a run says what matters by itself."""
+    for name in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    for words in QUIET:
         warnings.filterwarnings("ignore", words)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from foveal.app.bench.table import LONGEST, ROUNDS, Bench
-from foveal.app.whole import expect_folder
+from foveal.whole import expect_folder
 from foveal.errors import expect, unknown
 
 BENCHES = {  # what is typed → its module, which has `measure(bench) -> None`

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from foveal.app.whole import write_whole
+from foveal.whole import write_whole
 from foveal.deploy.clock import Job, Timing, interleaved
 from foveal.deploy.origin import origin
 

@@ -1,1 +1,0 @@
-from foveal.whole import expect_folder, write_whole  # noqa: F401
