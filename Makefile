@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install test lint types contracts unit demo proof bench clean
+.PHONY: help install test lint types contracts unit demo gallery proof bench clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -33,7 +33,15 @@ contracts: $(STAMP)  ## one-way imports
 unit: $(STAMP)  ## pytest on all cores
 	$(BIN)/python -m pytest -n auto
 
-demo: $(STAMP)  ## draw the gallery of every mask and mechanism
+demo: $(STAMP)  ## render pipes, train a small model, judge it, and show where it looked
+	rm -rf build/demo
+	$(BIN)/foveal render pipes --count 1500 --size 112 --out build/demo/pipes
+	$(BIN)/foveal train classify --recipe demo --data build/demo/pipes --out build/demo/run
+	$(BIN)/foveal evaluate build/demo/run
+	$(BIN)/foveal explain build/demo/run build/demo/pipes/images/000002.jpg --out build/demo/looked.png
+	@echo "the report is build/demo/run/evaluation-test/report.html, and where it looked is build/demo/looked.png"
+
+gallery: $(STAMP)  ## draw every mask and mechanism
 	$(BIN)/foveal show --gallery build/gallery
 
 proof: $(STAMP)  ## measure every mechanism against its oracle and write docs/proof.md
