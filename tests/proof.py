@@ -23,12 +23,12 @@ from case import Case, Masked, Method, as_tensors, case, cases, cast, error, run
 from torch import Tensor, nn
 
 from foveal.app.catalogue import Entry, samples
-from foveal.whole import write_whole
 from foveal.core import attend as core
 from foveal.deploy.origin import origin
 from foveal.errors import FovealError
 from foveal.mask import causal, padding
 from foveal.position import Position
+from foveal.whole import write_whole
 
 
 def loops(one: Case) -> float:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveal.app.grid import Grid
-from foveal.app.train import folds_of, recipe_of
 from foveal.app.train import add_arguments as add_training
+from foveal.app.train import folds_of, recipe_of
 from foveal.errors import expect, unknown, whole
 from foveal.train.recipe import Recipe
 from foveal.whole import write_whole
@@ -53,7 +53,13 @@ def run(args: argparse.Namespace) -> int:
     seeds = 1 if args.seeds is None else args.seeds
     whole(seeds, "--seeds")
     whole(args.jobs, "--jobs")
-    expect(args.resume or not folder.exists() or not any(folder.iterdir()), f"the folder {folder}", "a new or empty one", "one with files in it", "add --resume")
+    expect(
+        args.resume or not folder.exists() or not any(folder.iterdir()),
+        f"the folder {folder}",
+        "a new or empty one",
+        "one with files in it",
+        "add --resume",
+    )
     flags = ["--device", args.device]
     plans = {}
     for table, builds in variants.items():
@@ -62,7 +68,9 @@ def run(args: argparse.Namespace) -> int:
             plans[table, name] = list(plan(build, place, folds_of(args.folds, source.folds), range(recipe.seed, recipe.seed + seeds)))
     run_all([one for runs in plans.values() for one in runs], flags, args.jobs)
     text = "\n".join(_tables(variants, plans, source))
-    head = f"# {args.task} on {source.name}\n\n{' · '.join(f'{key} {value}' for key, value in origin().items())}\n\n{_words(source.many)}\n\n"
+    head = (
+        f"# {args.task} on {source.name}\n\n{' · '.join(f'{key} {value}' for key, value in origin().items())}\n\n{_words(source.many)}\n\n"
+    )
     write_whole(folder / "ablation.md", (head + text).encode())
     print(text)
     print(f"the table is {folder / 'ablation.md'}")
@@ -76,7 +84,11 @@ def _variants(what: str, only: str | None, recipe: Recipe) -> dict[str, dict[str
         for name in wanted or ():
             if name not in PEERS:
                 raise unknown("peer", name, PEERS)
-        return {"peers": {name: recipe.changed(model=name, settings={}) for name in PEERS if wanted is None or name in wanted or name == PEERS[0]}}
+        return {
+            "peers": {
+                name: recipe.changed(model=name, settings={}) for name in PEERS if wanted is None or name in wanted or name == PEERS[0]
+            }
+        }
     if what != "icam":
         raise unknown("ablation", what, ("icam", "peers"))
     for name in wanted or ():
@@ -97,7 +109,14 @@ def _tables(variants: Mapping[str, Mapping[str, Recipe]], plans: Mapping[tuple[s
         groups = _groups(next(iter(tests[base].values())).files, source)
         rows = []
         for name, recipe in builds.items():
-            rows.append([name, *_cost(plans[table, name][0].folder, recipe), *_figures(tests[name], source.many), _against(base, name, tests, source.many, groups)])
+            rows.append(
+                [
+                    name,
+                    *_cost(plans[table, name][0].folder, recipe),
+                    *_figures(tests[name], source.many),
+                    _against(base, name, tests, source.many, groups),
+                ]
+            )
         head = [table, "weights", "GFLOP", "score", "spread", f"against {base} (95 %)"]
         texts.append(Grid(head, rows).markdown())
     return texts

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
-from foveal.whole import write_whole
 from foveal.errors import expect
+from foveal.whole import write_whole
 
 Matrix = NDArray[np.float64]
 

@@ -26,11 +26,11 @@ from PIL import Image
 
 from foveal import __version__
 from foveal.app.progress import progress
-from foveal.whole import write_whole
 from foveal.data.read import MARK, read
 from foveal.data.rendered import COUNT, SIZE, RenderedPictures, read_pipes
 from foveal.data.source import SPLITS, Source
 from foveal.errors import FovealError, expect, unknown, whole
+from foveal.whole import write_whole
 
 QUALITY, SHEET, ALONE = 92, 24, 16  # SHEET frames are shown; up to ALONE are drawn in this process
 PARTS = ".parts"  # what is known of each finished frame until all are

@@ -44,7 +44,11 @@ def headline(one: Predicted, many: bool) -> Callable[[Array | None], Array]:
 
 
 def difference(
-    base: Mapping[int, Predicted], other: Mapping[int, Predicted], many: bool, groups: NDArray[np.integer] | None = None, resamples: int = 2000
+    base: Mapping[int, Predicted],
+    other: Mapping[int, Predicted],
+    many: bool,
+    groups: NDArray[np.integer] | None = None,
+    resamples: int = 2000,
 ) -> Difference:
     """B − A, both given as seed → pooled test. groups (N,): which pictures belong together, in the order of the files' names."""
     seeds = sorted(set(base) & set(other))

@@ -20,6 +20,7 @@ from foveal.layers.attention import check_dtype
 from foveal.layers.gated import Gated
 from foveal.layers.multihead import MultiHead
 from foveal.layers.residual import PostNorm
+from foveal.models.backbone import backbone
 from foveal.models.mbconv import EFFICIENTNET_B0_START, Stage, Stages
 from foveal.position.learned_2d import Learned2d
 from foveal.position.polar import Polar
@@ -32,6 +33,7 @@ class IcamConfig:
     classes: int = 2
     image: int = 224  # side in pixels; any other side that the patches divide may be given to the model, too
     patch: int = 56  # side of a patch in pixels
+    phi: str = ""  # somebody else's network as Φ: see models/backbone.py; empty: our own, out of the two fields below
     stem: int = 32  # channels of Φ's stem
     stages: tuple[Stage, ...] = EFFICIENTNET_B0_START  # of Φ
     pool: int = 1  # Φ's map is pooled to pool × pool cells, each a token of its own
@@ -55,7 +57,7 @@ class Icam(nn.Module):
         super().__init__()
         _check(config)
         self.config, width = config, config.width
-        self.phi = Stages(config.stem, config.stages) if phi is None else phi
+        self.phi = phi if phi is not None else backbone(config.phi) if config.phi else Stages(config.stem, config.stages)
         features = getattr(self.phi, "width", None)
         whole(features, "Icam's phi, its attribute `width`")
         assert isinstance(features, int)

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from foveal.app.bench.table import LONGEST, ROUNDS, Bench
-from foveal.whole import expect_folder
 from foveal.errors import expect, unknown
+from foveal.whole import expect_folder
 
 BENCHES = {  # what is typed → its module, which has `measure(bench) -> None`
     "attention": "foveal.app.bench.attention",

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from foveal.whole import write_whole
 from foveal.deploy.clock import Job, Timing, interleaved
 from foveal.deploy.origin import origin
+from foveal.whole import write_whole
 
 WARM_UP = 3
 ROUNDS, LONGEST = 11, 16384  # unless told

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from foveal.app.report.html import page
 from foveal.app.report.table import figures_csv, latex, markdown
-from foveal.whole import expect_folder, write_whole
 from foveal.explain.verdict import Verdict
+from foveal.whole import expect_folder, write_whole
 
 
 def write_report(
