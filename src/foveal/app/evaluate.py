@@ -25,8 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FOLDER", help="where the report is written (default: beside the model)")
     parser.add_argument("--aim", help='what thresholds maximise on the validation split: "F1", "F2" or "balanced accuracy"')
     parser.add_argument("--resamples", type=int, default=1000, help="of the bootstrap for 95 %% intervals; 0: none")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="what to compute on (default: a GPU if there is one)"
+    )
+    parser.add_argument("--batch", type=int, default=64, help="pictures at a time (default: 64)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,9 +42,9 @@ def run(args: argparse.Namespace) -> int:
     source = _source(args, card)
     print(source.describe())
     fold = args.fold if args.fold is not None else card.recipe.get("fold") if args.data is None else None
-    judged = _predict(model, card, source, args.split, fold, args)
-    validation = _predict(model, card, source, "val", fold, args) if args.split != "val" else None
-    rows, logits = judged
+    rows, logits = _predict(model, card, source, args.split, fold, args)
+    chooses = args.split != "val" and bool(source.known(source.indices("val", fold)).any())  # a set may have nothing to choose on
+    validation = _predict(model, card, source, "val", fold, args) if chooses else None
     verdict = judge(
         source.labels[rows],
         logits,
@@ -58,7 +60,8 @@ def run(args: argparse.Namespace) -> int:
     )
     folder = Path(args.out) if args.out else _beside(args.model) / f"evaluation-{args.split}"
     facts: dict[str, Any] = {"model": card.model, "data": source.describe(), "split": args.split, "fold": fold, "origin": origin()}
-    files = write_report(verdict, folder, title=f"{card.model} on {source.name}", facts=facts, pictures=lambda place: source.image(int(rows[place]), 224))
+    title = f"{card.model} on {source.name}"
+    files = write_report(verdict, folder, title=title, facts=facts, pictures=lambda place: source.image(int(rows[place]), 224))
     print(table_of_figures(verdict).markdown())
     print(f"the report is {files[0]}")
     return 0
@@ -73,7 +76,9 @@ def _source(args: argparse.Namespace, card: Card) -> Source:
     return source
 
 
-def _predict(model: Any, card: Card, source: Source, split: str, fold: int | None, args: argparse.Namespace) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _predict(
+    model: Any, card: Card, source: Source, split: str, fold: int | None, args: argparse.Namespace
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Which pictures of a split could be read, and the model's logits for them."""
     from foveal.explain.logits import logits_of
 

@@ -21,7 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--folds", metavar="all|0,1,…", help="cross-validation: a run for each of these folds")
     parser.add_argument("--seeds", metavar="N", type=int, help="a run for each of N seeds, from the setting seed on")
     parser.add_argument("--jobs", metavar="N", type=int, default=1, help="runs side by side")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="what to compute on (default: a GPU if there is one)"
+    )
     parser.add_argument("--devices", metavar="N", type=int, default=1, help="GPUs, or processes on a CPU, of one run")
     parser.add_argument("--strategy", default="auto", help="how several of them share the work: Lightning's ddp, fsdp, …")
     parser.add_argument("--workers", metavar="N", type=int, help="processes that decode pictures, where these do not fit into memory")
@@ -42,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         whole(args.workers, "--workers", least=0)
     recipe = recipe_of(args)
     folder = Path(args.out or f"runs/{Path(recipe.data).stem.replace(':', '-')}-{recipe.model}")
-    if args.folds or args.seeds:
+    if args.folds is not None or args.seeds is not None:
         return _several(args, recipe, folder)
     return _one(args, recipe, folder)
 
@@ -85,7 +87,8 @@ def _several(args: argparse.Namespace, recipe: Recipe, folder: Path) -> int:
     folds = folds_of(args.folds, source.folds)
     seeds = 1 if args.seeds is None else args.seeds
     whole(seeds, "--seeds")
-    expect(args.resume or not folder.exists() or not any(folder.iterdir()), f"the folder {folder}", "a new or empty one", "one with files in it", "add --resume")
+    fresh = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    expect(fresh or args.resume, f"the folder {folder}", "a new or empty one", "one with files in it", "add --resume")
     runs = list(plan(recipe, folder, folds, range(recipe.seed, recipe.seed + seeds)))
     flags = ["--device", args.device, "--devices", str(args.devices), "--strategy", args.strategy]
     flags += [] if args.workers is None else ["--workers", str(args.workers)]

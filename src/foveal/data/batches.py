@@ -18,7 +18,7 @@ from foveal.data.source import Source
 class Batch(NamedTuple):
     images: Tensor  # (B, 3, S, S) uint8; empty where the pictures already lie on the device
     labels: Tensor  # (B,) int64, or (B, C) float32
-    index: Tensor  # (B,) int64, in the source
+    index: Tensor  # type: ignore[assignment]  # (B,) int64, in the source; a batch is not searched as tuples are
     good: Tensor  # (B,) bool: could be read
 
 
@@ -61,7 +61,7 @@ class Batches(Dataset[Batch]):
 def loader(batches: Batches, order: Order, workers: int = 0, pinned: bool = False) -> "DataLoader[Batch]":
     return DataLoader(
         batches,
-        sampler=order,  # type: ignore[arg-type]  # each of its items is a whole batch
+        sampler=order,  # each of its items is a whole batch
         batch_size=None,
         num_workers=workers,
         pin_memory=pinned,

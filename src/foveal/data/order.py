@@ -60,6 +60,6 @@ def rarity(labels: NDArray[np.integer], many: bool) -> NDArray[np.float64]:
     One label: 1/count of its class. Several: the largest 1/count of its classes, where to have none is a class, too.
     """
     if not many:
-        return 1.0 / np.bincount(labels)[labels]
+        return np.asarray(1.0 / np.bincount(labels)[labels])
     held = np.column_stack([labels == 1, ~(labels == 1).any(1)])
-    return np.where(held, 1.0 / np.maximum(held.sum(0), 1), 0.0).max(1)
+    return np.asarray(np.where(held, 1.0 / np.maximum(held.sum(0), 1), 0.0).max(1))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from foveal.data.image import BadImage
 from foveal.data.source import Source
-from foveal.errors import FovealError, expect
+from foveal.errors import FovealError, expect, is_number, shown
 
 GREY = 128
 
@@ -64,14 +64,11 @@ def pack(
         except BadImage as problem:
             bad[index] = Bad(source.file(index), problem.reason)
 
-    pool = ThreadPoolExecutor(os.cpu_count())
-    with warnings.catch_warnings():  # threads that silence warnings at the same time leave them silent
-        try:
-            for done, _ in enumerate(pool.map(one, wanted), 1):
-                if progress is not None:
-                    progress(done)
-        finally:
-            pool.shutdown(cancel_futures=True)  # Ctrl-C does not wait for all the others
+    # Threads that silence warnings at the same time would leave them silent for good.
+    with warnings.catch_warnings(), ThreadPoolExecutor(os.cpu_count()) as pool:
+        for done, _ in enumerate(pool.map(one, wanted), 1):
+            if progress is not None:
+                progress(done)
     return Pack(pixels, good, tuple(bad[index] for index in sorted(bad)))
 
 
@@ -102,7 +99,12 @@ def paint(pixels: NDArray[np.uint8], boxes: Iterable[Sequence[float]]) -> None:
     """Paint boxes, in shares of the picture, grey: (…, S, S, 3) in place."""
     side = pixels.shape[-2]
     for box in boxes:
-        fits = len(box) == 4 and 0 <= box[0] < box[2] <= 1 and 0 <= box[1] < box[3] <= 1
-        expect(fits, "the setting blank", "boxes [x0, y0, x1, y1] in shares of the picture, from 0 to 1", box)
+        expect_box(box)
         x0, y0, x1, y1 = (round(share * side) for share in box)
         pixels[..., y0:y1, x0:x1, :] = GREY
+
+
+def expect_box(box: object) -> None:
+    numbers = isinstance(box, (list, tuple)) and len(box) == 4 and all(map(is_number, box))
+    fits = numbers and 0 <= box[0] < box[2] <= 1 and 0 <= box[1] < box[3] <= 1  # type: ignore[index]
+    expect(fits, "the setting blank", "boxes [x0, y0, x1, y1] in shares of the picture, from 0 to 1", shown(box))

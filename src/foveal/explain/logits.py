@@ -33,4 +33,3 @@ def logits_of(
         unread = [why(source, int(index), card.size) for index in part.index[~part.good]]
         bad += [(one.file, one.reason) for one in unread]
     return torch.cat(rows).numpy(), torch.cat(logits).numpy(), bad
-

@@ -28,7 +28,9 @@ def read_predicted(file: Path, many: bool) -> Predicted:
             head, *rows = csv.reader(lines)
     except (OSError, ValueError, csv.Error) as error:
         raise FovealError(f"{file}: expected the predictions of a run, got {error}") from None
-    expect(head[:2] == ["file", "truth"] and all(name.startswith(LOGIT) for name in head[2:]), str(file), "columns file, truth, logit …", head)
+    expect(
+        head[:2] == ["file", "truth"] and all(name.startswith(LOGIT) for name in head[2:]), str(file), "columns file, truth, logit …", head
+    )
     classes = tuple(name.removeprefix(LOGIT) for name in head[2:])
     place = {name: index for index, name in enumerate(classes)}
     rows = [row for row in rows if row[1:2] != [UNKNOWN]]

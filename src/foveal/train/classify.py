@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from foveal.data.batches import Batch
 from foveal.errors import FovealError, expect
 from foveal.objective.metric import average_precision, balanced_accuracy, mean
 from foveal.train.augment import augmentation, mixed
+from foveal.train.average import Average
 from foveal.train.gather import gathered
 from foveal.train.recipe import Recipe
 from foveal.train.schedule import cosine
@@ -39,9 +39,7 @@ class Classify(pl.LightningModule):
         super().__init__()
         self.model: nn.Module = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.recipe, self.classes, self.many, self.steps = recipe, classes, many, steps
-        self.average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(recipe.ema), use_buffers=True) if recipe.ema else None
-        if self.average is not None:
-            self.average.requires_grad_(False)  # it follows; it is not trained
+        self.average = Average(model, recipe.ema) if recipe.ema else None
         self.augment = augmentation(recipe.augment)
         self.register_buffer("class_weight", class_weight(counts) if recipe.balance == "weights" else None, persistent=False)
         self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
@@ -107,7 +105,7 @@ class Classify(pl.LightningModule):
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
         if self.average is not None:
-            self.average.update_parameters(self.model)
+            self.average.update(self.model, self.global_step - 1)  # the step has been counted
 
     def on_validation_epoch_start(self) -> None:
         self.seen = []

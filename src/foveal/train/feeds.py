@@ -45,7 +45,7 @@ class Feeds(pl.LightningDataModule):
         self.source, self.recipe = source, recipe
         splits = splits or divided(source, recipe.fold)
         self.packed = self._pack()
-        cores = os.cpu_count() or 1
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.workers = workers if workers is not None else 0 if self.packed is not None else max(1, cores - 1)
         keep = (lambda part: part) if self.packed is None else self.packed.keep
         self.splits = _filled(source, Splits(keep(splits.train), keep(splits.val), keep(splits.test)))

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foveal.errors import FovealError
+from foveal.train.conclude import RESULT
 from foveal.train.recipe import Recipe
-from foveal.train.run import RESULT, finished
+from foveal.train.run import finished
 from foveal.whole import write_whole
 
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import yaml
 
+from foveal.data.pack import expect_box
 from foveal.errors import FovealError, expect, is_number, is_whole, shown, unknown
 
 
-def setting(default: Any, means: str, among: tuple[str, ...] = (), least: float | None = None) -> Any:
+def setting(default: Any, means: str, among: tuple[str, ...] = (), least: float | None = None, below: float = float("inf")) -> Any:
     """A field of a recipe: its default, what it means, and what is allowed."""
-    metadata = {"means": means, "among": among, "least": least}
+    metadata = {"means": means, "among": among, "least": least, "below": below}
     if isinstance(default, (dict, list)):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -33,10 +34,10 @@ class Recipe:
     batch: int = setting(32, "pictures in a step", least=1)
     lr: float = setting(1e-3, "largest learning rate of AdamW", least=0)
     decay: float = setting(0.01, "weight decay", least=0)
-    warmup: float = setting(0.05, "share of the run in which the learning rate rises", least=0)
-    smoothing: float = setting(0.1, "of labels", least=0)
+    warmup: float = setting(0.05, "share of the run in which the learning rate rises", least=0, below=1)
+    smoothing: float = setting(0.1, "of labels", least=0, below=1)
     balance: str = setting("none", "rare classes count more in the loss, or are drawn more often", ("none", "weights", "sampling"))
-    ema: float = setting(0.99, "decay of the weights' moving average, which is what is judged and kept; 0: none", least=0)
+    ema: float = setting(0.99, "decay of the weights' moving average, which is what is judged and kept; 0: none", least=0, below=1)
     mixup: float = setting(0.0, "α of mixup; 0: none", least=0)
     augment: str = setting("pipe", "how pictures are varied", ("none", "light", "pipe", "strong"))
     keep: str = setting("best", "the weights of the best epoch by the validation score, or of the last", ("best", "last"))
@@ -52,7 +53,7 @@ class Recipe:
             _check(one, getattr(self, one.name))
 
     def text(self) -> str:
-        return yaml.safe_dump(dataclasses.asdict(self), sort_keys=False, allow_unicode=True)
+        return str(yaml.safe_dump(dataclasses.asdict(self), sort_keys=False, allow_unicode=True))
 
     def changed(self, **changes: Any) -> "Recipe":
         return dataclasses.replace(self, **changes)
@@ -109,7 +110,7 @@ def _kinds(hint: Any) -> tuple[Any, ...]:
 
 def _check(one: "dataclasses.Field[Any]", value: Any) -> None:
     kinds = _kinds(typing.get_type_hints(Recipe)[one.name])
-    what, among, least = f"the setting {one.name}", one.metadata["among"], one.metadata["least"]
+    what, among, least, below = f"the setting {one.name}", one.metadata["among"], one.metadata["least"], one.metadata["below"]
     if value is None and type(None) in kinds:
         return
     if among:
@@ -117,6 +118,10 @@ def _check(one: "dataclasses.Field[Any]", value: Any) -> None:
     elif int in kinds:
         expect(is_whole(value) and value >= least, what, f"a whole number, at least {least}", shown(value))
     elif float in kinds:
-        expect(is_number(value) and value >= least and value < float("inf"), what, f"a number, at least {least:g}", shown(value))
+        limit = f" and below {below:g}" if below < float("inf") else ""
+        expect(is_number(value) and least <= value < below, what, f"a number, at least {least:g}{limit}", shown(value))
     else:
         expect(isinstance(value, tuple(kind for kind in kinds if kind is not type(None))), what, f"a {kinds[0].__name__}", shown(value))
+    if one.name == "blank":
+        for box in value:
+            expect_box(box)

@@ -1,52 +1,43 @@
 """One training run, from a recipe to a folder that describes itself, and that a killed run goes on from."""
 
 import contextlib
-import csv
-import dataclasses
-import io
 import json
 import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
 import yaml
-from numpy.typing import NDArray
 from pytorch_lightning.callbacks import EarlyStopping, RichProgressBar
-from safetensors.torch import load_file
 from torch import nn
 
 from foveal.data.read import read
-from foveal.data.source import Source
 from foveal.errors import FovealError, expect, shown
-from foveal.models.card import SEWER_MEAN, SEWER_STD, Card
-from foveal.models.store import FILE, describe, read_file, save_model
+from foveal.models.card import SEWER_MEAN, SEWER_STD
+from foveal.models.store import FILE, read_file
 from foveal.models.zoo import create
-from foveal.objective.calibrate import apply, fit_temperature
-from foveal.objective.threshold import thresholds
 from foveal.train.classify import Classify
+from foveal.train.conclude import RESULT, conclude, write_bad
 from foveal.train.feeds import Feeds, divided
-from foveal.train.gather import gathered
-from foveal.train.journal import CHECKPOINT, WEIGHTS, Journal, WholeCheckpoint
+from foveal.train.journal import CHECKPOINT, Journal, WholeCheckpoint
 from foveal.train.recipe import Recipe
 from foveal.whole import expect_folder, write_whole
 
-RECIPE, RESULT, BAD = "recipe.yaml", "result.json", "bad.csv"
+RECIPE = "recipe.yaml"
 QUIET = (
     ".*does not have many workers.*",
     ".*GPU available but not used.*",
     ".*number of training batches.*logging interval.*",
     ".*lr_scheduler.step.*",
     ".*treespec, LeafSpec.*",
+    ".*worker processes in total.*",
 )
-UNKNOWN = "?"  # in the column truth: nobody told the label
 
 
 @dataclass(frozen=True)
@@ -59,16 +50,9 @@ class Machine:
     workers: int | None = None  # that decode pictures, where these do not fit into memory
 
 
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """What the kept model says of a split: the logits, and where each picture stands in the source."""
-
-    split: str
-    logits: NDArray[np.float32]
-    index: NDArray[np.int64]
-
-
-def train(recipe: Recipe, folder: Path, *, resume: bool = False, machine: Machine | None = None, origin: dict[str, Any] | None = None) -> dict[str, Any]:
+def train(
+    recipe: Recipe, folder: Path, *, resume: bool = False, machine: Machine | None = None, origin: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Train, keep the chosen weights as model.safetensors, and return the result, which is result.json, too."""
     machine = machine or Machine()
     first = os.environ.get("LOCAL_RANK", "0") == "0"  # the others are started by the first, within a run that has begun
@@ -88,8 +72,8 @@ def train(recipe: Recipe, folder: Path, *, resume: bool = False, machine: Machin
     _share(recipe, len(feeds.splits.train), machine.devices)
     if first:
         _tidy(folder)
-        _write(folder / RECIPE, recipe.text())
-        _write(folder / BAD, _bad(feeds))
+        write_whole(folder / RECIPE, recipe.text().encode())
+        write_bad(feeds, folder)
     task = Classify(
         model,
         recipe,
@@ -102,7 +86,7 @@ def train(recipe: Recipe, folder: Path, *, resume: bool = False, machine: Machin
     )
     with _interruptible():
         trainer.fit(task, datamodule=feeds, ckpt_path=str(last) if last.exists() else None)
-        return _conclude(trainer, task, feeds, folder, origin or {})
+        return conclude(trainer, task, feeds, folder, origin or {})
 
 
 def finished(recipe: Recipe, folder: Path, resume: bool) -> dict[str, Any] | None:
@@ -112,11 +96,15 @@ def finished(recipe: Recipe, folder: Path, resume: bool) -> dict[str, Any] | Non
         empty = not folder.exists() or not any(folder.iterdir())
         expect(empty or resume, f"the folder {folder}", "a new or empty one", "one with other files in it", "give another --out")
         return None
-    expect(resume, f"the folder {folder}", "a new or empty one", "one with a run in it", "add --resume to go on with it, or give another --out")
+    expect(
+        resume, f"the folder {folder}", "a new or empty one", "one with a run in it", "add --resume to go on with it, or give another --out"
+    )
     kept = yaml.safe_load((folder / RECIPE).read_text(encoding="utf-8"))
     now = yaml.safe_load(recipe.text())
     differing = sorted(key for key in now if not isinstance(kept, dict) or kept.get(key) != now[key])
-    expect(not differing, f"the run in {folder}", "the settings it was begun with", f"others for {', '.join(differing)}", "give another --out")
+    expect(
+        not differing, f"the run in {folder}", "the settings it was begun with", f"others for {', '.join(differing)}", "give another --out"
+    )
     result = folder / RESULT
     return json.loads(result.read_text(encoding="utf-8")) if result.exists() else None
 
@@ -133,7 +121,9 @@ def build(recipe: Recipe, classes: int, fresh: bool = True) -> nn.Module:
             model.eval()(torch.zeros(1, 3, recipe.size, recipe.size))
     except (FovealError, RuntimeError, ValueError) as error:  # a peer has words of its own
         told = " ".join(str(error).split())
-        raise FovealError(f"the setting size: expected pictures that {recipe.model} takes, got {recipe.size} × {recipe.size}; {told}") from None
+        raise FovealError(
+            f"the setting size: expected pictures that {recipe.model} takes, got {recipe.size} × {recipe.size}; {told}"
+        ) from None
     return model.train()
 
 
@@ -205,79 +195,6 @@ def _tensorboard(folder: Path) -> Any:
 
         return TensorBoardLogger(folder, name="", version="tensorboard")
     return False
-
-
-def _conclude(trainer: pl.Trainer, task: Classify, feeds: Feeds, folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
-    """Judge the kept weights, choose temperature and thresholds on the validation split, and write model.safetensors and the result."""
-    source, recipe = feeds.source, task.recipe
-    task.judged.load_state_dict(load_file(folder / WEIGHTS))
-    parts = _predictions(trainer, task, feeds)
-    val = next(part for part in parts if part.split == "val")
-    truth = source.labels[val.index]
-    temperature = float(fit_temperature(truth, val.logits))
-    # Several labels: a threshold for each class, chosen where the test is not. One label: the likeliest class.
-    cuts = tuple(float(cut) for cut in thresholds(truth, apply(val.logits, True, temperature))) if source.many else None
-    journal = next(one for one in trainer.callbacks if isinstance(one, Journal))  # type: ignore[attr-defined]
-    result = {
-        "model": recipe.model,
-        "weights": sum(parameter.numel() for parameter in task.model.parameters()),
-        "data": source.facts(),
-        "fold": recipe.fold,
-        "seed": recipe.seed,
-        "epoch": journal.best_epoch + 1,
-        "val_score": journal.best,
-        "seconds": round(sum(row["seconds"] for row in journal.rows), 1),
-        "origin": origin,
-    }
-    if trainer.is_global_zero:
-        _write(folder / BAD, _bad(feeds))
-        for part in parts:
-            _write(folder / f"predictions-{part.split}.csv", _table(part, source))
-        family, config = describe(task.model)
-        card = Card(
-            recipe.model, family, config, source.classes, source.many, size=recipe.size, threshold=cuts, temperature=temperature,
-            data=source.facts(), metrics={"val_score": journal.best}, recipe=dataclasses.asdict(recipe), origin=origin,
-        )  # fmt: skip
-        save_model(task.judged, folder / FILE, card)
-        _write(folder / RESULT, json.dumps(result, indent=1))
-    return result
-
-
-def _predictions(trainer: pl.Trainer, task: Classify, feeds: Feeds) -> list[Judged]:
-    outputs: Any = trainer.predict(task, datamodule=feeds)
-    lists: Sequence[Any] = outputs if len(feeds.splits.test) else [outputs]
-    parts = []
-    for split, batches in zip(("val", "test"), lists, strict=False):
-        logits, index = gathered(task, *(torch.cat(column) for column in zip(*batches, strict=True)))
-        order = index.argsort()
-        parts.append(Judged(split, logits[order].cpu().numpy(), index[order].cpu().numpy()))
-    (unread,) = gathered(task, torch.tensor(sorted(feeds.unread), dtype=torch.int64))
-    feeds.unread.update(unread.tolist())
-    return parts
-
-
-def _table(part: Judged, source: Source) -> str:
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(["file", "truth", *(f"logit {name}" for name in source.classes)])
-    for row, index in zip(part.logits, part.index, strict=True):
-        truth = source.labels[index]
-        names = [source.classes[k] for k in (np.flatnonzero(truth == 1) if source.many else [truth])]
-        known = bool(source.known(np.array([index]))[0])
-        table.writerow([source.file(int(index)), ";".join(names) if known else UNKNOWN, *(f"{value:.6g}" for value in row)])
-    return text.getvalue()
-
-
-def _bad(feeds: Feeds) -> str:
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(["file", "reason"])
-    table.writerows((one.file, one.reason) for one in feeds.bad)
-    return text.getvalue()
-
-
-def _write(file: Path, text: str) -> None:
-    write_whole(file, text.encode())
 
 
 def _quiet() -> None:

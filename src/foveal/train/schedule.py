@@ -1,6 +1,8 @@
 """The learning rate over a run: a linear warm-up, then a cosine down to a hundredth.
 
-    lr(t) = lr · t/w for t < w;   lr · (ε + (1 − ε)·(1 + cos π(t − w)/(T − w))/2) after it
+    lr(t) = lr · (t + 1)/(w + 1) for t < w;   lr · (ε + (1 − ε)·(1 + cos π(t − w)/(T − w))/2) after it
+
+T steps, of which w warm up; ε is FLOOR.
 """
 
 import math

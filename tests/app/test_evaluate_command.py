@@ -1,0 +1,117 @@
+"""`foveal evaluate`, as it is typed."""
+
+import shutil
+
+import numpy as np
+import pytest
+from data.bad import BAD, spoiled
+from train.little import FIELDS, a_set, rows
+
+from foveal.app import cli
+from foveal.train.recipe import Recipe
+from foveal.train.run import Machine, train
+
+
+def said(capsys, *words):
+    status = cli.main([str(word) for word in words])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def a_run(folder, data, **changes):
+    train(Recipe(**(FIELDS | {"data": str(data), "epochs": 1} | changes)), folder, machine=Machine("cpu", workers=0))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return a_set(tmp_path_factory.mktemp("set"))
+
+
+@pytest.fixture(scope="module")
+def one(data, tmp_path_factory):
+    return a_run(tmp_path_factory.mktemp("runs") / "one", data)
+
+
+def right(file):
+    table = rows(file)
+    return 100 * np.mean([("left", "right")[float(row["logit right"]) > float(row["logit left"])] == row["truth"] for row in table])
+
+
+@pytest.mark.parametrize("split", ["test", "val"])
+def test_figures_are_those_of_the_runs_predictions(one, capsys, tmp_path, split):
+    status, out, err = said(capsys, "evaluate", one, "--split", split, "--out", tmp_path / "report", "--resamples", "20", "--device", "cpu")
+    assert (status, err) == (0, "")
+    line = next(line for line in out.splitlines() if line.startswith("| accuracy"))
+    assert line.startswith(f"| accuracy | {right(one / f'predictions-{split}.csv'):.2f} (")
+    assert (tmp_path / "report" / "report.html").exists()
+    assert out.splitlines()[-1] == f"the report is {tmp_path}/report/report.html"
+
+
+def test_a_fold_is_the_runs_own(data, tmp_path, capsys):
+    run = a_run(tmp_path / "run", data, fold=1)
+    status, out, _ = said(capsys, "evaluate", run, "--resamples", "0", "--device", "cpu")
+    assert status == 0
+    assert f"| accuracy | {right(run / 'predictions-test.csv'):.2f} |" in out
+    assert len(rows(run / "predictions-test.csv")) == sum(row["fold"] == "1" for row in rows(data / "labels.csv"))
+    status, out, _ = said(capsys, "evaluate", run, "--fold", "2", "--out", tmp_path / "other", "--resamples", "0")
+    assert status == 0
+    status, _, err = said(capsys, "evaluate", run, "--fold", "3")
+    assert (status, err) == (2, "foveal: error: fold: expected 0 to 2, got 3\n")
+
+
+@pytest.mark.parametrize("csv", [False, True])
+def test_bad_pictures_are_left_out(tmp_path, capsys, csv):
+    source = spoiled(tmp_path / "set", csv=csv)
+    run = a_run(tmp_path / "run", source)
+    status, out, _ = said(capsys, "evaluate", run, "--resamples", "0")
+    assert status == 0
+    left = [line for line in out.splitlines() if line.startswith("left out: ")]
+    assert left
+    assert all(line.split(": ")[1] in BAD for line in left)
+
+
+def test_several_labels(tmp_path, capsys):
+    run = a_run(tmp_path / "run", a_set(tmp_path / "set", many=True))
+    status, out, _ = said(capsys, "evaluate", run, "--resamples", "10", "--aim", "F2")
+    assert status == 0
+    assert "exact match" in out
+
+
+def test_other_data(one, data, tmp_path, capsys):
+    other = a_set(tmp_path / "other", count=17)
+    assert said(capsys, "evaluate", one, "--data", other, "--resamples", "0", "--out", tmp_path / "a")[0] == 0
+    only = tmp_path / "only"
+    shutil.copytree(data, only)
+    text = (only / "labels.csv").read_text().replace(",train,", ",test,").replace(",val,", ",test,")
+    (only / "labels.csv").write_text(text)
+    status, out, err = said(capsys, "evaluate", one, "--data", only, "--resamples", "0", "--out", tmp_path / "b")
+    assert (status, err) == (0, ""), "nothing to choose on is nothing to stop at"
+    assert "| accuracy |" in out
+    several = a_set(tmp_path / "several", many=True)
+    assert "expected one label a picture, got the other" in said(capsys, "evaluate", one, "--data", several)[2]
+    (other / "labels.csv").write_text((other / "labels.csv").read_text().replace("left", "up"))
+    assert "expected the model's classes left, right, got right, up" in said(capsys, "evaluate", one, "--data", other)[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--split", "tset"], "no split is called 'tset'; the nearest is 'test'"),
+        (["--batch", "0"], "--batch: expected at least 1, got 0"),
+        (["--resamples", "-1"], "resamples: expected a whole number, at least 0, got -1"),
+        (["--aim", "F"], "aim of a threshold"),
+        (["--data", "nowhere"], "nowhere: expected pipes"),
+    ],
+)
+def test_one_line_for_what_does_not_fit(one, capsys, words, says):
+    status, _, err = said(capsys, "evaluate", one, *words)
+    assert status == 2
+    assert err.count("\n") == 1
+    assert says in err
+
+
+def test_no_model(tmp_path, capsys):
+    status, _, err = said(capsys, "evaluate", tmp_path)
+    assert status == 2
+    assert "expected a .safetensors file" in err

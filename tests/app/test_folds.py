@@ -1,0 +1,125 @@
+"""Several runs as one table, against numbers made by hand from the runs' predictions."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from torch import nn
+
+from foveal.app.folds import CHOSEN, summarise
+from foveal.models.card import Card
+from foveal.models.store import save_model
+
+
+def a_run(folder, seed, many=False, splits=("val", "test"), unknown=False):
+    """What a run leaves, as far as it is summed up: chance for predictions."""
+    draw = np.random.default_rng(seed)
+    folder.mkdir(parents=True)
+    save_model(nn.Linear(2, 2), folder / "model.safetensors", Card("icam-31k", "icam", {}, ("a", "b", "c"), many))
+    for split, count in zip(("val", "test"), (29, 31), strict=True):
+        if split not in splits:
+            continue
+        lines = ["file,truth,logit a,logit b,logit c"]
+        for number in range(count):
+            marks = draw.random(3) < 0.4 if many else np.arange(3) == number % 3
+            truth = "?" if unknown and split == "test" else ";".join(np.array(["a", "b", "c"])[marks])
+            logits = draw.normal(size=3) + 2 * marks
+            lines.append(f"{number}.png,{truth}," + ",".join(f"{value:.6g}" for value in logits))
+        (folder / f"predictions-{split}.csv").write_text("\n".join(lines) + "\n")
+    facts = {"model": "icam-31k", "weights": 31371, "data": {"name": "photos"}, "origin": {"machine": "here", "commit": "abc"}}
+    (folder / "result.json").write_text(json.dumps(facts))
+    return folder
+
+
+def read(folder, split="test"):
+    with (folder / f"predictions-{split}.csv").open() as lines:
+        rows = list(csv.reader(lines))[1:]
+    return [row[1] for row in rows], np.array([[float(value) for value in row[2:]] for row in rows])
+
+
+def cells(text):
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+    return {row[0]: row[1:] for row in table}
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return [a_run(tmp_path / f"fold{number}-seed0", number) for number in range(3)]
+
+
+def test_mean_and_spread_by_hand(runs, tmp_path):
+    text = summarise(runs, tmp_path)
+    accuracy, recall = [], []
+    for run in runs:
+        truth, logits = read(run)
+        said = np.array(["a", "b", "c"])[logits.argmax(1)]
+        accuracy.append(np.mean(said == truth))
+        recall.append(np.mean([np.mean(said[np.array(truth) == name] == name) for name in "abc"]))
+    for name, values in (("accuracy", accuracy), ("balanced accuracy", recall)):
+        mean = sum(values) / 3
+        spread = (sum((value - mean) ** 2 for value in values) / 2) ** 0.5
+        assert cells(text)[name] == [f"{value:.4f}" for value in (mean, spread, min(values), max(values))]
+    kept = json.loads((tmp_path / "summary.json").read_text())
+    np.testing.assert_allclose([row[kept["figures"].index("accuracy")] for row in kept["values"]], accuracy)
+    assert kept["split"] == "test"
+    with (tmp_path / "summary.csv").open() as lines:
+        table = list(csv.DictReader(lines))
+    assert [row["run"] for row in table] == ["fold0-seed0", "fold1-seed0", "fold2-seed0"]
+    assert [row["accuracy"] for row in table] == [f"{value:.4f}" for value in accuracy]
+    page = (tmp_path / "summary.md").read_text()
+    assert page.startswith("# icam-31k (31,371 weights) on photos, 3 runs\n\nmachine here · commit abc")
+    assert text in page
+    assert "accuracy" in (tmp_path / "summary.tex").read_text()
+
+
+def test_thresholds_are_chosen_on_val(tmp_path):
+    """Of several labels: F1 of each class at the threshold that is best on the validation pictures."""
+    run = a_run(tmp_path / "seed0", 4, many=True)
+    text = summarise([run], tmp_path)
+    val, test = (
+        (np.array([[name in one.split(";") for name in "abc"] for one in truth]), logits) for truth, logits in (read(run, "val"), read(run))
+    )
+    for place, name in enumerate("abc"):
+        truth, scores = val[0][:, place], val[1][:, place]
+        ordered = np.sort(scores)
+        cuts = np.concatenate([[-np.inf], (ordered[1:] + ordered[:-1]) / 2])
+        best = max(f1(truth, scores >= cut) for cut in cuts)
+        allowed = {f"{f1(test[0][:, place], test[1][:, place] >= cut):.4f}" for cut in cuts if f1(truth, scores >= cut) > best - 1e-9}
+        near = {f"{f1(test[0][:, place], test[1][:, place] >= cut):.4f}" for cut in np.linspace(*_span(cuts, truth, scores, best), 50)}
+        assert cells(text)[f"F1 {name}"][0] in allowed | near
+        assert cells(text)[f"F1 {name}"][1] == "–", "one run has no spread"
+
+
+def _span(cuts, truth, scores, best):
+    """From just above the score below the best cut to just below the one above it: where between two scores it lies is taste."""
+    good = [cut for cut in cuts if f1(truth, scores >= cut) > best - 1e-9 and np.isfinite(cut)]
+    below, above = scores[scores < min(good)], scores[scores > max(good)]
+    return (below.max() if len(below) else min(good) - 1) + 1e-9, above.min() if len(above) else max(good) + 1
+
+
+def f1(truth, said):
+    hit = (truth & said).sum()
+    return 2 * hit / max(1, truth.sum() + said.sum())
+
+
+@pytest.mark.parametrize("unknown", [False, True])
+def test_without_labelled_test_pictures(tmp_path, unknown):
+    runs = [a_run(tmp_path / f"seed{seed}", seed, splits=("val", "test") if unknown else ("val",), unknown=unknown) for seed in range(2)]
+    text = summarise(runs, tmp_path)
+    assert CHOSEN in text
+    assert CHOSEN in (tmp_path / "summary.md").read_text()
+    truth, logits = read(runs[0], "val")
+    right = np.mean(np.array(["a", "b", "c"])[logits.argmax(1)] == truth)
+    kept = json.loads((tmp_path / "summary.json").read_text())
+    assert kept["split"] == "val"
+    assert kept["values"][0][kept["figures"].index("accuracy")] == pytest.approx(right)
+
+
+def test_what_is_undefined_is_no_number(tmp_path):
+    run = a_run(tmp_path / "seed0", 1)
+    lines = (run / "predictions-test.csv").read_text().splitlines()
+    (run / "predictions-test.csv").write_text("\n".join([lines[0], *(line for line in lines[1:] if ",c," not in line)]) + "\n")
+    text = summarise([run], tmp_path)
+    assert cells(text)["AP c"] == ["–"] * 4
+    assert None in json.loads((tmp_path / "summary.json").read_text(), parse_constant=pytest.fail)["values"][0]

@@ -1,0 +1,158 @@
+"""`foveal train classify`, as it is typed."""
+
+import argparse
+import dataclasses
+import json
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from train.little import FLAGS, a_set, result, rows, same_run, typed
+
+from foveal.app import cli
+from foveal.app import train as train_command
+from foveal.train.recipe import Recipe
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return a_set(tmp_path_factory.mktemp("set"))
+
+
+def said(capsys, *words):
+    status = cli.main([str(word) for word in words])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_every_setting_is_in_the_help(capsys):
+    status, out, _ = said(capsys, "train", "--help")
+    assert status == 0
+    for one in dataclasses.fields(Recipe):
+        assert f"--{one.name} " in out
+    parser = argparse.ArgumentParser()
+    train_command.add_arguments(parser)
+    assert all(one.help for one in parser._actions)
+
+
+def test_a_whole_run_says_little(data, tmp_path):
+    """In a process of its own: progress on stderr and nothing else there, no warning of anybody's."""
+    folder = tmp_path / "run"
+    done = typed("train", "classify", "--data", data, "--out", folder, *FLAGS, "--epochs", "2", "--recipe", "demo", "--augment", "strong")
+    assert done.returncode == 0
+    assert [line[:12] for line in done.stderr.splitlines()] == ["epoch 1 of 2", "epoch 2 of 2"]
+    out = done.stdout.splitlines()
+    assert out[0].startswith(f"{data.name}: labels.csv, 2 classes (left")
+    assert (
+        out[1]
+        == f"validation score {result(folder)['val_score']:.4f} at epoch {result(folder)['epoch']}; the model is {folder}/model.safetensors"
+    )
+    assert out[2] == f"next: foveal evaluate {folder}"
+    assert len(out) == 3
+    assert "smoothing: 0.02" in (folder / "recipe.yaml").read_text(), "of the recipe"
+    assert "size: 32" in (folder / "recipe.yaml").read_text(), "a flag over the recipe"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["classfy"], "no task is called 'classfy'; the nearest is 'classify'"),
+        (["classify", "--lr", "nan"], "the setting lr: expected a number, at least 0, got nan"),
+        (["classify", "--epoch", "3"], "unrecognized arguments: --epoch 3"),
+        (["classify", "--recipe", "demp"], "no recipe is called 'demp'; the nearest is 'demo'"),
+        (["classify", "--jobs", "0"], "--jobs: expected at least 1, got 0"),
+        (["classify", "--devices", "0"], "--devices: expected at least 1, got 0"),
+        (["classify", "--workers", "-1"], "--workers: expected at least 0, got -1"),
+        (["classify", "--data", "nowhere"], "nowhere: expected pipes, or a folder"),
+        (["classify", "--data", "DATA", "--size", "225"], "the setting size: expected pictures that icam-31k takes, got 225 × 225"),
+        (["classify", "--data", "DATA", "--folds", "0,5"], "--folds: expected numbers from 0 to 2, got 0,5"),
+        (["classify", "--data", "DATA", "--folds", "one"], "--folds: expected all, or numbers such as 0,1,2, got 'one'"),
+        (["classify", "--data", "DATA", "--fold", "3"], "fold: expected 0 to 2, got 3"),
+        (["classify", "--data", "pipes:9", "--folds", "all"], "--folds: expected data with a column fold, got data without one"),
+        (["classify", "--data", "DATA", "--seeds", "0"], "--seeds: expected at least 1, got 0"),
+    ],
+)
+def test_one_line_for_what_does_not_fit(data, tmp_path, capsys, words, says):
+    words = [str(data) if word == "DATA" else word for word in words]
+    status, _, err = said(capsys, "train", *words, "--out", tmp_path / "run")
+    assert status == 2
+    assert err.count("\n") == 1
+    assert err.startswith("foveal: ")
+    assert says in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_diverging_is_one_line(data, tmp_path, capsys):
+    words = ["train", "classify", "--data", data, "--out", tmp_path / "run", *FLAGS, "--lr", "1e9", "--clip", "0", "--epochs", "9"]
+    status, _, err = said(capsys, *words)
+    assert status == 2
+    lines = [line for line in err.splitlines() if not line.startswith("epoch")]
+    assert len(lines) == 1
+    assert "expected finite numbers, got NaN or infinity; lower the setting lr" in lines[0]
+
+
+def test_a_finished_run_is_told_again(data, tmp_path, capsys):
+    words = ["train", "classify", "--data", data, "--out", tmp_path / "run", *FLAGS, "--epochs", "1"]
+    first = said(capsys, *words)
+    assert first[0] == 0
+    assert said(capsys, *words)[2].startswith("foveal: error: the folder")
+    assert said(capsys, *words, "--resume") == (0, first[1], "")
+    status, _, err = said(capsys, *words, "--resume", "--lr", "0.5")
+    assert status == 2
+    assert "the settings it was begun with, got others for lr" in err
+
+
+def test_bad_pictures_are_told_of(data, tmp_path, capsys):
+    mine = a_set(tmp_path / "set")
+    (mine / "0.png").write_bytes(b"")
+    status, _, err = said(capsys, "train", "classify", "--data", mine, "--out", tmp_path / "run", *FLAGS, "--epochs", "1")
+    assert status == 0
+    assert err.splitlines()[-1] == f"1 pictures could not be read: {tmp_path}/run/bad.csv says why"
+
+
+SEVERAL = ["--folds", "all", "--seeds", "2", "--jobs", "2", "--epochs", "1"]
+
+
+@pytest.mark.slow
+def test_folds_and_seeds_stopped_and_gone_on_with(data, tmp_path, capsys):
+    """Every fold tests once for each seed; the table is what the runs' predictions come to."""
+    words = ["train", "classify", "--data", data, "--out", tmp_path / "cv", *FLAGS, *SEVERAL]
+
+    def interrupt():
+        while not list((tmp_path / "cv").glob("*/result.json")):
+            time.sleep(0.05)
+        time.sleep(0.3)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    status, _, err = said(capsys, *words)
+    assert status == 130
+    assert err.splitlines()[-1] == "foveal: stopped"
+    ended = {path.parent.name: path.stat().st_mtime_ns for path in (tmp_path / "cv").glob("*/result.json")}
+    assert 1 <= len(ended) < 6
+    status, _, err = said(capsys, *words)
+    assert status == 2
+    assert "one with files in it; add --resume" in err
+    status, out, err = said(capsys, *words, "--resume")
+    assert status == 0, err
+    names = sorted(path.name for path in (tmp_path / "cv").iterdir() if path.is_dir())
+    assert names == [f"fold{fold}-seed{seed}" for fold in range(3) for seed in range(2)]
+    assert all((tmp_path / "cv" / name / "result.json").stat().st_mtime_ns == time_ for name, time_ in ended.items()), "done once"
+    accuracy = []
+    for name in names:
+        listed = rows(tmp_path / "cv" / name / "predictions-test.csv")
+        fold = name[4]
+        assert [row["file"] for row in listed] == [row["file"] for row in rows(data / "labels.csv") if row["fold"] == fold]
+        accuracy.append(
+            np.mean([("left", "right")[float(row["logit right"]) > float(row["logit left"])] == row["truth"] for row in listed])
+        )
+    kept = json.loads((tmp_path / "cv" / "summary.json").read_text())
+    np.testing.assert_allclose([row[kept["figures"].index("accuracy")] for row in kept["values"]], accuracy)
+    line = next(line for line in out.splitlines() if line.startswith("| accuracy"))
+    assert f"| {np.mean(accuracy):.4f} | {np.std(accuracy, ddof=1):.4f} |" in line
+    # each is the run that one gets alone
+    alone = ["train", "classify", "--data", data, "--out", tmp_path / "alone", *FLAGS, "--epochs", "1", "--fold", "2", "--seed", "1"]
+    assert said(capsys, *alone)[0] == 0
+    same_run(tmp_path / "alone", tmp_path / "cv" / "fold2-seed1")

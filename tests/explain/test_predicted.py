@@ -1,0 +1,72 @@
+"""The tables of a run's predictions, read back."""
+
+import numpy as np
+import pytest
+
+from foveal.errors import FovealError
+from foveal.explain.predicted import UNKNOWN, read_predicted
+from foveal.train import conclude
+
+
+def written(tmp_path, *lines):
+    file = tmp_path / "predictions-test.csv"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return file
+
+
+def test_one_label(tmp_path):
+    file = written(tmp_path, "file,truth,logit a;b,logit c", '"x,1.png",c,1.5,-2e-3', "y.png,a;b,0,3", "z.png,?,1,2")
+    found = read_predicted(file, many=False)
+    assert found.files == ("x,1.png", "y.png")
+    assert found.classes == ("a;b", "c")
+    assert found.truth.tolist() == [1, 0]
+    np.testing.assert_array_equal(found.logits, [[1.5, -0.002], [0, 3]])
+
+
+def test_several_labels(tmp_path):
+    file = written(tmp_path, "file,truth,logit a,logit b,logit c", "x.png,a;c,1,2,3", "y.png,,4,5,6", "z.png,?,7,8,9", "w.png,b,0,0,0")
+    found = read_predicted(file, many=True)
+    assert found.files == ("x.png", "y.png", "w.png")
+    assert found.truth.tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_no_picture_has_a_label(tmp_path, many):
+    found = read_predicted(written(tmp_path, "file,truth,logit a,logit b", "x.png,?,1,2"), many)
+    assert found.files == ()
+    assert found.logits.shape == (0, 2)
+    assert found.truth.shape == ((0, 2) if many else (0,))
+
+
+def test_what_is_written_for_unknown_is_read_as_unknown():
+    assert conclude.UNKNOWN == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("lines", "many"),
+    [
+        (["file,truth,logit a", "x.png,b,1"], False),
+        (["file,truth,logit a", "x.png,,1"], False),
+        (["file,truth,logit a", "x.png,a;b,1"], True),
+        (["file,truth,logit a", "x.png,a,one"], False),
+        (["file,truth,logit a,logit b", "x.png,a,1"], False),
+        (["file,truth,logit a,logit b", "x.png,a,1,2", "y.png,a,1"], False),
+        (["file,truth,logit a", "x.png"], True),
+        (["name,truth,logit a", "x.png,a,1"], False),
+        (["file,truth,a", "x.png,a,1"], False),
+        ([], False),
+    ],
+)
+def test_damaged(tmp_path, lines, many):
+    file = written(tmp_path, *lines)
+    with pytest.raises(FovealError, match=r"predictions-test.csv: expected") as caught:
+        read_predicted(file, many)
+    assert "\n" not in str(caught.value)
+
+
+def test_not_there(tmp_path):
+    with pytest.raises(FovealError, match="expected the predictions of a run"):
+        read_predicted(tmp_path / "none.csv", many=False)
+    (tmp_path / "latin.csv").write_bytes(b"file,truth,logit caf\xe9\n")
+    with pytest.raises(FovealError, match="expected the predictions of a run"):
+        read_predicted(tmp_path / "latin.csv", many=False)

@@ -1,0 +1,77 @@
+"""A set of pictures small enough to train on in a second, and the recipe that does it."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from safetensors.torch import load_file
+
+SIDE = 32
+FIELDS = {"size": SIDE, "settings": {"image": SIDE, "patch": 8}, "batch": 5, "epochs": 2, "ema": 0.9, "lr": 0.003, "warmup": 0.2}
+FLAGS = ["--size", "32", "--settings", "{image: 32, patch: 8}", "--batch", "5", "--ema", "0.9", "--lr", "0.003", "--device", "cpu"]
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def picture(number, label):
+    """Noise, brighter on the left for label 0 and on the right for label 1; grey for none."""
+    pixels = np.random.default_rng(number).integers(60, 120, (SIDE, SIDE, 3), np.uint8)
+    if label is not None:
+        pixels[:, :16] += 100 * (label == 0)
+        pixels[:, 16:] += 100 * (label == 1)
+    return pixels
+
+
+def a_set(folder, count=23, many=False, splits="train train val train test train"):
+    """labels.csv with splits and 3 folds, of classes left and right: one a picture, or none, one or both."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = ["file,left,right,split,fold" if many else "file,label,split,fold"]
+    for number in range(count):
+        label = number * 7 % 11 % 2
+        split = splits.split()[number % len(splits.split())]
+        if many:
+            label = (0, 1, None)[number * 7 % 11 % 3]
+        Image.fromarray(picture(number, label)).save(folder / f"{number}.png")
+        marks = f"{int(label == 0)},{int(label == 1)}" if many else ("left", "right")[label]
+        lines.append(f"{number}.png,{marks},{split},{number % 3}")
+    (folder / "labels.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def typed(*words, timeout=60, **environment):
+    """`foveal …` in a process of its own."""
+    command = [sys.executable, "-m", "foveal", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=ENVIRONMENT | environment, check=False)
+
+
+def rows(file):
+    with Path(file).open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def figures(folder):
+    """log.csv without what a clock says."""
+    timed = ("seconds", "pictures_a_second", "waiting")
+    return [{key: value for key, value in row.items() if key not in timed} for row in rows(folder / "log.csv")]
+
+
+def result(folder):
+    return json.loads((folder / "result.json").read_text(encoding="utf-8"))
+
+
+def same_run(one, other):
+    """Weights, figures and predictions are equal, bit for bit."""
+    assert figures(one) == figures(other)
+    for name in ("model.safetensors", "weights.safetensors"):
+        here, there = load_file(one / name), load_file(other / name)
+        assert here.keys() == there.keys()
+        assert [key for key in here if not here[key].equal(there[key])] == [], name
+    for name in ("predictions-val.csv", "predictions-test.csv", "bad.csv"):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+    for key in ("epoch", "val_score", "weights"):
+        assert result(one)[key] == result(other)[key]
+    assert not list(one.glob(".*")), "what a killed run left half-written"

@@ -1,0 +1,129 @@
+"""What a run writes while it goes, asked of the callback alone."""
+
+import errno
+import types
+from pathlib import Path
+
+import pytest
+import torch
+from pytorch_lightning.callbacks import EarlyStopping
+from safetensors.torch import load
+from torch import nn
+from train.little import rows
+
+from foveal.errors import FovealError
+from foveal.train.journal import Journal, WholeCheckpoint, weights
+
+
+class Trainer:
+    """As much of Lightning's as a journal asks for."""
+
+    def __init__(self, **metrics):
+        self.is_global_zero, self.world_size, self.max_epochs, self.current_epoch = True, 1, 5, 0
+        self.optimizers = [types.SimpleNamespace(param_groups=[{"lr": 0.00123456}])]
+        self.callback_metrics = {name: torch.tensor(value) for name, value in metrics.items()}
+        self.callbacks, self.should_stop, self.saved = [], False, []
+
+    def save_checkpoint(self, path):
+        self.saved.append(path)
+        Path(path).write_bytes(b"")
+
+
+class Module:
+    def __init__(self, value):
+        self.judged = nn.Linear(2, 3)
+        nn.init.constant_(self.judged.weight, value)
+
+
+def told(journal, trainer, epoch, score, value=0.0):
+    trainer.current_epoch, trainer.callback_metrics["val_score"] = epoch, torch.tensor(score)
+    journal.on_train_epoch_start(trainer, None)
+    batch = types.SimpleNamespace(index=[1, 2, 3])
+    journal.on_train_batch_start(trainer, None, batch, 0)
+    journal.on_train_batch_end(trainer, None, None, batch, 0)
+    journal.on_train_epoch_end(trainer, Module(value))
+
+
+@pytest.mark.parametrize(("keep", "best", "epoch", "kept"), [("best", 0.75, 1, 1.0), ("last", 0.5, 3, 3.0)])
+def test_which_weights_are_kept(tmp_path, keep, best, epoch, kept):
+    journal, trainer = Journal(tmp_path, keep, said=False), Trainer(loss=0.5)
+    for number, score in enumerate((0.25, 0.75, 0.75, 0.5)):  # of two that are equal the first
+        told(journal, trainer, number, score, float(number))
+    assert (journal.best, journal.best_epoch) == (best, epoch)
+    assert (load((tmp_path / "weights.safetensors").read_bytes())["weight"] == kept).all()
+    assert trainer.saved == [tmp_path / "last.ckpt"] * 4
+    log = rows(tmp_path / "log.csv")
+    assert [row["epoch"] for row in log] == ["1", "2", "3", "4"]
+    assert [row["val_score"] for row in log] == ["0.25", "0.75", "0.75", "0.5"]
+    assert log[2]["lr"] == "0.00123"
+    assert float(log[0]["pictures_a_second"]) > 0
+
+
+def test_a_score_of_nothing_is_kept_too(tmp_path):
+    journal = Journal(tmp_path, "best", said=False)
+    told(journal, Trainer(), 0, 0.0)
+    assert (tmp_path / "weights.safetensors").exists()
+
+
+def test_state(tmp_path):
+    journal, trainer = Journal(tmp_path, "best", said=False), Trainer()
+    told(journal, trainer, 0, 0.5)
+    other = Journal(tmp_path, "best", said=False)
+    other.load_state_dict(journal.state_dict())
+    told(other, trainer, 1, 0.25)
+    assert (other.best, other.best_epoch) == (0.5, 0)
+    assert [row["epoch"] for row in rows(tmp_path / "log.csv")] == ["1", "2"]
+
+
+def test_said_on_stderr(tmp_path, capsys):
+    told(Journal(tmp_path, "best", said=True), Trainer(loss=0.125), 1, 0.5)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("epoch 2 of 5 · loss 0.1250 · val_score 0.5000 · ")
+    assert err.endswith(" s left\n")
+    assert err.count("\n") == 1
+
+
+def test_other_processes_write_nothing(tmp_path, capsys):
+    journal, trainer = Journal(tmp_path, "best", said=True), Trainer()
+    trainer.is_global_zero, trainer.save_checkpoint = False, trainer.saved.append
+    told(journal, trainer, 0, 0.5)
+    assert trainer.saved == [tmp_path / "last.ckpt"]  # in which they take part
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("waited", [1, 2])
+def test_a_run_that_had_stopped_stays_stopped(tmp_path, waited):
+    trainer, early = Trainer(), EarlyStopping("val_score", patience=2)
+    early.wait_count, trainer.callbacks = waited, [early]
+    Journal(tmp_path, "best", said=False).on_train_start(trainer, None)
+    assert trainer.should_stop == (waited == 2)
+
+
+def test_checkpoints_are_whole(tmp_path, monkeypatch):
+    file, plugin = tmp_path / "last.ckpt", WholeCheckpoint()
+    plugin.save_checkpoint({"a": torch.arange(3), "b": [1, "x", None]}, file)
+    read = plugin.load_checkpoint(file)
+    assert read["a"].tolist() == [0, 1, 2]
+    assert read["b"] == [1, "x", None]
+
+    def full(self, content):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(FovealError, match=r"cannot write .*last.ckpt.*No space left on device"):
+        plugin.save_checkpoint({"a": torch.arange(5)}, file)
+    assert len(plugin.load_checkpoint(file)["a"]) == 3  # what was there before
+    assert [path.name for path in tmp_path.iterdir()] == ["last.ckpt"]
+
+
+def test_a_checkpoint_runs_no_code(tmp_path):
+    file = tmp_path / "last.ckpt"
+    torch.save({"a": Trainer()}, file)
+    with pytest.raises(FovealError, match="expected a checkpoint"):
+        WholeCheckpoint().load_checkpoint(file)
+
+
+def test_weights_are_those_that_are_judged():
+    assert (load(weights(Module(2.5)))["weight"] == 2.5).all()

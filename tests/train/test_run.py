@@ -1,0 +1,317 @@
+"""Whole runs, in this process: what they leave behind, and what they say to what cannot be."""
+
+import errno
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from data.bad import BAD, spoiled
+from PIL import Image
+from torch.nn import functional as F
+from train.little import FIELDS, a_set, figures, picture, result, rows, same_run
+
+from foveal.data.read import read
+from foveal.errors import FovealError
+from foveal.explain.predicted import read_predicted
+from foveal.models.store import load_model, read_file
+from foveal.train import feeds as feeds_module
+from foveal.train.classify import Classify
+from foveal.train.feeds import Feeds
+from foveal.train.recipe import Recipe
+from foveal.train.run import Machine, begin, build, train
+
+CPU = Machine("cpu", workers=0)
+FILES = {"recipe.yaml", "bad.csv", "log.csv", "last.ckpt", "weights.safetensors", "model.safetensors", "result.json", "tensorboard"}
+FILES |= {"predictions-val.csv", "predictions-test.csv"}
+
+
+def recipe_for(data, /, **changes):
+    return Recipe(**(FIELDS | {"data": str(data)} | changes))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return a_set(tmp_path_factory.mktemp("set"))
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    return a_set(tmp_path_factory.mktemp("several"), many=True)
+
+
+@pytest.fixture(scope="module")
+def a_run(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "deep" / "run"
+    train(recipe_for(data, smoothing=0.0, keep="last", seed=3), folder, machine=CPU, origin={"commit": "abc"})
+    return folder
+
+
+def test_what_a_run_leaves(a_run, data):
+    assert {path.name for path in a_run.iterdir()} == FILES
+    assert Recipe(**yaml.safe_load((a_run / "recipe.yaml").read_text())) == recipe_for(data, smoothing=0.0, keep="last", seed=3)
+    assert result(a_run)["origin"] == {"commit": "abc"}
+    assert result(a_run)["epoch"] == 2
+    source = read(str(data))
+    for split in ("val", "test"):
+        listed = rows(a_run / f"predictions-{split}.csv")
+        assert [row["file"] for row in listed] == [source.file(int(index)) for index in source.indices(split)]
+        assert [row["truth"] for row in listed] == [source.classes[source.labels[index]] for index in source.indices(split)]
+
+
+def test_the_model_file_gives_the_predictions(a_run, data):
+    model, card = load_model(a_run)
+    assert card.classes == ("left", "right")
+    assert card.recipe["seed"] == 3
+    predicted = read_predicted(a_run / "predictions-test.csv", many=False)
+    source, mean, std = read(str(data)), torch.tensor(card.mean), torch.tensor(card.std)
+    for file, logits in zip(predicted.files, predicted.logits, strict=True):
+        index = next(index for index in range(len(source)) if source.file(index) == file)
+        pixels = torch.from_numpy(source.image(index, card.size)).float() / 255
+        with torch.no_grad():
+            said = model(((pixels - mean) / std).permute(2, 0, 1)[None])[0]
+        torch.testing.assert_close(said.double(), torch.tensor(logits), rtol=1e-4, atol=1e-5)
+
+
+def test_the_log_tells_of_the_kept_weights(a_run):
+    predicted = read_predicted(a_run / "predictions-val.csv", many=False)
+    loss = F.cross_entropy(torch.tensor(predicted.logits), torch.tensor(predicted.truth))
+    assert float(figures(a_run)[-1]["val_loss"]) == pytest.approx(float(loss), abs=1e-5)
+    right = predicted.logits.argmax(1) == predicted.truth
+    recall = np.mean([right[predicted.truth == label].mean() for label in np.unique(predicted.truth)])
+    assert result(a_run)["val_score"] == pytest.approx(recall, abs=1e-6)
+
+
+def test_same_seed_same_result(a_run, data, tmp_path, monkeypatch):
+    recipe = recipe_for(data, smoothing=0.0, keep="last", seed=3)
+    train(recipe, tmp_path / "again", machine=CPU)
+    same_run(tmp_path / "again", a_run)
+    monkeypatch.setattr(feeds_module, "ROOM", 0)  # pictures are decoded as they are asked for
+    train(recipe, tmp_path / "streamed", machine=CPU)
+    same_run(tmp_path / "streamed", a_run)
+    train(recipe, tmp_path / "workers", machine=Machine("cpu", workers=2))
+    same_run(tmp_path / "workers", a_run)
+    train(recipe_for(data, smoothing=0.0, keep="last", seed=4), tmp_path / "other", machine=CPU)
+    assert figures(tmp_path / "other") != figures(a_run)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("csv", [False, True])
+def test_bad_pictures_end_nothing_and_are_listed(tmp_path, monkeypatch, streamed, csv):
+    if streamed:
+        monkeypatch.setattr(feeds_module, "ROOM", 0)
+    data = spoiled(tmp_path / "set", csv=csv)
+    train(recipe_for(data, epochs=2, batch=3), tmp_path / "run", machine=CPU)
+    listed = {row["file"]: row["reason"] for row in rows(tmp_path / "run" / "bad.csv")}
+    assert listed.keys() == BAD.keys()
+    for file, words in BAD.items():
+        assert words in listed[file]
+    told = {row["file"] for split in ("val", "test") for row in rows(tmp_path / "run" / f"predictions-{split}.csv")}
+    source = read(str(data))
+    expected = {source.file(int(index)) for split in ("val", "test") for index in source.indices(split)}
+    assert told == expected - BAD.keys()
+    assert expected & BAD.keys(), "some of the bad ones must be in val or test"
+
+
+def test_bad_pictures_survive_a_resume(tmp_path, monkeypatch):
+    monkeypatch.setattr(feeds_module, "ROOM", 0)
+    recipe = recipe_for(spoiled(tmp_path / "set"), epochs=2, batch=3)
+    with monkeypatch.context() as patch:
+        patch.setattr("foveal.train.run.conclude", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe, tmp_path / "run", machine=CPU)
+    train(recipe, tmp_path / "run", resume=True, machine=CPU)
+    assert {row["file"] for row in rows(tmp_path / "run" / "bad.csv")} == BAD.keys()
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_split_that_cannot_be_read(tmp_path, monkeypatch, streamed):
+    if streamed:
+        monkeypatch.setattr(feeds_module, "ROOM", 0)
+    data = a_set(tmp_path / "set")
+    for row in rows(data / "labels.csv"):
+        if row["split"] == "val":
+            (data / row["file"]).write_bytes(b"")
+    with pytest.raises(FovealError, match=r"split val: expected at least one picture that can be read, got none"):
+        train(recipe_for(data), tmp_path / "run", machine=CPU)
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("balance", ["none", "weights", "sampling"])
+def test_labels_and_balance(data, several, tmp_path, many, balance):
+    folder = tmp_path / "run"
+    train(recipe_for(several if many else data, balance=balance, epochs=1), folder, machine=CPU)
+    _, card = read_file(folder / "model.safetensors")
+    assert card.many == many
+    assert (card.threshold is None) != many
+    predicted = read_predicted(folder / "predictions-val.csv", many)
+    assert predicted.truth.shape == ((len(predicted.files), 2) if many else (len(predicted.files),))
+
+
+def test_it_learns(data, several, tmp_path):
+    """Left and right differ by their light: a few epochs tell them apart, of one label and of several."""
+    for name, source in (("one", data), ("several", several)):
+        recipe = recipe_for(source, epochs=16, augment="none", ema=0.5, smoothing=0.02, lr=0.01)
+        assert train(recipe, tmp_path / name, machine=CPU)["val_score"] >= 0.75
+        losses = [float(row["loss"]) for row in figures(tmp_path / name)]
+        assert losses[-1] < losses[0] / 2
+
+
+def test_half_precision_on_a_cpu(data, tmp_path):
+    train(recipe_for(data, precision="bf16", epochs=1), tmp_path / "run", machine=CPU)
+    assert np.isfinite(read_predicted(tmp_path / "run" / "predictions-val.csv", many=False).logits).all()
+    assert all(tensor.dtype != torch.bfloat16 for tensor in read_file(tmp_path / "run" / "model.safetensors")[0].values())
+    with pytest.raises(FovealError, match="the setting precision: expected 32 or bf16 on a CPU, got 16"):
+        train(recipe_for(data, precision="16"), tmp_path / "other", machine=CPU)
+    assert not (tmp_path / "other").exists()
+
+
+def test_start_from_another_model(a_run, data, tmp_path, monkeypatch):
+    third = tmp_path / "set"
+    shutil.copytree(data, third)
+    Image.fromarray(picture(99, None)).save(third / "99.png")
+    with (third / "labels.csv").open("a") as lines:
+        lines.write("99.png,third,train,0\n")
+    recipe = recipe_for(third, start=str(a_run), epochs=1)
+    model, old = build(recipe, 3), read_file(a_run / "model.safetensors")[0]
+    assert torch.equal(model.state_dict()["embed.weight"], old["embed.weight"])
+    assert model.state_dict()["head.3.weight"].shape == (3, old["head.3.weight"].shape[1])
+    assert begin(build(recipe_for(third), 3), str(a_run / "model.safetensors")) < len(old)
+    assert train(recipe, tmp_path / "run", machine=CPU)["data"]["classes"] == ["left", "right", "third"]
+    with pytest.raises(FovealError, match=r"expected a .safetensors file"):
+        train(recipe_for(third, start=str(data / "0.png")), tmp_path / "other", machine=CPU)
+
+
+REFUSED = [
+    ({"size": 33}, "the setting size: expected pictures that icam-31k takes, got 33 × 33"),
+    ({"fold": 3}, "fold: expected 0 to 2, got 3"),
+    ({"settings": {"image": 32, "patch": 7}}, "patch"),
+    ({"settings": {"classes": 3}}, "the setting settings: expected fields of the model's config, got 'classes'"),
+    ({"settings": {"patches": 8}}, "no setting of icam-31k is called 'patches'; the nearest is 'patch'"),
+    ({"settings": {3: 8}}, "the setting settings: expected fields of the model's config, got 3"),
+    ({"model": "icam"}, "no model is called 'icam'"),
+    ({"data": "/nowhere"}, "/nowhere: expected pipes, or a folder or a csv file that exists"),
+    ({"start": "/nowhere"}, "/nowhere: expected a .safetensors file"),
+    ({"label": "kind"}, "no column of labels.csv is called 'kind'"),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"), REFUSED, ids=[next(iter(changes)) + str(number) for number, (changes, _) in enumerate(REFUSED)]
+)
+def test_refused_before_anything_is_written(data, tmp_path, monkeypatch, changes, says):
+    monkeypatch.setattr(Feeds, "__init__", lambda *args: pytest.fail("pictures were decoded"))
+    with pytest.raises(FovealError, match=says) as caught:
+        train(recipe_for(data, **changes), tmp_path / "run", machine=CPU)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("machine", "says"),
+    [
+        (Machine("cuda"), "cannot train on cuda"),
+        (Machine("cpu", strategy="dpd"), "cannot train on cpu × 1, strategy dpd"),
+        (Machine("cpu", devices=2), "the setting batch: expected a multiple of the 2 devices, got 5"),
+        (Machine("cpu", devices=17), "a multiple of the 17 devices"),
+    ],
+)
+def test_a_machine_that_is_not_there(data, tmp_path, machine, says):
+    if machine.device == "cuda" and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(FovealError, match=says):
+        train(recipe_for(data), tmp_path / "run", machine=machine)
+    assert not (tmp_path / "run").exists()
+
+
+def test_few_pictures(tmp_path):
+    """One picture in a split, a class that is never trained on, a batch larger than the set."""
+    data = a_set(tmp_path / "set", count=3, splits="train val test")
+    lines = ["file,label,split", "0.png,left,train", "1.png,right,val", "2.png,left,test"]
+    (data / "labels.csv").write_text("\n".join(lines) + "\n")
+    for balance in ("weights", "sampling"):
+        done = train(recipe_for(data, batch=64, balance=balance), tmp_path / balance, machine=CPU)
+        assert done["data"]["classes"] == ["left", "right"]
+        assert [row["file"] for row in rows(tmp_path / balance / "predictions-test.csv")] == ["2.png"]
+
+
+def test_no_test_split(tmp_path):
+    data = a_set(tmp_path / "set", splits="train val")
+    train(recipe_for(data, epochs=1), tmp_path / "run", machine=CPU)
+    assert not (tmp_path / "run" / "predictions-test.csv").exists()
+    assert (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_a_test_split_without_labels(tmp_path, monkeypatch):
+    """Labels that nobody told are marked so, and taken for no class."""
+    for many in (False, True):
+        data = a_set(tmp_path / f"set{many}", many=many)
+        source = read(str(data))
+        source.labels[source.indices("test")] = 255 if many else -1
+        monkeypatch.setattr("foveal.train.run.read", lambda *args, **keywords: source)
+        folder = tmp_path / f"run{many}"
+        train(recipe_for(data, epochs=1), folder, machine=CPU)
+        assert {row["truth"] for row in rows(folder / "predictions-test.csv")} == {"?"}
+        assert read_predicted(folder / "predictions-test.csv", many).files == ()
+
+
+def test_diverging_is_one_line_and_leaves_what_was_there(data, tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(FovealError, match="training: expected finite numbers, got NaN or infinity; lower the setting lr"):
+        train(recipe_for(data, lr=1e9, clip=0.0, warmup=0.0, epochs=9), folder, machine=CPU)
+    assert not (folder / "result.json").exists()
+    if (folder / "last.ckpt").exists():
+        torch.load(folder / "last.ckpt", weights_only=True)
+    with pytest.raises(FovealError, match="one with a run in it"):
+        train(recipe_for(data), folder, machine=CPU)
+
+
+def test_patience(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(Classify, "score", lambda self, logits, labels: 0.5)
+    done = train(recipe_for(data, epochs=9, patience=3), tmp_path / "run", machine=CPU)
+    assert len(figures(tmp_path / "run")) == 4
+    assert done["epoch"] == 1
+
+
+def test_blank(data, tmp_path, monkeypatch):
+    seen = []
+    real = Classify.pictures
+    monkeypatch.setattr(Classify, "pictures", lambda self, batch: seen.append(real(self, batch)) or seen[-1])
+    for room in (2**30, 0):
+        monkeypatch.setattr(feeds_module, "ROOM", room)
+        train(recipe_for(data, epochs=1, blank=[[0, 0, 1, 0.25]]), tmp_path / str(room), machine=CPU)
+    assert all((images[:, :, :8] == 128 / 255).all() and images[:, :, 8:].std() > 0.05 for images in seen)
+    same_run(tmp_path / "0", tmp_path / str(2**30))
+
+
+def test_a_full_disk(data, tmp_path, monkeypatch):
+    real, folder, recipe = Path.write_bytes, tmp_path / "run", recipe_for(data, epochs=3)
+    for name in ("weights.safetensors", "last.ckpt", "model.safetensors"):
+        with monkeypatch.context() as patch:
+
+            def full(path, content):
+                if name in path.name:
+                    raise OSError(errno.ENOSPC, "No space left on device")
+                return real(path, content)
+
+            patch.setattr(Path, "write_bytes", full)
+            with pytest.raises(FovealError, match=f"cannot write .*{name}: .*No space left on device"):
+                train(recipe, folder, resume=folder.exists(), machine=CPU)
+    train(recipe, folder, resume=True, machine=CPU)
+    train(recipe, tmp_path / "whole", machine=CPU)
+    same_run(folder, tmp_path / "whole")
+
+
+def test_where_nothing_can_be_written(data, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(FovealError, match=r"cannot write .*/file/run"):
+        train(recipe_for(data), tmp_path / "file" / "run", machine=CPU)
+    with pytest.raises(FovealError, match="expected a new or empty one, got a file"):
+        train(recipe_for(data), tmp_path / "file", machine=CPU)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").write_text("mine")
+    with pytest.raises(FovealError, match="expected a new or empty one, got one with other files in it"):
+        train(recipe_for(data), tmp_path / "other", machine=CPU)
+    assert (tmp_path / "file").read_text() == "mine"
