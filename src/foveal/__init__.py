@@ -23,7 +23,21 @@ _PLACES = {  # public name → where it lives
     "FovealError": "foveal.errors:FovealError",
 }
 
-__all__ = ["FovealError", "__version__", "attend", "check", "create", "layers", "load", "mask", "position", "score", "watch", "weigh", "which"]
+__all__ = [
+    "FovealError",
+    "__version__",
+    "attend",
+    "check",
+    "create",
+    "layers",
+    "load",
+    "mask",
+    "position",
+    "score",
+    "watch",
+    "weigh",
+    "which",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -28,7 +28,7 @@ def saved(path, name="icam-31k", **changes):
     torch.manual_seed(0)
     net = create(name, classes=len(KINDS), image=64, **changes)
     family, config = describe(net)
-    save_model(net.eval(), path, Card(name, family, config, KINDS, many=True, size=64, threshold=(0.5,) * 11))
+    save_model(net.eval(), path, Card(name, family, config, KINDS, many=True, size=64, threshold=(0.5,) * len(KINDS)))
     return path
 
 
@@ -176,9 +176,11 @@ def test_what_may_be_said():
 
 def test_nothing_named_is_said(tmp_path, capsys):
     torch.manual_seed(0)
-    net = create("icam-30k", classes=11, image=64, patch=16)
+    net = create("icam-30k", classes=len(KINDS), image=64, patch=16)
     family, config = describe(net)
-    save_model(net.eval(), tmp_path / "m.safetensors", Card("icam-30k", family, config, KINDS, many=True, size=64, threshold=(1.0,) * 11))
+    save_model(
+        net.eval(), tmp_path / "m.safetensors", Card("icam-30k", family, config, KINDS, many=True, size=64, threshold=(1.0,) * len(KINDS))
+    )
     status, out, _ = typed(capsys, tmp_path / "m.safetensors", "--faithful", 2, "--out", "page")
     assert status == 0
     assert "nothing to measure" in out

@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from foveal.data.pipes import KINDS, Finding, Frame, contact_sheet, render
 from foveal.data.pipes.camera import Camera, wall
 from foveal.data.pipes.finding import FINDINGS
+from foveal.data.pipes.layer import Canvas, Layer
 from foveal.data.pipes.noise import EDGE, field, sample
+from foveal.data.pipes.overlay import Text, draw_text
 from foveal.data.pipes.plan import APART
 from foveal.data.pipes.scene import draw_camera, stream
 from foveal.errors import FovealError
@@ -30,6 +33,10 @@ NAMES = [
     "lateral-protruding",
     "infiltration",
     "obstacle",
+    "sag",
+    "lining",
+    "surface",
+    "joint-open",
 ]
 
 
@@ -158,6 +165,73 @@ def test_the_clock_is_where_the_mask_is_seen_with_the_roll_taken_out(kind: str):
         errors.append(abs((seen - finding.clock + 6) % 12 - 6))
     assert np.median(errors) < 0.4
     assert np.quantile(errors, 0.9) < 1.2
+
+
+def test_a_sag_hides_the_wall_below_its_level_and_nothing_above_the_camera():
+    for seed in range(12):
+        size, finding = 113, render(seed, 113, ("sag",)).findings[0]
+        view = draw_camera(stream(seed, "camera")).look(size)
+        assert view.height[finding.mask].min() > view.camera.offset[1] - 0.05
+        assert 4.5 < finding.clock < 7.5
+        assert finding.mask.mean() > 0.02
+
+
+def test_what_stands_below_the_water_of_a_sag_is_not_in_a_mask():
+    for seed in range(8):
+        frame = render(seed, 97, ("hole", "sag"))
+        hole, sag = frame.findings
+        assert not (hole.mask & sag.mask).any()
+        assert sag.mask.sum() == render(seed, 97, ("sag",)).findings[0].mask.sum()  # the water comes first, whatever else there is
+
+
+def test_a_joint_that_is_displaced_shifts_the_pipe_beyond_and_an_open_one_does_not():
+    for seed in range(6):
+        frames = {kind: render(seed, 131, (kind,)) for kind in ("joint-displaced", "joint-open")}
+        depth = draw_camera(stream(seed, "camera")).look(131).depth
+        change = {}
+        for kind, frame in frames.items():
+            beyond = (depth > 2 * np.median(depth[frame.findings[0].mask])) & (depth < 12) & ~frame.findings[0].mask
+            change[kind] = np.abs(frame.image.astype(float) - render(seed, 131, ()).image).mean(-1)[beyond].mean()
+        assert change["joint-displaced"] > 1.5 * change["joint-open"], seed
+
+
+def test_a_layer_takes_the_wall_from_where_it_was_moved():
+    canvas = Canvas(*(np.arange(n * 15, dtype=np.float32).reshape(-1, 3, 5) if n > 1 else np.arange(15.0).reshape(3, 5) for n in (3, 1, 1)))
+    before = canvas.albedo.copy()
+    rows, columns = np.array([[2, 0]]), np.array([[4, 0]])
+    Layer((slice(1, 2), slice(2, 4)), np.zeros((1, 2)), np.zeros((3, 1, 1)), moved=(rows, columns)).lay(canvas)
+    assert canvas.albedo[:, 1, 2:4].tolist() == [[before[k, 2, 4], before[k, 0, 0]] for k in range(3)]
+    assert canvas.light[1].tolist() == [5, 6, 14, 0, 9]
+
+
+def test_most_recorders_write_into_several_corners():
+    texts = [draw_text(stream(seed, "text")) for seed in range(200)]
+    corners = np.bincount([len(text.lines) for text in texts], minlength=5)
+    assert corners[0] < 50
+    assert corners[3:].sum() > 80
+    assert {len(lines) for text in texts for lines in text.lines.values()} == {1, 2, 3, 4}
+    words = [line for text in texts for lines in text.lines.values() for line in lines]
+    for part in ("#", ":", "m", "Lat : ", " / "):
+        assert any(part in line for line in words)
+
+
+@pytest.mark.parametrize("narrow", [1.0, 1.4])
+def test_text_covers_what_it_changes(narrow: float):
+    grey = Image.new("RGB", (113, 113), (128, 128, 128))
+    picture, covered = Text({(0, 0): ["007.3m", "# 31"], (1, 1): ["Lat : 5"]}, (255, 255, 255), 0.09, False, False, narrow).write(grey)
+    changed = (np.asarray(picture) > 215).all(-1)
+    assert covered.sum() > 40
+    assert (changed <= covered).all()
+    assert not covered[:50, 60:].any()  # nothing in the corner that has no text
+    assert covered[:50].any()
+    assert covered[60:, 60:].any()
+
+
+def test_stones_lie_side_by_side_and_repeat():
+    stone, tint = (field(name).reshape(EDGE, EDGE) for name in ("stone", "tint"))
+    assert abs(stone.mean()) < 0.05
+    assert 500 < len(np.unique(tint)) <= (EDGE // 16) ** 2  # one tone for each
+    assert (tint[0] == tint[-1]).mean() > 0.8
 
 
 def test_a_straight_camera_by_hand():

@@ -41,7 +41,7 @@ def test_names_and_splits():
     assert (first.labels == again.labels).all()
     assert (first.labels != other.labels).any()
     share = source.counts(source.indices("test")) / np.maximum(source.counts(), 1)
-    assert np.abs(share - 0.15).max() < 0.03
+    assert np.abs(share - 0.15).max() < 0.04  # about 170 frames show a kind: six of them
 
 
 @pytest.mark.parametrize("name", ["pipes:", "pipes:x", "pipes:1:2:3", "pipes:-1", "pipes:0", "pipes:1000001", "pipes:5:9999", "pipes:1.5"])

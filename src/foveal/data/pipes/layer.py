@@ -36,6 +36,7 @@ class Layer:
     shade: Values | None = None  # the light on the wall is multiplied by this, within the window
     mask: NDArray[np.bool_] | None = None  # None: where the cover is at least a third
     angle: float | None = None  # where on the clock it came to lie, if not where it was placed
+    moved: tuple[NDArray[np.intp], NDArray[np.intp]] | None = None  # rows and columns of the picture from which the wall is taken here
 
     def __post_init__(self) -> None:
         for name in ("cover", "albedo", "light", "gloss", "shade"):
@@ -63,6 +64,11 @@ class Layer:
     def lay(self, canvas: Canvas) -> None:
         """Blend this over the canvas."""
         at = self.window
+        if self.moved is not None:
+            rows, columns = self.moved
+            canvas.albedo[:, at[0], at[1]] = canvas.albedo[:, rows, columns]
+            canvas.light[at] = canvas.light[rows, columns]
+            canvas.gloss[at] = canvas.gloss[rows, columns]
         albedo = canvas.albedo[:, at[0], at[1]]
         albedo += self.cover * (self.albedo - albedo)
         light = canvas.light[at]

@@ -86,9 +86,9 @@ def draw_lens(random: np.random.Generator) -> Lens:
     warm = random.normal(-0.01, 0.04)
     green = random.normal(-0.01, 0.015) + (0.04 if random.random() < 0.15 else 0)
     return Lens(
-        target=random.uniform(0.46, 0.68),
+        target=random.uniform(0.50, 0.72),
         balance=(1 + warm, 1 + green, 1.12 - warm),
-        gamma=random.uniform(0.7, 1.1),
+        gamma=random.uniform(0.68, 1.02),
         vignette=random.uniform(0, 0.5) if random.random() < 0.5 else 0.0,
         blur=random.uniform(0.0, 0.0025) if random.random() < 0.9 else random.uniform(0.003, 0.007),
         noise=random.uniform(0.5, 4.0),

@@ -7,6 +7,7 @@ Values are rounded to 1/256: the same on every machine whatever its last bits.
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foveal.data.pipes.camera import Map, Values
 
@@ -22,9 +23,14 @@ FIELDS = {
 }
 
 
-@lru_cache(maxsize=len(FIELDS))
+STONES = ("stone", "tint")  # packed stones, 16 cells apart: how high each point of a stone is, and each stone's own tone
+
+
+@lru_cache(maxsize=len(FIELDS) + len(STONES))
 def field(name: str) -> Map:
     """One field, (EDGE · EDGE,), rows around the pipe."""
+    if name in STONES:
+        return _stones()[STONES.index(name)]
     power, low, high, around, along = FIELDS[name]
     random = np.random.default_rng([271828, list(FIELDS).index(name)])
     frequency = np.fft.fftfreq(EDGE, 1 / EDGE)
@@ -32,8 +38,33 @@ def field(name: str) -> Map:
     keep = (radius >= low) & (radius <= high)
     spectrum = np.where(keep, np.maximum(radius, 1e-3) ** (-power - 0.5), 0.0)
     made = np.fft.irfft2(np.fft.rfft2(random.standard_normal((EDGE, EDGE))) * spectrum, (EDGE, EDGE))
+    return _kept(made)
+
+
+def _kept(made: NDArray[np.float64]) -> Map:
     made = np.clip((made - made.mean()) / made.std(), -3.5, 3.5)
     return np.asarray(np.rint(made * 256) / 256, np.float32).ravel()
+
+
+@lru_cache(maxsize=1)
+def _stones() -> tuple[Map, Map]:
+    """Each stone is what lies nearest to one point of a shaken grid; it is as high as it is far from the next stone."""
+    random = np.random.default_rng([271828, 100])
+    pitch = 16
+    shaken = random.uniform(0.05, 0.95, (2, EDGE // pitch, EDGE // pitch)) * pitch
+    weight, tone = random.uniform(0.75, 1.3, shaken.shape[1:]), random.uniform(-1, 1, shaken.shape[1:])
+    row, column = np.meshgrid(np.arange(EDGE), np.arange(EDGE), indexing="ij")
+    first, second, tint = np.full(row.shape, 99.0), np.full(row.shape, 99.0), np.zeros(row.shape)
+    for down in (-1, 0, 1):
+        for right in (-1, 0, 1):
+            cell = (row // pitch + down) % (EDGE // pitch), (column // pitch + right) % (EDGE // pitch)
+            x, y = column % pitch - right * pitch - shaken[1][cell], row % pitch - down * pitch - shaken[0][cell]
+            away = np.sqrt(x * x + y * y) * weight[cell]
+            nearer = away < first
+            second = np.where(nearer, first, np.minimum(second, away))
+            tint = np.where(nearer, tone[cell], tint)
+            first = np.where(nearer, away, first)
+    return _kept(np.sqrt(np.minimum((second - first) / 9, 1))), _kept(tint)
 
 
 @lru_cache(maxsize=1)

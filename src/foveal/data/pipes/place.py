@@ -30,12 +30,13 @@ class Painted:
 def paint_findings(seed: int, scene: Scene, names: tuple[str, ...], water: Layer | None, canvas: Canvas) -> dict[str, Painted]:
     """Layers for these kinds, in the order in which they are to be laid; nothing is laid yet."""
     done: dict[str, Painted] = {}
-    for name in sorted(names, key=lambda name: not FINDINGS[name].in_wall):
+    floods = [] if water is None else [water]
+    for name in sorted(names, key=lambda name: (not FINDINGS[name].floods, not FINDINGS[name].in_wall)):
         best = None
         for attempt in range(MOST):
             number = list(FINDINGS).index(name) + MOST * attempt
             chance = stream(seed, "place", number), stream(seed, "finding", number)
-            one = _painted(scene, FINDINGS[name], list(done.values()), water, canvas, *chance)
+            one = _painted(scene, FINDINGS[name], list(done.values()), floods, canvas, *chance)
             best = one if best is None or one.score > best.score else best
             if best.score == 1 or (attempt >= TRIES - 1 and best.mask.any()):
                 break
@@ -44,6 +45,8 @@ def paint_findings(seed: int, scene: Scene, names: tuple[str, ...], water: Layer
             left = other.mask & ~best.mask
             other.mask = left if left.any() else other.mask  # one that is wholly hidden is in the frame all the same
         done[name] = best
+        if FINDINGS[name].floods:
+            floods.append(best.layer)
     return done
 
 
@@ -51,7 +54,7 @@ def _painted(
     scene: Scene,
     kind: Kind,
     others: list[Painted],
-    water: Layer | None,
+    floods: list[Layer],
     canvas: Canvas,
     where: np.random.Generator,
     how: np.random.Generator,
@@ -63,8 +66,8 @@ def _painted(
         place = replace(place, angle=layer.angle)
     mask = np.zeros((scene.view.size, scene.view.size), bool)
     mask[layer.window] = layer.seen()
-    if kind.in_wall and water is not None:
-        mask[water.window] &= water.cover < 0.5
+    for flood in floods if kind.in_wall else ():
+        mask[flood.window] &= flood.cover < 0.5
     enough = max(4, LEAST * mask.size)
     left = min(((other.mask & ~mask).sum() / other.mask.sum() for other in others), default=1.0)
     contrast = layer.contrast(canvas) * scene.lamp.clear(place.depth)

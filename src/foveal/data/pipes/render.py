@@ -58,6 +58,7 @@ def render(seed: int, size: int = 224, kinds: Sequence[str] | None = None) -> Fr
     water = scene.water.layer(view, scene.lamp, stream(seed, "ripples"))
     painted = paint_findings(seed, scene, names, water, canvas)
     in_wall = [one.layer for name, one in painted.items() if FINDINGS[name].in_wall]
+    in_wall.sort(key=lambda layer: layer.moved is None)  # a pipe is shifted before anything is painted on it
     standing = [one.layer for name, one in painted.items() if not FINDINGS[name].in_wall]
     for layer in [*in_wall, *([water] if water else []), *standing]:
         layer.lay(canvas)

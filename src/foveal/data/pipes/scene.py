@@ -31,7 +31,7 @@ STREAMS = (
     "place",
     "finding",
 )
-HAZES = ((0.0, 0.0, 0.0), (0.06, 0.06, 0.08), (0.20, 0.21, 0.26), (0.34, 0.36, 0.40))
+HAZES = ((0.05, 0.05, 0.06), (0.15, 0.15, 0.18), (0.28, 0.29, 0.34), (0.42, 0.44, 0.48))
 
 
 @dataclass(frozen=True)
@@ -80,16 +80,16 @@ def draw_camera(random: np.random.Generator) -> Camera:
 
 
 def draw_lamp(random: np.random.Generator) -> Lamp:
-    """Most lamps light the near wall well and leave the middle black; some pipes are misty."""
+    """Lamps light the near wall well; the middle is dark in most pipes, grey where the air is misty, and seldom quite black."""
     glare = random.uniform(0.2, 0.9) if random.random() < 0.4 else 0.0
-    haze = HAZES[random.choice(len(HAZES), p=(0.25, 0.3, 0.25, 0.2))]
+    haze = HAZES[random.choice(len(HAZES), p=(0.2, 0.3, 0.28, 0.22))]
     return Lamp(
         level=random.uniform(0.8, 1.6),
-        reach=random.uniform(1.2, 3.0),
+        reach=random.uniform(1.4, 4.0),
         aim=random.uniform(-np.pi, np.pi),
         lean=random.uniform(0, 0.3),
         lobes=(random.uniform(-np.pi, np.pi), random.uniform(0, 0.3)),
         spot=(random.uniform(-np.pi, np.pi), random.uniform(0.8, 3.0), glare),
         haze=haze,
-        thick=random.uniform(2.5, 9),
+        thick=random.uniform(3.4, 10),
     )

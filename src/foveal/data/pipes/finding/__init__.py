@@ -8,10 +8,14 @@ from foveal.data.pipes.finding import (
     hole,
     infiltration,
     joint_displaced,
+    joint_open,
     lateral,
     lateral_protruding,
+    lining,
     obstacle,
     root,
+    sag,
+    surface,
 )
 from foveal.data.pipes.finding.kind import Kind, Place
 
@@ -27,6 +31,10 @@ _FILES = (
     lateral_protruding,
     infiltration,
     obstacle,
+    sag,
+    lining,
+    surface,
+    joint_open,
 )
 FINDINGS: dict[str, Kind] = {file.KIND.name: file.KIND for file in _FILES}
 

@@ -17,7 +17,7 @@ def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
     spread = 0.1 + 3 * sway + abs(slope) * half
     window = view.window(place.angle + angles[None], np.maximum(place.depth + np.array([[-spread], [spread]]), 0.2))
     angle, depth = turned(view.angle[window], place.angle), view.depth[window]
-    width = random.uniform(0.012, 0.032)
+    width = random.uniform(0.012, 0.032) * (1.5 if scene.material.ribs else 1.0)  # among ribs a fine line is lost
     pixel = depth * depth * np.float32(1 / view.pixels)
     begun = random.uniform(0, 4096, 3)
     taper = np.clip(4 * (1 - np.abs(angle) * np.float32(1 / half)), 0, 1)
@@ -30,6 +30,8 @@ def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
     away = np.abs(depth - track)
     cover = np.clip((open_ - away) / pixel + 0.5, 0, 1) * (taper > 0.02)
     edge = np.clip(1 - (away - open_) / (4 * width), 0, 1) * (taper > 0.02)
+    if scene.material.ribs:  # the ribs beside it are broken down: a pale, smeared border
+        edge *= np.float32(-1.4)
     # broken ground beside it: small chips along the line
     chips = (line((angle + 4) * 34, begun[2]) > 1.3) & (away < 3.5 * width) & (depth > track) & (taper > 0.3)
     cover = np.maximum(0.92 * cover, 0.75 * chips).astype(np.float32)

@@ -29,7 +29,9 @@ def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
     open_ = np.maximum(width * (1 + 0.5 * line(depth * 60, begun[1])) * taper, 0.55 * pixel)
     away = np.abs(angle - track)
     if random.random() < 0.45:  # a branch leaves the crack somewhere and runs apart from it
-        fork = np.maximum(depth - np.float32(random.uniform(min(start, place.depth), place.depth)), 0) * np.float32(random.choice([-0.25, 0.25]))
+        fork = np.maximum(depth - np.float32(random.uniform(min(start, place.depth), place.depth)), 0) * np.float32(
+            random.choice([-0.25, 0.25])
+        )
         other = np.abs(angle - track - fork + np.float32(0.3 * sway) * line(depth * 30, begun[2]))
         away = np.minimum(away, other + 0.3 * pixel)
     within = (taper > 0.02) & (away < 1.5)

@@ -34,22 +34,31 @@ def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
     shift = random.uniform(0, EDGE, 4).astype(np.float32)
     x = (depth - np.float32(place.depth)) * np.float32(1 / wide)
     x += 0.12 * line((below + 4) * 12, float(shift[0]) * 8)
-    runs = sample("around", (below + 7) * 50 + shift[0], x * np.float32(45) + EDGE + shift[1], True)
-    fine = sample("around", (below + 7) * 60 + shift[2], x * np.float32(110) + EDGE + shift[3], True)
-    # how far each run has come: longest in the middle, uneven from one to the next
-    length = np.float32(fall) * np.clip(1 - 0.55 * x * x + 0.42 * line((x + 4) * 28, float(shift[3]) * 8), 0.12, 1.1)
-    crown = np.float32(0.03) * line((x + 4) * 20, float(shift[2]) * 8)
-    inside = (
-        np.clip((below - crown + 0.05 * runs) * 12 + 0.5, 0, 1) * np.clip((length - below) * 7, 0, 1) * np.clip((1 - np.abs(x)) * 6, 0, 1)
-    )
-    streaks = np.clip(0.62 + 0.42 * runs + 0.25 * fine, 0, 1)
-    seam = np.exp(-(((below - crown) / 0.035) ** 2)) * np.clip((0.8 - np.abs(x)) * 5, 0, 1)
-    stain = tinted(STAINS[random.integers(len(STAINS))], 1 + 0.25 * fine + 0.2 * runs)
+    patches = sample("cloud", (below + 7) * 110 + shift[0], x * np.float32(60) + EDGE + shift[1], True)
+    fine = sample("grain", (below + 7) * 90 + shift[2], x * np.float32(60) + EDGE + shift[3], True)
+    threads = sample("around", (below + 7) * 60 + shift[2], x * np.float32(70) + EDGE + shift[3], True)
+    crown = np.float32(0.03) * line((x + 4) * 20, float(shift[2]) * 8) + 0.02 * patches
+    # each run has its own place, width and length, wanders a little and frays out
+    wet = np.zeros_like(x)
+    for _ in range(int(random.integers(3, 7))):
+        at, thick, far = random.uniform(-0.75, 0.75), random.uniform(0.08, 0.30), fall * random.uniform(0.35, 1.0)
+        beside = x - np.float32(at) + np.float32(0.16) * line((below + 4) * 9, random.uniform(0, 4096))
+        spread = np.float32(thick) * np.clip(1.5 - 1.1 * below * np.float32(1 / far) + 0.55 * patches + 0.1 * threads, 0.2, 2.2)
+        run = np.clip(1.35 - np.abs(beside) / spread + 0.15 * fine, 0, 1) * np.clip((np.float32(far) - below) * 5 + 0.4 * patches, 0, 1)
+        wet = np.maximum(wet, run)
+    top = np.clip((below - crown) * 14 + 0.5, 0, 1)
+    source = np.exp(-((((below - crown - 0.03) / 0.09) ** 2) + (x * 1.1) ** 4))  # a crust where it comes in
+    inside = np.maximum(wet, np.clip(source * 1.4 + 0.3 * patches - 0.1, 0, 1) * (source > 0.2)) * top
+    seam = np.exp(-(((below - crown) / 0.025) ** 2)) * np.clip((0.8 - np.abs(x)) * 5, 0, 1) * np.clip(0.8 + 0.5 * patches, 0, 1)
+    colour, crust = STAINS[random.integers(len(STAINS))], STAINS[random.integers(len(STAINS))]
+    stain = tinted(colour, 1 + 0.10 * fine + 0.18 * patches + 0.06 * threads)
+    stain += np.clip(source * (0.7 + 0.4 * patches), 0, 1) * (tinted(crust, 1 + 0.22 * fine) - stain)
     albedo = stain * (1 - 0.85 * seam)
-    cover = np.maximum(inside * streaks * np.float32(random.uniform(0.75, 0.95)), 0.9 * seam)
+    faded = np.clip(1.1 - 0.45 * below * np.float32(1 / fall) + 0.25 * patches, 0.4, 1)
+    cover = np.maximum(inside * faded * np.float32(random.uniform(0.7, 0.9)), 0.9 * seam)
     light = scene.lamp.at(depth)
-    shade = 1 - np.float32(0.4) * inside * np.clip(0.6 - 0.5 * runs, 0, 1)
-    gloss = np.clip(fine + 0.6 * runs - 0.9, 0, 1) * inside * light * np.float32(random.uniform(0.4, 0.9))
+    shade = 1 - np.float32(0.35) * np.clip(wet * 2, 0, 1) * top
+    gloss = np.clip(threads + 0.9 * patches - 1.5, 0, 0.5) * wet * top * light * np.float32(random.uniform(0.3, 0.8))
     mask = (inside > 0.4) | (seam > 0.5)
     if jet is not None:
         spray = _drawn(scene, place, jet, window)

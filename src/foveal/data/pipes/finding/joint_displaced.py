@@ -5,9 +5,11 @@ opposite side, where |p + s·k| > 1.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
+from foveal.data.pipes.camera import FARTHEST, Map
 from foveal.data.pipes.finding.kind import Kind, Place, turned
-from foveal.data.pipes.layer import Layer, tinted
+from foveal.data.pipes.layer import Layer, Window, tinted
 from foveal.data.pipes.noise import EDGE, line, sample
 from foveal.data.pipes.scene import Scene
 
@@ -43,9 +45,26 @@ def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
     light = scene.lamp.at(np.full_like(x, place.depth)) * 1.1
     # the lip shades the pipe behind it
     beyond = np.clip(1 - (1 - lip_edge) / np.float32(0.9 * shift), 0, 1) * (near < 1) * np.clip(np.cos(angle) + 0.4, 0, 1)
+    moved = _moved(scene, ray, window, through > 0.5, (-shift * float(ax), -shift * float(ay)))
     crescents = np.maximum(lip, gap) > 0.4
     mask = crescents | ((seam > 0.5) & (np.abs(angle) < 1.2))
-    return Layer(window, cover, albedo, light, shade=1 - 0.45 * beyond, mask=mask)
+    return Layer(window, cover, albedo, light, shade=1 - 0.45 * beyond, mask=mask, moved=moved)
+
+
+def _moved(
+    scene: Scene, ray: Map, window: Window, beyond: NDArray[np.bool_], centre: tuple[float, float]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Where the picture shows now what these rays will meet once the pipe beyond has its axis at `centre`."""
+    camera, size = scene.view.camera, scene.view.size
+    rows, columns = (grid.astype(np.intp) for grid in np.broadcast_arrays(*np.ogrid[window]))
+    ray = ray[:, beyond]
+    ox, oy = camera.offset[0] - centre[0], camera.offset[1] - centre[1]
+    a = np.maximum(ray[0] * ray[0] + ray[1] * ray[1], np.float32(1e-5))
+    b = ox * ray[0] + oy * ray[1]
+    reach = (np.sqrt(np.maximum(b * b + a * (1 - ox * ox - oy * oy), 0)) - b) / a
+    x, y = camera.project(np.stack([ox + reach * ray[0], oy + reach * ray[1], np.minimum(reach * ray[2], FARTHEST)]), size)
+    rows[beyond], columns[beyond] = (np.clip(np.rint(at), 0, size - 1).astype(np.intp) for at in (y, x))
+    return rows, columns
 
 
 KIND = Kind("joint-displaced", "joint", paint)

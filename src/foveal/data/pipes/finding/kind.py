@@ -36,6 +36,7 @@ class Kind:
     where: Literal["wall", "ring", "joint", "roof", "roof-joint", "invert"]
     paint: Callable[[Scene, Place, np.random.Generator], Layer]
     in_wall: bool = True  # painted before the water, which may hide it
+    floods: bool = False  # is water itself, and may hide what is in the wall
 
 
 def middle(angle: Map, mask: NDArray[np.bool_]) -> float | None:
