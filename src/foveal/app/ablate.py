@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveal.app.grid import Grid
+from foveal.app.jobs import check_jobs
 from foveal.app.train import add_arguments as add_training
 from foveal.app.train import folds_of, recipe_of
 from foveal.errors import expect, unknown, whole
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     folder = Path(args.out or f"runs/ablate-{args.task}-{source.name.replace(':', '-')}")
     seeds = 1 if args.seeds is None else args.seeds
     whole(seeds, "--seeds")
-    whole(args.jobs, "--jobs")
+    check_jobs(args.jobs, "--jobs")
     expect(
         args.resume or not folder.exists() or not any(folder.iterdir()),
         f"the folder {folder}",

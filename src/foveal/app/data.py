@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from foveal.app.jobs import check_jobs
 from foveal.app.progress import progress
 from foveal.data.image import BadImage, kind_of
 from foveal.data.read import read
 from foveal.data.source import FilePictures, Source
 from foveal.data.twins import DISTANCE, SIDE, Twins, hash_of, twins
-from foveal.errors import whole
 
 ALONE = 200  # pictures that are not worth the start of a second process
 COMMONEST = 5  # sizes and kinds that are named
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    whole(args.jobs, "--jobs")
+    check_jobs(args.jobs, "--jobs")
     source = read(args.data, label=args.label, seed=args.seed)
     seen = list(_looked(source, args)) if args.check or args.twins else []
     found = _twins(source, seen, args.distance) if args.twins else []

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from foveal import __version__
+from foveal.app.jobs import check_jobs
 from foveal.app.progress import progress
 from foveal.data.read import MARK, read
 from foveal.data.rendered import COUNT, SIZE, RenderedPictures, read_pipes
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         raise unknown("set to render", args.what, ["pipes"])
     whole(args.count, "--count")
     whole(args.seed, "--seed", least=0)
-    whole(args.jobs, "--jobs")
+    check_jobs(args.jobs, "--jobs")
     check(args.seed, args.size, None)
     source = read_pipes(f"pipes:{args.count}:{args.seed}")
     facts = {"what": args.what, "count": args.count, "seed": args.seed, "size": args.size, "foveal": __version__}

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from foveal.app.jobs import check_jobs
 from foveal.errors import FovealError, expect, is_whole, unknown, whole
 from foveal.train.recipe import Recipe, parsed, read_recipe
 
@@ -38,10 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.task not in TASKS:
         raise unknown("task", args.task, TASKS)
-    whole(args.jobs, "--jobs")
-    whole(args.devices, "--devices")
+    check_jobs(args.jobs, "--jobs")
+    check_jobs(args.devices, "--devices")
     if args.workers is not None:
-        whole(args.workers, "--workers", least=0)
+        check_jobs(args.workers, "--workers", least=0)
     recipe = recipe_of(args)
     folder = Path(args.out or f"runs/{Path(recipe.data).stem.replace(':', '-')}-{recipe.model}")
     if args.folds is not None or args.seeds is not None:
