@@ -25,7 +25,10 @@ def test_static_queries_are_adaptive_ones_without_their_projections():
 
 def test_the_first_peer_is_the_one_to_compare_with():
     assert list(_variants("peers", "resnet-18", Recipe())["peers"]) == [PEERS[0], "resnet-18"]
-    assert all(recipe.settings == {} for recipe in _variants("peers", None, Recipe(settings={"first": "static"}))["peers"].values())
+    built = _variants("peers", None, Recipe(settings={"first": "static"}, size=128))["peers"]
+    assert {name: recipe.settings for name, recipe in built.items()} == {name: {"image": 128} for name in PEERS} | {
+        PEERS[0]: {"first": "static"}
+    }
 
 
 @pytest.mark.parametrize(("what", "only", "near"), [("icm", None, "icam"), ("icam", "pach", "patch"), ("peers", "resnet-8", "resnet-18")])

@@ -115,3 +115,23 @@ def test_no_model(tmp_path, capsys):
     status, _, err = said(capsys, "evaluate", tmp_path)
     assert status == 2
     assert "expected a .safetensors file" in err
+
+
+def test_data_that_changed_since_the_training_is_refused_and_judged_only_when_asked_for(tmp_path, capsys):
+    changed = a_set(tmp_path / "set")
+    run = a_run(tmp_path / "run", changed)
+    table = changed / "labels.csv"
+    table.write_text(table.read_text(encoding="utf-8").replace(",val,", ",test,", 1), encoding="utf-8")
+    status, _, err = said(capsys, "evaluate", run)
+    assert status == 2
+    assert "the pictures, labels and splits of the training" in err
+    assert said(capsys, "evaluate", run, "--data", changed, "--resamples", 0)[0] == 0
+
+
+def test_a_set_that_moved_is_judged_on_the_run_s_own_fold(tmp_path, capsys):
+    data = a_set(tmp_path / "set")
+    run = a_run(tmp_path / "run", data, fold=2)
+    shutil.move(data, tmp_path / "moved")
+    assert said(capsys, "evaluate", run, "--data", tmp_path / "moved", "--resamples", 0)[0] == 0
+    judged = (run / "evaluation-test" / "report.md").read_text(encoding="utf-8")
+    assert "| fold | 2 |" in judged or "fold 2" in judged, judged

@@ -179,3 +179,11 @@ def test_any_name_comes_back(tmp_path_factory, rows):
     source = read(str(path), split=None)
     assert [source.file(index).removeprefix("images/") for index in range(len(source))] == [name for name, _ in rows]
     assert source.labels[:, 0].tolist() == [int(label) for _, label in rows]
+
+
+def test_pictures_in_images_are_found_although_the_first_is_missing(tmp_path):
+    (tmp_path / "images").mkdir()
+    Image.new("RGB", (5, 7)).save(tmp_path / "images" / "b.png")
+    (tmp_path / "labels.csv").write_text("file,label\na.png,x\nb.png,y\n", encoding="utf-8")
+    source = read_table(tmp_path / "labels.csv", "set")
+    assert source.image(1).shape == (7, 5, 3)

@@ -172,3 +172,13 @@ def test_what_does_not_fit(changes, words, says):
 def test_a_model_of_other_classes():
     with pytest.raises(FovealError, match=r"logits \(1, 2\)"):
         one(Inspector(Means(), card(classes=("a", "b"))), grey(1, 2, 3))
+
+
+def test_what_was_blank_in_training_is_blank_in_use():
+    card = Card("x", "icam", {}, ("a", "b"), size=8, mean=(0.0,) * 3, std=(1.0,) * 3, recipe={"blank": [[0.0, 0.0, 0.5, 1.0]]})
+    picture = np.random.default_rng(0).integers(0, 255, (8, 8, 3), np.uint8)
+    kept = picture.copy()
+    prepared = Inspector(torch.nn.Identity(), card).prepare([picture])
+    assert torch.allclose(prepared[..., :4], torch.tensor(128 / 255))
+    assert torch.allclose(prepared[0, :, :, 4:], torch.from_numpy(picture[:, 4:]).permute(2, 0, 1) / 255)
+    assert (picture == kept).all()

@@ -49,7 +49,9 @@ def run(args: argparse.Namespace) -> int:
     variants = _variants(args.task, args.only, recipe_of(args))
     recipe = recipe_of(args)
     source = read(recipe.data, label=recipe.label, seed=0)
-    print(source.describe(), flush=True)
+    print(source.told(), flush=True)
+    tested = source.fold is not None or source.known(source.indices("test")).any()
+    expect(bool(tested), source.name, "labelled test pictures to compare builds on", "none")
     folder = Path(args.out or f"runs/ablate-{args.task}-{source.name.replace(':', '-')}")
     seeds = 1 if args.seeds is None else args.seeds
     whole(seeds, "--seeds")
@@ -85,11 +87,9 @@ def _variants(what: str, only: str | None, recipe: Recipe) -> dict[str, dict[str
         for name in wanted or ():
             if name not in PEERS:
                 raise unknown("peer", name, PEERS)
-        return {
-            "peers": {
-                name: recipe.changed(model=name, settings={}) for name in PEERS if wanted is None or name in wanted or name == PEERS[0]
-            }
-        }
+        names = [name for name in PEERS if wanted is None or name in wanted or name == PEERS[0]]
+        settings = {name: recipe.settings if name == PEERS[0] else {"image": recipe.size} for name in names}
+        return {"peers": {name: recipe.changed(model=name, settings=settings[name]) for name in names}}
     if what != "icam":
         raise unknown("ablation", what, ("icam", "peers"))
     for name in wanted or ():

@@ -31,6 +31,7 @@ COMMANDS = {  # what is typed → its module, and what it does
 }
 
 BUG, WRONG, STOPPED = 1, 2, 130  # exit statuses
+EXTRAS = {"torch": "torch", "safetensors": "torch", "yaml": "train", "pytorch_lightning": "train", "kornia": "train", "rich": "train"}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -54,9 +55,10 @@ def main(argv: list[str] | None = None) -> int:
         _give_up_output()
         return _say(f"error: cannot write the output: {error.strerror or error}", WRONG, debug)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "torch":
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
             return _bug(error, debug)
-        return _say("error: this needs torch, which is not installed; pip install foveal[torch]", WRONG, debug)
+        return _say(f"error: this needs {package}, which is not installed; pip install foveal[{EXTRAS[package]}]", WRONG, debug)
     except SystemExit as end:  # whatever foveal ran may not end foveal as if all were well
         return _say(f"error: what was run called sys.exit({end.code!r})", WRONG, debug)
     except Exception as error:  # noqa: BLE001 — nobody but a developer wants a traceback

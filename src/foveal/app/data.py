@@ -42,9 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(_facts(source, seen, found, args), ensure_ascii=False, indent=1))
         return 0
-    print(source.describe())
-    for note in source.notes:
-        print(f"  {note}")
+    print(source.told())
     if args.check:
         print("\n".join(_checked(seen)))
     if args.twins:

@@ -40,8 +40,9 @@ def run(args: argparse.Namespace) -> int:
     whole(args.batch, "--batch")
     model, card = load_model(args.model)
     source = _source(args, card)
-    print(source.describe())
-    fold = args.fold if args.fold is not None else card.recipe.get("fold") if args.data is None else None
+    print(source.told())
+    # A run's own fold, also where its data lies elsewhere now: another one would test what it was trained on.
+    fold = args.fold if args.fold is not None else card.recipe.get("fold") if source.fold is not None else None
     rows, logits = _predict(model, card, source, args.split, fold, args)
     chooses = args.split != "val" and bool(source.known(source.indices("val", fold)).any())  # a set may have nothing to choose on
     validation = _predict(model, card, source, "val", fold, args) if chooses else None
@@ -70,7 +71,16 @@ def run(args: argparse.Namespace) -> int:
 def _source(args: argparse.Namespace, card: Card) -> Source:
     data = args.data or card.recipe.get("data")
     expect(data is not None, "--data", "what to judge the model on", "none, and its card does not tell what it was trained on")
-    source = read(str(data), label=args.label or (card.recipe.get("label") if args.data is None else None), seed=0)
+    source = read(str(data), label=args.label or card.recipe.get("label"), seed=0)
+    if args.data is None:
+        same = card.data.get("fingerprint") in (None, source.fingerprint())
+        expect(
+            same,
+            f"{data}",
+            "the pictures, labels and splits of the training",
+            "others",
+            "say --data to judge the model on what is there now",
+        )
     expect(source.many == card.many, f"{data}", "several labels a picture" if card.many else "one label a picture", "the other")
     expect(source.classes == card.classes, f"{data}", f"the model's classes {', '.join(card.classes)}", ", ".join(source.classes))
     return source

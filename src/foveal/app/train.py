@@ -66,7 +66,7 @@ def _one(args: argparse.Namespace, recipe: Recipe, folder: Path) -> int:
 
     first = os.environ.get("LOCAL_RANK", "0") == "0"  # of several processes of one run, one speaks
     if first:
-        print(read(recipe.data, label=recipe.label, seed=0).describe(), flush=True)
+        print(read(recipe.data, label=recipe.label, seed=0).told(), flush=True)
     machine = Machine(args.device, args.devices, args.strategy, args.workers)
     result = train(recipe, folder, resume=args.resume, machine=machine, origin=origin())
     if not first:
@@ -84,7 +84,7 @@ def _several(args: argparse.Namespace, recipe: Recipe, folder: Path) -> int:
     from foveal.train.many import plan, run_all
 
     source = read(recipe.data, label=recipe.label, seed=0)
-    print(source.describe(), flush=True)
+    print(source.told(), flush=True)
     folds = folds_of(args.folds, source.folds)
     seeds = 1 if args.seeds is None else args.seeds
     whole(seeds, "--seeds")
@@ -105,7 +105,7 @@ def folds_of(text: str | None, count: int) -> list[int | None]:
     if text == "all":
         return list(range(count))
     try:
-        folds = [int(part) for part in text.split(",")]
+        folds = list(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError:
         raise FovealError(f"--folds: expected all, or numbers such as 0,1,2, got {text!r}") from None
     expect(all(is_whole(fold) and 0 <= fold < count for fold in folds), "--folds", f"numbers from 0 to {count - 1}", text)

@@ -78,7 +78,7 @@ def _room(file: Path | None, shape: tuple[int, ...]) -> NDArray[np.uint8]:
             return np.zeros(shape, np.uint8)
         except MemoryError:
             raise FovealError(
-                f"the pictures: expected {np.prod(shape) / 2**30:.1f} GiB of memory for them, got less; ask for --cache none"
+                f"the pictures: expected {np.prod(shape) / 2**30:.1f} GiB of memory for them, got less; ask for a smaller size"
             ) from None
     file.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):

@@ -3,6 +3,7 @@
 A Source holds arrays, never a Python object for each picture, so that a million of them cost a few ten megabytes and travel to worker processes.
 """
 
+import hashlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -148,6 +149,19 @@ class Source:
             parts.append(f"{len(np.unique(self.group))} groups")
         return f"{self.name}: {self.format}, {', '.join(parts)}"
 
+    def told(self) -> str:
+        """The one line, and under it what the reader left out, guessed or made."""
+        return "\n  ".join([self.describe(), *self.notes])
+
+    def fingerprint(self) -> str:
+        """Of pictures, labels and splits: the same if, and only if, nothing has moved from one split to another."""
+        digest = hashlib.sha256()
+        for values in (self.labels, self.split, self.fold):
+            digest.update(b"" if values is None else np.ascontiguousarray(values).tobytes())
+        names = getattr(self.pictures, "names", None)
+        digest.update(names.buffer if isinstance(names, Names) else self.file(0).encode() if len(self) else b"")
+        return digest.hexdigest()[:16]
+
     def facts(self) -> dict[str, object]:
         """What a run folder keeps of its data: plain values that JSON can hold."""
         sizes: dict[str, object] = {}
@@ -166,6 +180,7 @@ class Source:
             "groups": 0 if self.group is None else len(np.unique(self.group)),
             "importance": None if self.importance is None else self.importance.tolist(),
             "notes": list(self.notes),
+            "fingerprint": self.fingerprint(),
         }
 
     def _checked(self, index: int) -> int:

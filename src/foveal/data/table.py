@@ -9,6 +9,7 @@ The columns may be separated by comma, semicolon or tab. Every error names the l
 
 import csv
 import io
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from foveal.data.source import UNKNOWN, FilePictures, Names, Source
 from foveal.errors import FovealError, unknown
 
 KNOWN, BITS = ("file", "split", "fold", "group"), ("0", "1")
+LOOKED_AT = 100  # files until it is clear where they lie
 WORDS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "test": 2, "testing": 2, "": -1}
 TELLING = 0.5  # a column with more than this share of 0 and 1 is meant as a class, and another value in it is a mistake
 
@@ -231,6 +233,12 @@ def _groups(table: Table, split: NDArray[np.int8], fold: NDArray[np.int64] | Non
 
 
 def _folder(table: Table) -> str:
-    """Files are named from the folder of the csv, or from its folder `images`: one look at the first tells."""
-    root, first = table.path.parent, table.columns["file"][0]
-    return "images" if not (root / first).exists() and (root / "images" / first).exists() else ""
+    """Files are named from the folder of the csv, or from its folder `images`: the first that is in either tells."""
+    root = table.path.parent
+    for name in table.columns["file"][:LOOKED_AT]:
+        # A name that no file system takes is not there, either: Path.exists would raise.
+        if os.path.exists(root / name):  # noqa: PTH110
+            return ""
+        if os.path.exists(root / "images" / name):  # noqa: PTH110
+            return "images"
+    return ""

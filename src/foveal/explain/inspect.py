@@ -17,6 +17,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from foveal.data.image import BadImage, Pixels
+from foveal.data.pack import paint
 from foveal.errors import FovealError, expect, is_number, shown, whole
 from foveal.models.card import Card
 from foveal.models.store import load_model
@@ -76,8 +77,9 @@ class Inspector:
 
     def prepare(self, pictures: Sequence[Pixels]) -> Tensor:
         """Pictures of the card's side, (S, S, 3) uint8 each → (B, 3, S, S), normalised, on the device."""
-        pixels = torch.from_numpy(np.stack(pictures)).to(self.device)
-        return self.normalise(pixels.permute(0, 3, 1, 2).float() / 255.0)
+        pixels = np.stack(pictures)
+        paint(pixels, self.card.recipe.get("blank", ()))  # what the model was never shown
+        return self.normalise(torch.from_numpy(pixels).to(self.device).permute(0, 3, 1, 2).float() / 255.0)
 
     def normalise(self, images: Tensor) -> Tensor:
         return (images - self.mean) / self.std

@@ -31,9 +31,9 @@ def _changed(config: Any, name: str, changes: dict[str, Any]) -> Any:
     for key in changes:
         if key not in fields:
             raise unknown(f"setting of {name}", key, fields)
-    if "stages" in changes:  # as a recipe writes them
-        changes = changes | {"stages": tuple(stage if isinstance(stage, Stage) else Stage(**stage) for stage in changes["stages"])}
     try:
+        if "stages" in changes:  # as a recipe writes them
+            changes = changes | {"stages": tuple(stage if isinstance(stage, Stage) else Stage(**stage) for stage in changes["stages"])}
         return dataclasses.replace(config, **changes)
     except TypeError as error:
         raise FovealError(f"{name}: expected settings that fit, got {shown(changes)}; {error}") from None

@@ -29,15 +29,15 @@ class Journal(Checkpoint):
     def __init__(self, folder: Path, keep: str, said: bool) -> None:
         """said: tell each epoch in a line on stderr."""
         self.folder, self.keep, self.said = folder, keep, said
-        self.best, self.best_epoch, self.rows = -1.0, -1, list[dict[str, Any]]()
+        self.best, self.best_loss, self.best_epoch, self.rows = -1.0, 0.0, -1, list[dict[str, Any]]()
         self.began = self.ended = self.trained = self.waited = 0.0
         self.pictures = 0
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best, "best_epoch": self.best_epoch, "rows": self.rows}
+        return {"best": self.best, "best_loss": self.best_loss, "best_epoch": self.best_epoch, "rows": self.rows}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.best, self.best_epoch, self.rows = state["best"], state["best_epoch"], state["rows"]
+        self.best, self.best_loss, self.best_epoch, self.rows = (state[name] for name in ("best", "best_loss", "best_epoch", "rows"))
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         # A run that had stopped early and then died has nothing left to train; Lightning does not remember that it had stopped.
@@ -69,8 +69,9 @@ class Journal(Checkpoint):
 
     def _note(self, trainer: pl.Trainer, module: pl.LightningModule, metrics: dict[str, float], score: float, seconds: float) -> None:
         """The epoch's row, and its weights if they are the best so far."""
-        if self.keep == "last" or score > self.best:
-            self.best, self.best_epoch = score, trainer.current_epoch
+        loss = metrics.get("val_loss", 0.0)  # tells epochs of the same score apart
+        if self.keep == "last" or (score, -loss) > (self.best, -self.best_loss):
+            self.best, self.best_loss, self.best_epoch = score, loss, trainer.current_epoch
             write_whole(self.folder / WEIGHTS, weights(module))
         lr = trainer.optimizers[0].param_groups[0]["lr"]
         row = {"epoch": trainer.current_epoch + 1, **{name: round(value, 6) for name, value in metrics.items()}}

@@ -117,6 +117,7 @@ def _check(one: "dataclasses.Field[Any]", value: Any) -> None:
         expect(value in among, what, f"one of {', '.join(among)}", shown(value))
     elif int in kinds:
         expect(is_whole(value) and value >= least, what, f"a whole number, at least {least}", shown(value))
+        expect(value < 2**31, what, "a number below 2³¹", shown(value))
     elif float in kinds:
         limit = f" and below {below:g}" if below < float("inf") else ""
         expect(is_number(value) and least <= value < below, what, f"a number, at least {least:g}{limit}", shown(value))
