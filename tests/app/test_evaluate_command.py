@@ -8,6 +8,7 @@ from data.bad import BAD, spoiled
 from train.little import FIELDS, a_set, rows
 
 from foveal.app import cli
+from foveal.app.evaluate import plain_thresholds
 from foveal.train.recipe import Recipe
 from foveal.train.run import Machine, train
 
@@ -135,3 +136,25 @@ def test_a_set_that_moved_is_judged_on_the_run_s_own_fold(tmp_path, capsys):
     assert said(capsys, "evaluate", run, "--data", tmp_path / "moved", "--resamples", 0)[0] == 0
     judged = (run / "evaluation-test" / "report.md").read_text(encoding="utf-8")
     assert "| fold | 2 |" in judged or "fold 2" in judged, judged
+
+
+def test_what_is_judged_is_what_predict_says(tmp_path, capsys):
+    """The same thresholds, though predict's probabilities have a temperature and the report's have none."""
+    data = a_set(tmp_path / "set", many=True, count=41)
+    run = a_run(tmp_path / "run", data, epochs=3)
+    status, out, _ = said(capsys, "evaluate", run, "--resamples", 0)
+    assert status == 0
+    assert "own thresholds" in (run / "evaluation-test" / "report.md").read_text(encoding="utf-8")
+    told = {row["file"]: row["truth"] for row in rows(run / "predictions-test.csv")}
+    said(capsys, "predict", run, *(data / file for file in told), "--format", "csv", "--out", tmp_path / "found.csv")
+    found = {row["file"].rpartition("/")[2]: row["found"] for row in rows(tmp_path / "found.csv")}
+    right_ = np.mean([set(found[file].split(";")) == set(truth.split(";")) for file, truth in told.items()])
+    assert f"| exact match | {100 * right_:.2f} |" in out
+
+
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 2.5])
+def test_thresholds_without_temperature(temperature):
+    logits = np.array([-3.0, -0.2, 0.4, 2.0])
+    at_temperature = 1 / (1 + np.exp(-logits / temperature))
+    assert plain_thresholds(tuple(at_temperature), temperature) == pytest.approx(1 / (1 + np.exp(-logits)))
+    assert plain_thresholds((0.0, 1.0), temperature) == (0.0, 1.0)

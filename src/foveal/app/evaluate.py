@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", default="test", help=f"one of {', '.join(SPLITS)} (default: test)")
     parser.add_argument("--fold", type=int, help="of data with folds: this one tests (default: the run's own)")
     parser.add_argument("--out", metavar="FOLDER", help="where the report is written (default: beside the model)")
-    parser.add_argument("--aim", help='what thresholds maximise on the validation split: "F1", "F2" or "balanced accuracy"')
+    parser.add_argument("--aim", help='choose thresholds anew on the validation split, for the best "F1", "F2" or "balanced accuracy"')
     parser.add_argument("--resamples", type=int, default=1000, help="of the bootstrap for 95 %% intervals; 0: none")
     parser.add_argument(
         "--device", choices=("auto", "cpu", "cuda"), default="auto", help="what to compute on (default: a GPU if there is one)"
@@ -58,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
         groups=None if source.group is None else source.group[rows],
         resamples=args.resamples,
         aim=args.aim,
+        given=None if args.aim or card.threshold is None else plain_thresholds(card.threshold, card.temperature),
     )
     folder = Path(args.out) if args.out else _beside(args.model) / f"evaluation-{args.split}"
     facts: dict[str, Any] = {"model": card.model, "data": source.describe(), "split": args.split, "fold": fold, "origin": origin()}
@@ -66,6 +67,14 @@ def run(args: argparse.Namespace) -> int:
     print(table_of_figures(verdict).markdown())
     print(f"the report is {files[0]}")
     return 0
+
+
+def plain_thresholds(threshold: tuple[float, ...], temperature: float) -> tuple[float, ...]:
+    """A card's thresholds hold for sigmoid(z/T), a verdict's for sigmoid(z): t/(1 − t) = e^{z/T}, so e^z = (t/(1 − t))^T."""
+    share = np.clip(np.array(threshold, np.float64), 0.0, 1.0)
+    with np.errstate(divide="ignore", over="ignore"):
+        logit = temperature * (np.log(share) - np.log1p(-share))
+        return tuple(float(value) for value in 1.0 / (1.0 + np.exp(-logit)))
 
 
 def _source(args: argparse.Namespace, card: Card) -> Source:

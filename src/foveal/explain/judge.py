@@ -42,20 +42,26 @@ def judge(
     resamples: int = 1000,
     seed: int = 0,
     aim: str | None = None,
+    given: tuple[float, ...] | None = None,
 ) -> Verdict:
     """The verdict on images with these labels, (N,) or with many (N, C), and logits (N, C).
 
     validation: labels and logits to choose thresholds and the temperature on. aim: what thresholds maximise, "F1" (with many labels
     also unless told), "F2", another "F<β>" or "balanced accuracy"; with one label it is for two classes only, and makes one threshold
     on the second. importance: the classes' weights (C,), asks for F2_CIW and F1_Normal. groups (N,): images that belong together.
-    resamples: 0 makes no intervals.
+    resamples: 0 makes no intervals. given: thresholds that the model comes with, on its own probabilities: with them nothing is chosen.
     """
     truth, probability = _fit(truth, logits, classes, many, "truth")
     expect(len(files) == len(truth), "files", f"{len(truth)}, one an image", len(files))
     expect(is_whole(resamples) and resamples >= 0, "resamples", "a whole number, at least 0", resamples)
     expect(many or importance is None, "importance", "many labels an image", "one")
     known = None if validation is None else (_fit(*validation, classes, many, "validation"), np.asarray(validation[1]))
-    threshold, decision = _choose(None if known is None else known[0], classes, many, aim)
+    expect(given is None or aim is None, "thresholds", "those that are given, or an aim to choose them by", "both")
+    if given is None:
+        threshold, decision = _choose(None if known is None else known[0], classes, many, aim)
+    else:
+        expect(len(given) == (len(classes) if many else 1), "the thresholds that are given", "one a class", len(given))
+        threshold, decision = np.array(given) if many else given[0], "the model's own thresholds, chosen when it was trained"
     chosen = decide(probability, many, threshold)
 
     everything = _figures(truth, chosen, probability, threshold, importance)
