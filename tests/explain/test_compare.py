@@ -37,6 +37,14 @@ def test_the_headline_is_mean_average_precision_of_several():
     assert headline(Predicted(("x", "y", "z"), ("a", "b"), truth, logits), many=True)(None) == pytest.approx(((1 + 2 / 3) / 2 + 1 / 3) / 2)
 
 
+def test_scores_of_two_models_are_not_ranked_against_each_other():
+    """Both rank their own two pictures right; the second model's scores are all lower."""
+    first = Predicted(("a", "b"), ("x",), np.array([[1], [0]]), np.array([[5.0], [4.0]]))
+    second = Predicted(("c", "d"), ("x",), np.array([[1], [0]]), np.array([[-4.0], [-5.0]]))
+    assert headline(pooled([first, second]), many=True)(None) == 1
+    assert headline(pooled([first, second]), many=True)(np.ones((7, 4))).shape == (7,)
+
+
 def test_a_difference_by_hand_and_the_same_build_differs_by_nothing():
     files, truth = [f"{i:03d}" for i in range(200)], np.arange(200) % 2
     good, bad = truth.copy(), truth.copy()

@@ -1,6 +1,7 @@
 """Whole runs, in this process: what they leave behind, and what they say to what cannot be."""
 
 import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -315,3 +316,17 @@ def test_where_nothing_can_be_written(data, tmp_path):
     with pytest.raises(FovealError, match="expected a new or empty one, got one with other files in it"):
         train(recipe_for(data), tmp_path / "other", machine=CPU)
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_folder_in_which_another_process_trains_is_left_alone(tmp_path):
+    fcntl = pytest.importorskip("fcntl")
+    data, folder = a_set(tmp_path / "set"), tmp_path / "run"
+    folder.mkdir()
+    handle = os.open(folder, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    recipe = Recipe(**(FIELDS | {"data": str(data), "epochs": 1}))
+    with pytest.raises(FovealError, match="nobody else at work on it"):
+        train(recipe, folder, machine=Machine("cpu", workers=0))
+    assert not list(folder.iterdir())
+    os.close(handle)
+    train(recipe, folder, machine=Machine("cpu", workers=0))

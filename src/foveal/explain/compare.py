@@ -32,14 +32,24 @@ def pooled(runs: Sequence[Predicted]) -> Predicted:
     expect(len(set(files)) == len(files), "the runs' tests", "every picture once", "some twice")
     order = np.argsort(np.array(files))
     truth, logits = (np.concatenate([getattr(run, part) for run in runs])[order] for part in ("truth", "logits"))
-    return Predicted(tuple(files[place] for place in order), runs[0].classes, truth, logits)
+    model = np.repeat(np.arange(len(runs)), [len(run.files) for run in runs])[order]
+    return Predicted(tuple(files[place] for place in order), runs[0].classes, truth, logits, model)
 
 
 def headline(one: Predicted, many: bool) -> Callable[[Array | None], Array]:
-    """The figure that decides: mean average precision of several labels, balanced accuracy of one. A function of weights."""
+    """The figure that decides: mean average precision of several labels, balanced accuracy of one. A function of weights.
+
+    Scores of different models are not ranked against each other: average precision is that of each model, and their mean.
+    """
     probability = apply(one.logits, many)
     if many:
-        return lambda weight: mean(average_precision(one.truth, probability, weight))
+        parts = [np.arange(len(one.files))] if one.model is None else [np.flatnonzero(one.model == k) for k in np.unique(one.model)]
+
+        def precision(weight: Array | None) -> Array:
+            each = [average_precision(one.truth[p], probability[p], None if weight is None else weight[..., p]) for p in parts]
+            return mean(np.stack([mean(values) for values in each], axis=-1))
+
+        return precision
     return lambda weight: balanced_accuracy(one.truth, probability.argmax(1), len(one.classes), weight)
 
 

@@ -19,6 +19,7 @@ class Predicted:
     classes: tuple[str, ...]
     truth: NDArray[np.int64]  # (N,), or (N, C) of 0/1
     logits: NDArray[np.float64]  # (N, C)
+    model: NDArray[np.int64] | None = None  # (N,): which of several models said it; None: one said all
 
 
 def read_predicted(file: Path, many: bool) -> Predicted:

@@ -1,6 +1,7 @@
 """One training run, from a recipe to a folder that describes itself, and that a killed run goes on from."""
 
 import contextlib
+import importlib.util
 import json
 import logging
 import os
@@ -29,6 +30,7 @@ from foveal.train.journal import CHECKPOINT, Journal, WholeCheckpoint
 from foveal.train.recipe import Recipe
 from foveal.whole import expect_folder, write_whole
 
+fcntl: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None  # Windows has none: there nobody is kept out
 RECIPE = "recipe.yaml"
 QUIET = (
     ".*does not have many workers.*",
@@ -68,25 +70,45 @@ def train(
     splits = divided(source, recipe.fold)
     _share(recipe, len(splits.train), machine.devices)
     expect_folder(folder)
-    feeds = Feeds(source, recipe, splits, machine.workers)
-    _share(recipe, len(feeds.splits.train), machine.devices)
-    if first:
-        _tidy(folder)
-        write_whole(folder / RECIPE, recipe.text().encode())
-        write_bad(feeds, folder)
-    task = Classify(
-        model,
-        recipe,
-        classes=len(source.classes),
-        many=source.many,
-        steps=feeds.steps * recipe.epochs,
-        counts=feeds.counts,
-        mean=SEWER_MEAN,
-        std=SEWER_STD,
-    )
-    with _interruptible():
-        trainer.fit(task, datamodule=feeds, ckpt_path=str(last) if last.exists() else None)
-        return conclude(trainer, task, feeds, folder, origin or {})
+    with alone(folder) if first else contextlib.nullcontext():
+        feeds = Feeds(source, recipe, splits, machine.workers)
+        _share(recipe, len(feeds.splits.train), machine.devices)
+        if first:
+            _tidy(folder)
+            write_whole(folder / RECIPE, recipe.text().encode())
+            write_bad(feeds, folder)
+        task = Classify(
+            model,
+            recipe,
+            classes=len(source.classes),
+            many=source.many,
+            steps=feeds.steps * recipe.epochs,
+            counts=feeds.counts,
+            mean=SEWER_MEAN,
+            std=SEWER_STD,
+        )
+        with _interruptible():
+            trainer.fit(task, datamodule=feeds, ckpt_path=str(last) if last.exists() else None)
+            return conclude(trainer, task, feeds, folder, origin or {})
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """No other process may train into this folder meanwhile: two would write over each other. A process that dies lets go by dying."""
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise FovealError(
+                f"the run in {folder}: expected nobody else at work on it, got another process; wait, or give another --out"
+            ) from None
+        yield
+    finally:
+        os.close(handle)
 
 
 def finished(recipe: Recipe, folder: Path, resume: bool) -> dict[str, Any] | None:
