@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from foveal.errors import FovealError
@@ -9,12 +10,19 @@ from foveal.errors import FovealError
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write beside the name, then take its place in one step; folders on the way are made."""
+    with beside(path) as part:
+        part.write_bytes(content)
+
+
+@contextlib.contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """A name beside the name, to write to; it takes the name's place at the end, or is gone."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part") if path.name else path
     try:
         if path.exists() and not path.is_file():
             raise FovealError(f"cannot write {path}: expected the name of a file, got something that is no file")
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(content)
+        yield part
         part.replace(path)
     except OSError as error:
         raise FovealError(

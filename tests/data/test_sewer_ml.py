@@ -13,8 +13,9 @@ from PIL import Image
 from foveal.data import sewer_ml
 from foveal.data.image import BadImage
 from foveal.data.read import read
-from foveal.data.sewer_ml import CODES, IMPORTANCE, read_sewer_ml
+from foveal.data.sewer_ml import CODES, read_sewer_ml
 from foveal.errors import FovealError
+from foveal.objective.importance import CIW
 
 HEADER = ["Filename", "VA", *CODES, "ND", "Defect"]
 
@@ -56,7 +57,7 @@ def test_the_official_layout(tmp_path):
     assert source.image(3)[0, 0, 0] == 22
     with pytest.raises(BadImage, match="no such file"):
         source.image(0)
-    assert source.importance.tolist() == list(IMPORTANCE.values())
+    assert source.importance.tolist() == list(CIW.values())
     assert source.importance.sum() == pytest.approx(6.7024)
     assert "train 3 · val 1 · test 2, 2 without a label" in source.describe()
     assert "… 10 more, none 1)" in source.describe()

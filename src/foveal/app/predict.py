@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TextIO
 from foveal.app.paths import STDIN, listed, model_and_rest, pictures
 from foveal.app.progress import progress
 from foveal.errors import FovealError, unknown, whole
+from foveal.whole import beside
 
 if TYPE_CHECKING:
     from foveal.data.image import BadImage, Pixels
@@ -180,18 +181,5 @@ def _json(answer: "Answer", classes: Sequence[str]) -> str:
 @contextlib.contextmanager
 def _written(path: Path) -> Iterator[TextIO]:
     """A stream beside the name that takes its place at the end, in one step."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part") if path.name else path
-    try:
-        if path.exists() and not path.is_file():
-            raise FovealError(f"cannot write {path}: expected the name of a file, got something that is no file")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
-            yield stream
-        part.replace(path)
-    except OSError as error:
-        raise FovealError(
-            f"cannot write {path}: expected a file that can be written, got {error.strerror or error}; give another name"
-        ) from None
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink()
+    with beside(path) as part, part.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+        yield stream

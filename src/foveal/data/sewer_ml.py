@@ -17,12 +17,9 @@ from numpy.typing import NDArray
 
 from foveal.data.source import SPLITS, UNKNOWN_BIT, FilePictures, Names, Source
 from foveal.errors import FovealError
+from foveal.objective.importance import CIW
 
-IMPORTANCE = {  # the codes in the paper's order, with their class-importance weights
-    "RB": 1.0, "OB": 0.5518, "PF": 0.2896, "DE": 0.1622, "FS": 0.6419, "IS": 0.1847, "RO": 0.3559, "IN": 0.3131, "AF": 0.0811,
-    "BE": 0.2275, "FO": 0.2477, "GR": 0.0901, "PH": 0.4167, "PB": 0.4167, "OS": 0.9009, "OP": 0.3829, "OK": 0.4396,
-}  # fmt: skip
-CODES = tuple(IMPORTANCE)
+CODES = tuple(CIW)
 FILES = {"train": "SewerML_Train.csv", "val": "SewerML_Val.csv", "test": "SewerML_Test.csv"}
 FOLDERS = {"train": ("Train", "train"), "val": ("Val", "Valid", "val", "valid"), "test": ("Test", "test")}
 BLOCK = 1 << 22  # bytes of text at a time
@@ -52,7 +49,7 @@ def read_sewer_ml(folder: Path, name: str) -> Source:
         labels=np.concatenate([part.labels for part in parts]),
         split=np.repeat(np.array([SPLITS.index(split) for split in there], np.int8), sizes),
         pictures=pictures,
-        importance=np.array(list(IMPORTANCE.values())),
+        importance=np.array(list(CIW.values())),
         notes=tuple(note for part in parts for note in part.notes),
     )
 

@@ -15,7 +15,7 @@ from foveal.errors import expect
 from foveal.objective.metric import Labels, decide, tally
 from foveal.objective.ranking import Array
 
-CIW = {
+CIW = {  # the codes of Sewer-ML in the paper's order
     "RB": 1.0,
     "OB": 0.5518,
     "PF": 0.2896,
