@@ -1,9 +1,11 @@
 """What foveal says when it is given something it cannot use: one line, with what was expected, what was found and what to do."""
 
+import contextlib
 import difflib
 import operator
+import os
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from numbers import Real
 
 
@@ -16,6 +18,15 @@ def expect(holds: bool, what: str, expected: object, got: object, do: str = "") 
     if not holds:
         advice = f"; {do}" if do else ""
         raise FovealError(f"{what}: expected {expected}, got {got}{advice}")
+
+
+@contextlib.contextmanager
+def reading(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Around what reads a file: where the system refuses, a FovealError that says so."""
+    try:
+        yield
+    except OSError as error:
+        raise FovealError(f"cannot read {os.fspath(path)}: {error.strerror or error}") from None
 
 
 def whole(value: object, what: str, least: int = 1, expected: str = "") -> None:

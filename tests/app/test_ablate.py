@@ -40,11 +40,11 @@ def test_names_that_do_not_exist_get_the_nearest(what, only, near):
 @pytest.mark.slow
 def test_a_table_from_the_command_line(tmp_path, capsys):
     random = np.random.default_rng(0)
-    rows = ["file,label,fold,group"]
+    rows = ["file,label,fold,group,campaign"]
     for index in range(18):
         label = index % 2
         Image.fromarray(random.integers(0, 80, (32, 32, 3), np.uint8) + np.uint8(120 * label)).save(tmp_path / f"{index:02d}.png")
-        rows.append(f"{index:02d}.png,{'bright' if label else 'dark'},{index // 2 % 3},g{index}")
+        rows.append(f"{index:02d}.png,{'bright' if label else 'dark'},{index // 2 % 3},g{index},{index // 4}")
     (tmp_path / "labels.csv").write_text("\n".join(rows), encoding="utf-8")
     flags = ["--data", str(tmp_path), "--size", "32", "--settings", "{image: 32, patch: 8}", "--epochs", "1", "--batch", "4"]
     out = ["--folds", "0", "--device", "cpu", "--out", str(tmp_path / "out")]
@@ -55,3 +55,7 @@ def test_a_table_from_the_command_line(tmp_path, capsys):
     assert (tmp_path / "out" / "ablation.md").read_text(encoding="utf-8").startswith("# icam on ")
     assert main(["ablate", "icam", "--only", "first", *flags, *out]) == 2  # there is one already
     assert "--resume" in capsys.readouterr().err
+    assert main(["ablate", "icam", *flags, "--by", "campaign", "--out", str(tmp_path / "other")]) == 2
+    assert "--by: expected --folds or --fold beside it" in capsys.readouterr().err
+    assert main(["ablate", "icam", *flags, "--by", "campaign", "--folds", "0,5", "--out", str(tmp_path / "other")]) == 2
+    assert "--folds: expected numbers from 0 to 4, got 0,5" in capsys.readouterr().err

@@ -70,7 +70,7 @@ def test_where_two_curves_cross():
         (["attention", "--rounds", "0"], "--rounds: expected at least 1, got 0"),
         (["attention", "--threads", "-2"], "the cores there are, got -2"),
         (["attention", "--longest", "7"], "--longest: expected at least 256, got 7"),
-        (["attention", "--device", "tpu"], "--device: expected cpu or cuda, got tpu"),
+        (["attention", "--device", "tpu"], "device: expected auto, or one that this machine has"),
         (["attention", "--rounds", "many"], "invalid int value"),
     ],
 )

@@ -1,10 +1,13 @@
 """The command line: one line for what goes wrong, and the right exit status."""
 
+import argparse
+import importlib
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -173,6 +176,23 @@ def test_a_full_disk_behind_the_output_is_one_line(arguments: list[str]) -> None
         result = subprocess.run([sys.executable, "-m", "foveal", *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert result.returncode == 2
     assert result.stderr == "foveal: error: cannot write the output: No space left on device\n"
+
+
+def test_a_file_that_cannot_be_read_is_not_told_as_the_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(monkeypatch, lambda args: len((tmp_path / "nowhere").read_bytes()))
+    assert main(["do"]) == 2
+    assert capsys.readouterr().err == f"foveal: error: cannot read or write {tmp_path}/nowhere: No such file or directory\n"
+
+
+def test_the_device_is_the_same_everywhere() -> None:
+    with_device = []
+    for name, (place, _) in cli.COMMANDS.items():
+        parser = argparse.ArgumentParser()
+        importlib.import_module(place).add_arguments(parser)
+        with_device += [(name, one.default) for one in parser._actions if "--device" in one.option_strings]
+    assert with_device == [(name, "auto") for name in ("train", "evaluate", "predict", "explain", "ablate", "bench")]
 
 
 def test_a_closed_output_is_no_reason_to_fail() -> None:

@@ -66,6 +66,22 @@ def test_check_and_twins(tmp_path, capsys, monkeypatch, jobs):
     ]
 
 
+def test_folds_by_a_column_and_twins_across_them(tmp_path, capsys):
+    table = a_set(tmp_path) / "labels.csv"
+    head, *lines = table.read_text().splitlines()
+    campaigns = [f"{line},{('May', 'June', 'July')[number % 3]}" for number, line in enumerate(lines)]  # 19 is 0 again, in another month
+    table.write_text("\n".join([f"{head},campaign", *campaigns]) + "\n")
+    status, out, _ = typed(capsys, "data", tmp_path, "--by", "campaign", "--twins")
+    assert status == 0
+    assert out[0].endswith("train 15 · val 4 · test 4, 3 folds")
+    assert out[1] == "  folds by campaign: July, June, May"
+    assert out[3] == "near-twins across splits: train–test 4"
+    assert out[8:10] == ["near-twins across folds: July–June 1, July–May 1, June–May 2", "  19.png (June)  0.png (May)  1.00"]
+    facts = json.loads("\n".join(typed(capsys, "data", tmp_path, "--by", "campaign", "--twins", "--json")[1]))
+    assert len(facts["twins"]) == len(facts["fold_twins"]) == 4
+    assert facts["fold_names"] == ["July", "June", "May"]
+
+
 def test_json(tmp_path, capsys):
     a_set(tmp_path)
     (tmp_path / "7.png").write_bytes(b"")

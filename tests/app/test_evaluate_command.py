@@ -5,10 +5,12 @@ import shutil
 import numpy as np
 import pytest
 from data.bad import BAD, spoiled
-from train.little import FIELDS, a_set, rows
+from train.little import FIELDS, a_set, result, rows
 
 from foveal.app import cli
+from foveal.app import progress as progress_module
 from foveal.app.evaluate import plain_thresholds
+from foveal.app.folds import summarise
 from foveal.train.recipe import Recipe
 from foveal.train.run import Machine, train
 
@@ -136,6 +138,63 @@ def test_a_set_that_moved_is_judged_on_the_run_s_own_fold(tmp_path, capsys):
     assert said(capsys, "evaluate", run, "--data", tmp_path / "moved", "--resamples", 0)[0] == 0
     judged = (run / "evaluation-test" / "report.md").read_text(encoding="utf-8")
     assert "| fold | 2 |" in judged or "fold 2" in judged, judged
+
+
+CAMPAIGNS = ("2019", "2021", "2022", "2025")
+
+
+def of_campaigns(folder):
+    """A set of four campaigns, of which the second has pictures of one class only."""
+    table = a_set(folder, count=37) / "labels.csv"
+    head, *lines = table.read_text().splitlines()
+    years = [CAMPAIGNS[place % 4] for place in range(37)]
+    years = ["2019" if year == "2021" and ",left," in line else year for year, line in zip(years, lines, strict=True)]
+    table.write_text("\n".join([f"{head},campaign", *(f"{line},{year}" for line, year in zip(lines, years, strict=True))]) + "\n")
+    return folder
+
+
+def test_leave_one_campaign_out(tmp_path, capsys):
+    """A campaign of one class selects in one run and tests in another; both give a result, and evaluate takes the run's own folds."""
+    data = of_campaigns(tmp_path / "set")
+    runs = [a_run(tmp_path / f"fold{fold}-seed0", data, by="campaign", fold=fold) for fold in range(4)]
+    campaign = {row["file"]: row["campaign"] for row in rows(data / "labels.csv")}
+    for fold, run in enumerate(runs):
+        tested, chose = ({campaign[row["file"]] for row in rows(run / f"predictions-{split}.csv")} for split in ("test", "val"))
+        assert (tested, chose) == ({CAMPAIGNS[fold]}, {CAMPAIGNS[(fold + 1) % 4]})
+    assert {row["truth"] for row in rows(runs[1] / "predictions-test.csv")} == {"right"}
+    said_by = rows(runs[0] / "predictions-val.csv")
+    right_ = np.mean([float(row["logit right"]) > float(row["logit left"]) for row in said_by])
+    assert result(runs[0])["val_score"] == pytest.approx(right_), "balanced accuracy over the classes that are there"
+    status, out, _ = said(capsys, "evaluate", runs[1], "--resamples", "20")
+    assert status == 0
+    assert "folds by campaign: 2019, 2021, 2022, 2025" in out
+    assert "| ROC AUC | – |" in out
+    assert f"| accuracy | {right(runs[1] / 'predictions-test.csv'):.2f} " in out
+    assert "| fold | 1, 2021 |" in (runs[1] / "evaluation-test" / "report.md").read_text(encoding="utf-8")
+    text = summarise(runs, tmp_path)
+    pooled = 100 * np.mean(
+        [
+            row["truth"] == ("left", "right")[float(row["logit right"]) > float(row["logit left"])]
+            for run in runs
+            for row in rows(run / "predictions-test.csv")
+        ]
+    )
+    assert f"| accuracy | {pooled / 100:.4f} |" in text.split("All 37 test pictures of 4 folds taken together, one seed;")[1]
+    shutil.move(data, tmp_path / "moved")
+    status, out, _ = said(capsys, "evaluate", runs[1], "--data", tmp_path / "moved", "--resamples", "0")
+    assert f"| accuracy | {right(runs[1] / 'predictions-test.csv'):.2f} |" in out, "its own fold, not the one of the column fold"
+    status, out, _ = said(capsys, "evaluate", runs[1], "--data", a_set(tmp_path / "other"), "--resamples", "0")
+    assert status == 0, "other data may have no such column"
+    assert "| fold | None |" in (runs[1] / "evaluation-test" / "report.md").read_text(encoding="utf-8")
+    status, _, err = said(capsys, "evaluate", runs[1], "--data", tmp_path / "moved", "--by", "split")
+    assert (status, "--by: expected --fold beside it" in err) == (2, True)
+    assert said(capsys, "evaluate", runs[1], "--data", tmp_path / "moved", "--by", "split", "--fold", "0", "--resamples", "0")[0] == 0
+
+
+def test_progress_is_told(one, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(progress_module, "FIRST", 0.0)
+    _, _, err = said(capsys, "evaluate", one, "--resamples", "0", "--batch", "1", "--out", tmp_path)
+    assert err.startswith("judging batches: 1 of ")
 
 
 def test_what_is_judged_is_what_predict_says(tmp_path, capsys):

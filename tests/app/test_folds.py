@@ -10,10 +10,11 @@ from torch import nn
 from foveal.app.folds import CHOSEN, summarise
 from foveal.models.card import Card
 from foveal.models.store import save_model
+from foveal.objective.threshold import thresholds
 
 
-def a_run(folder, seed, many=False, splits=("val", "test"), unknown=False):
-    """What a run leaves, as far as it is summed up: chance for predictions."""
+def a_run(folder, seed, many=False, splits=("val", "test"), unknown=False, fold=None, names=()):
+    """What a run leaves, as far as it is summed up: chance for predictions. With a fold, it tests pictures of its own."""
     draw = np.random.default_rng(seed)
     folder.mkdir(parents=True)
     save_model(nn.Linear(2, 2), folder / "model.safetensors", Card("icam-31k", "icam", {}, ("a", "b", "c"), many))
@@ -25,9 +26,11 @@ def a_run(folder, seed, many=False, splits=("val", "test"), unknown=False):
             marks = draw.random(3) < 0.4 if many else np.arange(3) == number % 3
             truth = "?" if unknown and split == "test" else ";".join(np.array(["a", "b", "c"])[marks])
             logits = draw.normal(size=3) + 2 * marks
-            lines.append(f"{number}.png,{truth}," + ",".join(f"{value:.6g}" for value in logits))
+            lines.append(f"{'' if fold is None else fold}{number}.png,{truth}," + ",".join(f"{value:.6g}" for value in logits))
         (folder / f"predictions-{split}.csv").write_text("\n".join(lines) + "\n")
     facts = {"model": "icam-31k", "weights": 31371, "data": {"name": "photos"}, "origin": {"machine": "here", "commit": "abc"}}
+    facts |= {"fold": fold, "seed": seed // 10}
+    facts["data"]["fold_names"] = list(names)
     (folder / "result.json").write_text(json.dumps(facts))
     return folder
 
@@ -123,3 +126,66 @@ def test_what_is_undefined_is_no_number(tmp_path):
     text = summarise([run], tmp_path)
     assert cells(text)["AP c"] == ["–"] * 4
     assert None in json.loads((tmp_path / "summary.json").read_text(), parse_constant=pytest.fail)["values"][0]
+
+
+def only(run, label):
+    """Leave the test pictures of one class."""
+    lines = (run / "predictions-test.csv").read_text().splitlines()
+    (run / "predictions-test.csv").write_text("\n".join([lines[0], *(line for line in lines[1:] if f",{label}," in line)]) + "\n")
+
+
+def test_all_test_pictures_of_a_seed_together_by_hand(tmp_path):
+    """A campaign may hold one class only: what is told of it alone says little, all of them together say what the model is worth."""
+    campaigns = ("2019", "2022", "2025")
+    runs = [
+        a_run(tmp_path / f"fold{fold}-seed{seed}", 10 * seed + fold, fold=fold, names=campaigns) for seed in range(2) for fold in range(3)
+    ]
+    only(runs[1], "a")
+    only(runs[4], "a")
+    text = summarise(runs, tmp_path)
+    accuracy, recall, f1_of_c = [], [], []
+    for seed in (0, 3):
+        truth, logits = (
+            sum(parts, start) for parts, start in zip(zip(*map(told, runs[seed : seed + 3]), strict=True), ([], []), strict=True)
+        )
+        said, truth = np.array(["a", "b", "c"])[np.array(logits).argmax(1)], np.array(truth)
+        accuracy.append(np.mean(said == truth))
+        recall.append(np.mean([np.mean(said[truth == name] == name) for name in "abc"]))
+        f1_of_c.append(f1(truth == "c", said == "c"))
+    alone, together = text.split("All 73 test pictures of 3 folds taken together, mean and spread over 2 seeds;")
+    for name, values in (("accuracy", accuracy), ("balanced accuracy", recall), ("F1 c", f1_of_c)):
+        spread = abs(values[0] - values[1]) / 2**0.5
+        assert cells(together)[name] == [f"{value:.4f}" for value in (np.mean(values), spread, min(values), max(values))]
+    assert "AP c" in cells(alone)
+    assert not {"AP c", "mAP", "ROC AUC"} & cells(together).keys(), "scores of different models are not ranked against each other"
+    assert text in (tmp_path / "summary.md").read_text()
+    assert "| fold1-seed0 (2022) |" in (tmp_path / "summary.md").read_text()
+    assert "taken together" in (tmp_path / "summary.tex").read_text()
+    kept = json.loads((tmp_path / "summary.json").read_text(), parse_constant=pytest.fail)
+    assert kept["pooled"]["seeds"] == [0, 1]
+    np.testing.assert_allclose([row[kept["pooled"]["figures"].index("accuracy")] for row in kept["pooled"]["values"]], accuracy)
+
+
+def told(run):
+    truth, logits = read(run)
+    return truth, logits.tolist()
+
+
+def test_several_labels_are_decided_by_each_run_s_own_thresholds(tmp_path):
+    runs = [a_run(tmp_path / f"fold{fold}-seed0", fold, many=True, fold=fold) for fold in range(3)]
+    together = cells(summarise(runs, tmp_path).split("taken together, one seed;")[1])
+    right = []
+    for run in runs:
+        val, test = (
+            (np.array([[name in one.split(";") for name in "abc"] for one in truth]), logits)
+            for truth, logits in (read(run, "val"), read(run))
+        )
+        cuts = thresholds(val[0].astype(int), 1 / (1 + np.exp(-val[1])))
+        right += (test[0] == (1 / (1 + np.exp(-test[1])) >= cuts)).all(1).tolist()
+    assert together["exact match"] == [f"{np.mean(right):.4f}", "–", *2 * [f"{np.mean(right):.4f}"]]
+
+
+def test_seeds_without_folds_are_not_put_together(tmp_path):
+    text = summarise([a_run(tmp_path / f"seed{seed}", 10 * seed) for seed in range(2)], tmp_path)
+    assert "taken together" not in text
+    assert "pooled" not in json.loads((tmp_path / "summary.json").read_text())

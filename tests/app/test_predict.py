@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -154,6 +155,15 @@ def test_a_list_on_stdin(model, folder, capsys, monkeypatch):
     status, out, err = typed(capsys, model, "-")
     assert (status, out) == (2, "")
     assert "the list on stdin" in err
+
+
+@pytest.mark.parametrize("out", [False, True])
+def test_a_list_that_cannot_be_read_is_not_told_as_an_output_that_cannot_be_written(model, tmp_path, capsys, monkeypatch, out):
+    folder = os.open(tmp_path, os.O_RDONLY)  # to read from a folder is an error of the system's
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(fileno=lambda: folder))
+    status, _, err = typed(capsys, model, "-", *(["--out", tmp_path / "found.csv"] if out else []))
+    os.close(folder)
+    assert (status, err) == (2, "foveal: error: cannot read the list on stdin: Is a directory\n")
 
 
 RUN = "import sys\nfrom foveal.app import cli\ncli.COMMANDS['predict'] = ('foveal.app.predict', '')\nsys.exit(cli.main(sys.argv[1:]))"

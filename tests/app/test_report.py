@@ -15,6 +15,7 @@ from foveal.app.report import curve, table, write_report
 from foveal.app.report.html import SHOT, page
 from foveal.errors import FovealError
 from foveal.explain.judge import judge
+from foveal.explain.predicted import Predicted
 from foveal.explain.verdict import Verdict
 
 NASTY = "<script>alert('x')</script> & \"a|b\"_{1}"
@@ -57,7 +58,7 @@ def one(classes=("fine", NASTY), images=101, files=None, **options):
     logits = random.normal(size=(images, len(classes))) + 1.0 * (truth[:, None] == np.arange(len(classes)))
     validation = (truth, logits) if options.pop("known", True) else None
     files = files or [f"{i}.png" for i in range(images)]
-    return judge(truth, logits, classes, False, files, "test", validation=validation, resamples=29, **options)
+    return judge(Predicted(files, classes, truth, logits), "test", validation=validation, resamples=29, **options)
 
 
 def many(images=97, classes=5):
@@ -65,7 +66,7 @@ def many(images=97, classes=5):
     truth = (random.random((images, classes)) < 0.3).astype(np.uint8)
     truth[:, -1] = 0  # never there
     logits = random.normal(size=truth.shape) + 2 * truth - 1
-    return judge(truth, logits, [f"k{i}" for i in range(classes)], True, [str(i) for i in range(images)], "val", resamples=29)
+    return judge(Predicted([str(i) for i in range(images)], [f"k{i}" for i in range(classes)], truth, logits), "val", resamples=29)
 
 
 def shot(index):
@@ -252,13 +253,13 @@ def test_a_great_many_classes_show_the_most_frequent_confusions():
 
 
 def test_degenerate_verdicts_still_make_a_report(tmp_path):
-    single = judge(np.array([0]), np.array([[2.0, 0.0]]), ("a", "b"), False, ["x"], "test", resamples=7)
+    single = judge(Predicted(["x"], ("a", "b"), np.array([0]), np.array([[2.0, 0.0]])), "test", resamples=7)
     write_report(single, tmp_path, title="T", facts={})
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "1 image of the split test" in text
     assert "None: every answer is right." in text
     assert table.UNKNOWN in Page(text).text
-    bare = judge(np.array([0, 1]), np.eye(2), ("a", "b"), False, ["x", "y"], "test", resamples=0)
+    bare = judge(Predicted(["x", "y"], ("a", "b"), np.array([0, 1]), np.eye(2)), "test", resamples=0)
     assert "no intervals were asked for" in page(bare, "T", {}, None)
 
 

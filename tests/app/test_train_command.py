@@ -3,15 +3,18 @@
 import argparse
 import dataclasses
 import json
+import shutil
 import signal
 import threading
 import time
 
 import numpy as np
 import pytest
+import torch
 from train.little import FLAGS, a_set, result, rows, same_run, typed
 
 from foveal.app import cli
+from foveal.app import progress as progress_module
 from foveal.app import train as train_command
 from foveal.train.recipe import Recipe
 
@@ -71,17 +74,63 @@ def test_a_whole_run_says_little(data, tmp_path):
         (["classify", "--data", "DATA", "--folds", "one"], "--folds: expected all, or numbers such as 0,1,2, got 'one'"),
         (["classify", "--data", "DATA", "--fold", "3"], "fold: expected 0 to 2, got 3"),
         (["classify", "--data", "pipes:9", "--folds", "all"], "--folds: expected data with a column fold, got data without one"),
+        (
+            ["classify", "--data", "DATA", "--by", "split"],
+            "--by: expected --folds or --fold beside it, which say what to test on, got neither",
+        ),
+        (
+            ["classify", "--data", "DATA", "--by", "spilt", "--folds", "all"],
+            "no column of labels.csv is called 'spilt'; the nearest is 'split'",
+        ),
+        (
+            ["classify", "--data", "DATA", "--by", "half", "--folds", "all"],
+            "--folds: expected data with at least 3 folds, to test, to choose and",
+        ),
+        (["classify", "--data", "pipes:9", "--by", "split", "--folds", "all"], "by: expected none: drawn pipes have no columns, got split"),
+        (["classify", "--data", "DATA", "--device", "abacus"], "device: expected auto, or one that this machine has"),
         (["classify", "--data", "DATA", "--seeds", "0"], "--seeds: expected at least 1, got 0"),
     ],
 )
 def test_one_line_for_what_does_not_fit(data, tmp_path, capsys, words, says):
-    words = [str(data) if word == "DATA" else word for word in words]
+    halves = "half" in words
+    words = [str(in_halves(data, tmp_path / "set") if halves else data) if word == "DATA" else word for word in words]
     status, _, err = said(capsys, "train", *words, "--out", tmp_path / "run")
     assert status == 2
     assert err.count("\n") == 1
     assert err.startswith("foveal: ")
     assert says in err
     assert not (tmp_path / "run").exists()
+
+
+def in_halves(data, folder):
+    """The same set with a column half, of two values."""
+    shutil.copytree(data, folder)
+    head, *lines = (data / "labels.csv").read_text().splitlines()
+    (folder / "labels.csv").write_text("\n".join([f"{head},half", *(f"{line},{place % 2}" for place, line in enumerate(lines))]) + "\n")
+    return folder
+
+
+def test_a_run_goes_on_from_another_folder(data, tmp_path, monkeypatch, capsys):
+    """What was typed as a relative path is kept as a whole one."""
+    monkeypatch.chdir(data.parent)
+    words = ["train", "classify", "--out", tmp_path / "run", *FLAGS, "--epochs", "1", "--data"]
+    assert said(capsys, *words, data.name)[0] == 0
+    monkeypatch.chdir(tmp_path)
+    assert f"data: {data.resolve()}\n" in (tmp_path / "run" / "recipe.yaml").read_text()
+    assert said(capsys, "evaluate", "run", "--resamples", "0")[0] == 0
+    assert said(capsys, *words, data, "--resume")[0] == 0
+    kept = (tmp_path / "run" / "recipe.yaml").read_text()
+    (tmp_path / "run" / "recipe.yaml").write_text(kept.replace(str(data.resolve()), data.name))
+    monkeypatch.chdir(data.parent)
+    assert said(capsys, *words, data.name, "--resume")[0] == 0, "a path that was written down as it was typed"
+
+
+def test_threads_and_progress_are_told(data, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(progress_module, "FIRST", 0.0)
+    status, _, err = said(capsys, "train", "classify", "--data", data, "--out", tmp_path / "run", *FLAGS, "--epochs", "1")
+    assert status == 0
+    assert err.startswith("opening pictures: 1 of 23, about 0 s left\n")
+    assert result(tmp_path / "run")["origin"]["threads"] == str(torch.get_num_threads())
 
 
 def test_diverging_is_one_line(data, tmp_path, capsys):

@@ -56,6 +56,13 @@ def test_splits_by_any_of_their_names(tmp_path):
     assert not source.notes
 
 
+@pytest.mark.parametrize("name", ["?", "a;b", "a\nb"])
+def test_names_that_no_class_can_have(tmp_path, name):
+    picture(tmp_path / name / "0.png")
+    picture(tmp_path / "sound" / "0.png")
+    assert "expected a name without ; and line breaks that is not ?" in refused(tmp_path)
+
+
 def test_a_class_may_be_missing_in_one_split(tmp_path):
     for split, name in (("train", "a"), ("train", "b"), ("val", "a"), ("test", "b")):
         picture(tmp_path / split / name / "0.png")

@@ -39,16 +39,18 @@ def test_good_and_bad(source):
     assert len(kept) == len(source) - len(BAD)
 
 
-def test_only_some_and_a_file(source, tmp_path):
-    calls = []
-    file = tmp_path / "deep" / "pixels.npy"
-    packed = pack(source, 11, file=file, only=[2, 7], progress=calls.append)
-    assert calls == [1, 2]
-    assert np.flatnonzero(packed.good).tolist() == [2, 7]
-    packed.pixels.flush()
-    np.testing.assert_array_equal(np.load(file)[7], source.image(7, 11))
-    pack(source, 11, file=file, only=[3])  # written anew
-    assert not np.load(file)[7].any()
+def test_progress_is_told_of_every_picture(source):
+    seen = []
+
+    def shown(items, total, what):
+        assert (total, what) == (len(source), "opening pictures")
+        for item in items:
+            seen.append(item)
+            yield item
+
+    packed = pack(source, 11, shown)
+    assert len(seen) == len(source)
+    assert packed.good.sum() == len(source) - len(BAD)
 
 
 def test_why_not_any_more(source):
@@ -79,12 +81,14 @@ def test_an_interruption_does_not_wait_for_all(source, monkeypatch):
             time.sleep(0.02)
             return np.zeros((size, size, 3), np.uint8)
 
-    def stop(done):
-        raise KeyboardInterrupt
+    def stop(items, total, what):
+        for item in items:
+            yield item
+            raise KeyboardInterrupt
 
     began = time.perf_counter()
     with pytest.raises(KeyboardInterrupt):
-        pack(Slow(), 5, progress=stop)
+        pack(Slow(), 5, stop)
     assert time.perf_counter() - began < 1
     assert threading.active_count() < 20
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from foveal.data.read import read
+from foveal.data.read import has_column, located, read
 from foveal.data.source import FilePictures, Names, Source
 from foveal.errors import FovealError
 
@@ -39,7 +39,80 @@ def test_a_csv_a_folder_with_one_and_class_folders(tmp_path):
         Image.new("L", (3, 5)).save(tmp_path / name / "0.png")
     (tmp_path / "other.csv").write_text("two tables: which?")
     assert read(str(tmp_path)).format == "class folders"
-    assert "holds no csv but class folders" in refused(tmp_path, label="class")
+    assert "is read as class folders" in refused(tmp_path, label="class")
+
+
+def class_folders(folder, counts=(3, 5)):
+    for name, count in zip("xy", counts, strict=True):
+        (folder / name).mkdir()
+        for number in range(count):
+            Image.new("L", (3, 5)).save(folder / name / f"{number}.png")
+
+
+def test_a_csv_beside_class_folders_is_somebody_s_list(tmp_path):
+    class_folders(tmp_path)
+    (tmp_path / "found.csv").write_text("file,found\nx/0.png,y\ny/0.png,x\n")
+    source = read(str(tmp_path))
+    assert source.format == "class folders"
+    assert source.notes[0] == "the class folders are read; to read found.csv, name that file itself"
+    assert "is read as class folders, got found; to read found.csv" in refused(tmp_path, label="found")
+    assert "is read as class folders, got found; to read found.csv" in refused(tmp_path, by="found")
+    assert read(str(tmp_path / "found.csv"), label="found").format == "found.csv"
+    (tmp_path / "found.csv").rename(tmp_path / "labels.csv")
+    assert read(str(tmp_path), label="found").format == "labels.csv"
+    (tmp_path / "labels.csv").write_text("name,count\nx,3\ny,5\n")
+    assert read(str(tmp_path)).format == "class folders"
+
+
+def test_a_csv_beside_other_folders_is_the_set(tmp_path):
+    """Pictures and masks are no two classes, and neither is one folder, or two without a picture."""
+    (tmp_path / "frames.csv").write_text("file,label\n" + rows(7))
+    for name in ("images", "masks"):
+        (tmp_path / name).mkdir()
+        Image.new("L", (3, 5)).save(tmp_path / name / "0.png")
+    assert read(str(tmp_path)).format == "frames.csv"
+    (tmp_path / "images").rename(tmp_path / ".hidden")
+    assert read(str(tmp_path)).format == "frames.csv"
+    (tmp_path / "notes").mkdir()
+    assert read(str(tmp_path)).format == "frames.csv"
+
+
+def test_a_path_is_found_from_anywhere(tmp_path, monkeypatch):
+    (tmp_path / "photos").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert located("photos") == located("./photos") == str(tmp_path.resolve() / "photos")
+    for name in ("pipes", "pipes:100", "nowhere"):
+        assert located(name) == name
+
+
+def test_which_sets_have_a_column(tmp_path):
+    (tmp_path / "labels.csv").write_text("file,label,campaign\n" + rows(3, extra=",1"))
+    assert has_column(str(tmp_path), "campaign")
+    assert has_column(str(tmp_path / "labels.csv"), "campaign")
+    assert not has_column(str(tmp_path), "city")
+    assert not has_column("pipes:9", "campaign")
+    assert not has_column(str(tmp_path / "nowhere"), "campaign")
+    assert "drawn pipes have no columns" in refused("pipes:9", by="campaign")
+
+
+def test_what_cannot_be_read_is_said_so(tmp_path, monkeypatch):
+    (tmp_path / "labels.csv").write_text("file,label\n" + rows(3))
+
+    def no(path, *_, **__):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    for place in ("read_bytes", "exists"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"pathlib.Path.{place}", no)
+            assert refused(tmp_path).startswith(f"cannot read {tmp_path}")
+
+
+def test_a_class_with_one_picture_is_told(tmp_path):
+    class_folders(tmp_path, (1, 20))
+    assert read(str(tmp_path)).notes[1:] == ("classes with too few pictures to be in train, val and test: x (1)",)
+    lines = "".join(f"{n}.png,{'a' if n == 7 else 'b'},train\n" for n in range(20))
+    (tmp_path / "labels.csv").write_text("file,label,split\n" + lines)
+    assert read(str(tmp_path)).notes[1:] == ("classes with too few pictures to be in train and val: a (1)",)
 
 
 def test_what_is_no_set(tmp_path):

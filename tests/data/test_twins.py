@@ -118,3 +118,21 @@ def test_twins_of_a_set(tmp_path):
     ]
     assert found[0].distance == 0
     assert found[0].likeness == 1
+
+
+def test_twins_across_folds(tmp_path):
+    """Train and train again, but another fold: the run that tests the one has trained on the other."""
+    lines = ["file,label,split,fold,campaign"]
+    for number, (seed, split, fold) in enumerate([(0, "train", 0), (0, "train", 2), (1, "train", 1), (1, "test", 1), (2, "val", 0)]):
+        Image.fromarray(scene(seed).clip(0, 255).astype(np.uint8)).save(tmp_path / f"{number}.png")
+        lines.append(f"{number}.png,{number % 2},{split},{fold},{2020 + fold}")
+    (tmp_path / "labels.csv").write_text("\n".join(lines) + "\n")
+    source = read(str(tmp_path))
+    codes, there = hashes(source)
+    assert [(twin.first, twin.second, twin.splits) for twin in twins(source, codes, there)] == [("2.png", "3.png", ("train", "test"))]
+    found = twins(source, codes, there, across="folds")
+    assert [(twin.first, twin.second, twin.splits) for twin in found] == [("0.png", "1.png", ("fold 0", "fold 2"))]
+    named = twins(read(str(tmp_path), by="campaign"), codes, there, across="folds")
+    assert [twin.splits for twin in named] == [("2020", "2022")]
+    with pytest.raises(FovealError, match="across: expected splits or folds, got classes"):
+        twins(source, codes, there, across="classes")

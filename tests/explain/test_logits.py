@@ -54,5 +54,5 @@ def test_bad_input(source):
     with pytest.raises(FovealError, match="at least one picture"):
         logits_of(Colour(), CARD, source, [])
     if not torch.cuda.is_available():
-        with pytest.raises(FovealError, match="--device: expected cpu, since torch finds no GPU, got cuda"):
+        with pytest.raises(FovealError, match=r"device: expected auto, or one that this machine has, .* got 'cuda'; torch finds no GPU"):
             logits_of(Colour(), CARD, source, [0], device="cuda")

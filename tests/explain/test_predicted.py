@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from foveal.data.source import UNTOLD, FilePictures, Names, Source
 from foveal.errors import FovealError
-from foveal.explain.predicted import UNKNOWN, read_predicted
+from foveal.explain.predicted import read_predicted
 from foveal.train import conclude
 
 
@@ -38,8 +39,18 @@ def test_no_picture_has_a_label(tmp_path, many):
     assert found.truth.shape == ((0, 2) if many else (0,))
 
 
-def test_what_is_written_for_unknown_is_read_as_unknown():
-    assert conclude.UNKNOWN == UNKNOWN
+@pytest.mark.parametrize("many", [False, True])
+def test_what_a_run_writes_is_read_back(tmp_path, many):
+    labels = np.array([[1, 0], [255, 255], [1, 1]], np.uint8) if many else np.array([1, -1, 0])
+    pictures = FilePictures("/", Names.of(["x.png", "y.png", "z.png"]))
+    source = Source("set", "csv", ("a", "b"), many, labels, np.zeros(3, np.int8), pictures)
+    logits = np.array([[0.5, -1], [2, 3], [4, 7]], np.float32)
+    text = conclude._table(conclude.Judged("test", logits, np.arange(3)), source)
+    assert f"y.png,{UNTOLD}," in text
+    found = read_predicted(written(tmp_path, text.strip()), many)
+    assert found.files == ("x.png", "z.png")
+    assert found.truth.tolist() == labels[[0, 2]].tolist()
+    np.testing.assert_array_equal(found.logits, logits[[0, 2]])
 
 
 @pytest.mark.parametrize(

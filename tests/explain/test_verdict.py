@@ -8,6 +8,7 @@ import pytest
 
 from foveal.errors import FovealError
 from foveal.explain.judge import CORNERS, MISTAKES, judge
+from foveal.explain.predicted import Predicted
 from foveal.explain.verdict import Verdict
 from foveal.objective.calibrate import apply, fit_temperature
 from foveal.objective.importance import CIW
@@ -20,7 +21,7 @@ def one(images=101, classes=3, seed=0, **options):
     truth = random.integers(classes, size=images)
     logits = 2 * random.normal(size=(images, classes)) + 2.0 * (truth[:, None] == np.arange(classes))
     names = [f"c{index}" for index in range(classes)]
-    return judge(truth, logits, names, False, [f"{i}.png" for i in range(images)], "test", **{"resamples": 53, **options})
+    return judge(Predicted([f"{i}.png" for i in range(images)], names, truth, logits), "test", **{"resamples": 53, **options})
 
 
 def many_scores(images=211, classes=17, seed=0):
@@ -31,7 +32,7 @@ def many_scores(images=211, classes=17, seed=0):
 
 def many(seed=0, images=211, **options):
     truth, logits = many_scores(images, seed=seed)
-    return judge(truth, logits, tuple(CIW), True, [f"{i}.png" for i in range(images)], "val", **{"resamples": 29, **options})
+    return judge(Predicted([f"{i}.png" for i in range(images)], tuple(CIW), truth, logits), "val", **{"resamples": 29, **options})
 
 
 LOGIT = math.log(9)  # two logits this far apart: probabilities 0.9 and 0.1
@@ -39,7 +40,7 @@ LOGIT = math.log(9)  # two logits this far apart: probabilities 0.9 and 0.1
 
 def test_four_images_by_hand():
     truth, logits = np.array([0, 0, 1, 1]), np.array([[LOGIT, 0], [0, LOGIT], [0, LOGIT], [0.1, 0]])
-    verdict = judge(truth, logits, ("fine", "crack"), False, list("abcd"), "test", resamples=31)
+    verdict = judge(Predicted(list("abcd"), ("fine", "crack"), truth, logits), "test", resamples=31)
     assert verdict.figures["accuracy"].value == verdict.figures["balanced accuracy"].value == 1 / 2
     assert verdict.confusion == ((1, 1), (1, 1))
     assert [row.name for row in verdict.classes] == ["fine", "crack"]
@@ -97,7 +98,7 @@ def test_temperature_comes_from_the_validation_images_and_changes_no_figure():
     truth = np.array([random.choice(3, p=row) for row in apply(logits, False)])
     names, files = ("a", "b", "c"), [""] * 499
     with_, without = (
-        judge(truth[:499], 3 * logits[:499], names, False, files, "test", validation=known, resamples=0)
+        judge(Predicted(files, names, truth[:499], 3 * logits[:499]), "test", validation=known, resamples=0)
         for known in ((truth[499:], 4 * logits[499:]), None)
     )
     assert with_.calibration.temperature == fit_temperature(truth[499:], 4 * logits[499:])
@@ -111,8 +112,8 @@ def test_two_classes_can_have_one_threshold():
     score = np.array([-4.0, -3.0, -2.5, -1.0, -0.5])
     truth, logits = np.array([0, 0, 0, 1, 1]), np.stack([np.zeros(5), score], 1)
     names, files = ("fine", "crack"), list("abcde")
-    plain = judge(truth, logits, names, False, files, "test", resamples=0)
-    cut = judge(truth, logits, names, False, files, "test", validation=(truth, logits), aim="balanced accuracy", resamples=0)
+    plain = judge(Predicted(files, names, truth, logits), "test", resamples=0)
+    cut = judge(Predicted(files, names, truth, logits), "test", validation=(truth, logits), aim="balanced accuracy", resamples=0)
     assert plain.figures["balanced accuracy"].value == 0.5  # argmax says "fine" to everything
     assert cut.figures["balanced accuracy"].value == 1
     assert cut.classes[0].threshold is None
@@ -124,7 +125,7 @@ def test_two_classes_can_have_one_threshold():
 def test_mistakes_of_many_labels_name_the_class_at_fault():
     truth = np.array([[1, 0], [0, 0], [1, 1]])
     logits = np.array([[-LOGIT, 0.2], [-5, LOGIT / 2], [5, 5]])
-    verdict = judge(truth, logits, ("RB", "OB"), True, list("abc"), "val", resamples=0)
+    verdict = judge(Predicted(list("abc"), ("RB", "OB"), truth, logits), "val", resamples=0)
     assert verdict.wrong == 2
     first, second = verdict.mistakes
     assert (first.file, first.about, first.missed, first.truth, first.said) == ("a", "RB", True, ("RB",), ("OB",))
@@ -159,7 +160,7 @@ def test_curves_enclose_their_areas_and_stay_short():
         assert (row.false_rate[0], row.true_rate[0], row.false_rate[-1], row.true_rate[-1]) == (0, 0, 1, 1)
     random = np.random.default_rng(0)
     truth, logits = random.integers(2, size=5003), random.normal(size=(5003, 2))
-    long = judge(truth, logits, ("a", "b"), False, [""] * 5003, "test", resamples=0).classes[1]
+    long = judge(Predicted([""] * 5003, ("a", "b"), truth, logits), "test", resamples=0).classes[1]
     assert len(long.recall) <= CORNERS + 2
     assert np.diff(np.append(0, long.recall)) @ np.array(long.precision) == pytest.approx(long.figures["AP"].value, abs=0.01)
     assert average_precision(truth, apply(logits, False))[1] == long.figures["AP"].value
@@ -178,7 +179,7 @@ def test_to_json_and_back(make):
 
 
 def test_undefined_is_null_in_json():
-    verdict = judge(np.array([0]), np.array([[1.0, 0.0]]), ("a", "b"), False, ["x"], "test", resamples=11)
+    verdict = judge(Predicted(["x"], ("a", "b"), np.array([0]), np.array([[1.0, 0.0]])), "test", resamples=11)
     content = json.loads(verdict.to_json())
     assert content["classes"][1]["figures"]["AP"] == {"value": None, "low": None, "high": None}
     assert content["figures"]["ROC AUC"]["value"] is None
@@ -189,21 +190,21 @@ def test_undefined_is_null_in_json():
 def test_bad_input():
     truth, logits, names, files = np.array([0, 1]), np.zeros((2, 2)), ("a", "b"), ["x", "y"]
     with pytest.raises(FovealError, match=r"logits: expected \(N, 3\), a column a class"):
-        judge(truth, logits, ("a", "b", "c"), False, files, "test")
+        judge(Predicted(files, ("a", "b", "c"), truth, logits), "test")
     with pytest.raises(FovealError, match="files: expected 2, one an image, got 1"):
-        judge(truth, logits, names, False, ["x"], "test")
-    with pytest.raises(FovealError, match=r"truth: labels: expected \(N, C\) with many labels"):
-        judge(truth, logits, names, True, files, "test")
+        judge(Predicted(["x"], names, truth, logits), "test")
+    with pytest.raises(FovealError, match=r"validation: labels: expected \(N, C\) with many labels"):
+        judge(Predicted(files, names, truth, logits), "test", validation=(np.eye(2, dtype=int), logits))
     with pytest.raises(FovealError, match="logits: expected numbers, got nan"):
-        judge(truth, logits * np.nan, names, False, files, "test")
+        judge(Predicted(files, names, truth, logits * np.nan), "test")
     with pytest.raises(FovealError, match="validation images to choose them on, got none"):
-        judge(truth, logits, names, False, files, "test", aim="F1")
+        judge(Predicted(files, names, truth, logits), "test", aim="F1")
     with pytest.raises(FovealError, match="two classes, got 3"):
         one(aim="F1", validation=(np.array([0, 1, 2]), np.zeros((3, 3))))
     with pytest.raises(FovealError, match="importance: expected many labels"):
-        judge(truth, logits, names, False, files, "test", importance=np.ones(2))
+        judge(Predicted(files, names, truth, logits), "test", importance=np.ones(2))
     with pytest.raises(FovealError, match="leave out images that have no label"):
-        judge(np.array([0, -1]), logits, names, False, files, "test")
+        judge(Predicted(files, names, np.array([0, -1]), logits), "test")
     with pytest.raises(FovealError, match="resamples"):
         one(resamples=-1)
     for text in ("{}", "[]", "nothing", '{"split": 3}'):

@@ -12,7 +12,7 @@ from foveal.data.batches import Batch
 from foveal.errors import FovealError
 from foveal.models.zoo import create
 from foveal.train.average import Average
-from foveal.train.classify import Classify, class_weight
+from foveal.train.classify import Classify, class_weight, log_prior
 from foveal.train.recipe import Recipe
 from foveal.train.schedule import cosine
 
@@ -24,7 +24,7 @@ def task_of(many=False, counts=COUNTS, **settings):
     torch.manual_seed(0)
     model = create("icam-30k", classes=len(counts), image=32, patch=8)
     mean, std = (0.5, 0.4, 0.3), (0.2, 0.25, 0.5)
-    return Classify(model, recipe, classes=len(counts), many=many, steps=19, counts=counts, mean=mean, std=std)
+    return Classify(model, recipe, classes=len(counts), many=many, steps=19, counts=counts, pictures=24, mean=mean, std=std)
 
 
 def some(count=17, classes=5, seed=0):
@@ -33,6 +33,23 @@ def some(count=17, classes=5, seed=0):
 
 
 ALL = torch.ones(17, dtype=torch.bool)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_margin(many):
+    """A model that knows nothing but how frequent the classes are has logits 0 at best: their shares are in the prior."""
+    prior = log_prior(COUNTS, many, 24)
+    shares = (COUNTS + 1) / (26 if many else 29)
+    torch.testing.assert_close((prior.sigmoid() if many else prior.exp()).numpy(), shares.astype(np.float32))
+    task = task_of(many, balance="margin")
+    labels = torch.repeat_interleave(torch.arange(5), torch.from_numpy(COUNTS))
+    targets = torch.nn.functional.one_hot(labels, 5).float()
+    logits = torch.zeros(24, 5, requires_grad=True)
+    task.loss(logits, targets, torch.ones(24)).backward()
+    assert logits.grad.sum(0).abs().max() < (0.02 if many else 0.06)
+    plain = torch.zeros(24, 5, requires_grad=True)
+    task_of(many).loss(plain, targets, torch.ones(24)).backward()
+    assert plain.grad.sum(0).abs().max() > (0.05 if many else 0.2)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.13])

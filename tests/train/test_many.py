@@ -76,6 +76,18 @@ def test_side_by_side_and_not_again(folder, capsys):
     assert not (runs[0].folder / "began").exists()
 
 
+@pytest.mark.parametrize(
+    ("cores", "allowed", "jobs", "expected"),
+    [(2, None, 1, 2), (2, None, 2, 1), (2, None, 3, 1), (8, None, 3, 2), (8, "1", 2, 1), (8, "x", 2, 4)],
+)
+def test_runs_side_by_side_do_not_fight_for_cores(monkeypatch, cores, allowed, jobs, expected):
+    monkeypatch.setattr(many, "cores", lambda: cores)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if allowed is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", allowed)
+    assert many.threads(jobs) == expected
+
+
 def test_one_that_fails_is_named_and_the_others_go_on(folder):
     runs = list(plan(Recipe(), folder, [None], range(3)))
     (folder / "fail-seed1").write_text("")

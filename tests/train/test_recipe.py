@@ -33,6 +33,7 @@ OTHERS = {  # a value for each setting that is not its default, as typed and as 
     "clip": ("0.5", 0.5),
     "precision": ("16", "16"),
     "seed": ("13", 13),
+    "by": ("campaign", "campaign"),
     "fold": ("2", 2),
     "blank": ("[[0, 0, 0.5, 0.1]]", [[0, 0, 0.5, 0.1]]),
 }
@@ -115,7 +116,7 @@ def test_no_such_recipe(tmp_path):
         ("epochs", "2.5", "got 2.5"),
         ("batch", "many", "got 'many'"),
         ("size", "8", "at least 16, got 8"),
-        ("balance", "weight", "one of none, weights, sampling, got 'weight'"),
+        ("balance", "weight", "one of none, weights, margin, sampling, got 'weight'"),
         ("precision", "64", "one of 32, 16, bf16, got '64'"),
         ("settings", "3", "a dict, got 3"),
         ("settings", "{", "a dict, got"),

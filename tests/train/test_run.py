@@ -213,7 +213,7 @@ def test_refused_before_anything_is_written(data, tmp_path, monkeypatch, changes
 @pytest.mark.parametrize(
     ("machine", "says"),
     [
-        (Machine("cuda"), "cannot train on cuda"),
+        (Machine("cuda"), "device: expected auto, or one that this machine has"),
         (Machine("cpu", strategy="dpd"), "cannot train on cpu × 1, strategy dpd"),
         (Machine("cpu", devices=2), "the setting batch: expected a multiple of the 2 devices, got 5"),
         (Machine("cpu", devices=17), "a multiple of the 17 devices"),
@@ -225,6 +225,15 @@ def test_a_machine_that_is_not_there(data, tmp_path, machine, says):
     with pytest.raises(FovealError, match=says):
         train(recipe_for(data), tmp_path / "run", machine=machine)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_split_without_a_picture_is_not_told_as_one_that_cannot_be_read(tmp_path):
+    """Two classes with a picture each: divided, there is none to train with."""
+    for label, name in enumerate(("left", "right")):
+        (tmp_path / "set" / name).mkdir(parents=True)
+        Image.fromarray(picture(label, label)).save(tmp_path / "set" / name / "0.png")
+    with pytest.raises(FovealError, match="set, split train: expected at least one picture with a label, got none of its 2; add pictures"):
+        train(recipe_for(tmp_path / "set"), tmp_path / "run", machine=CPU)
 
 
 def test_few_pictures(tmp_path):
@@ -272,8 +281,9 @@ def test_diverging_is_one_line_and_leaves_what_was_there(data, tmp_path):
 def test_patience(data, tmp_path, monkeypatch):
     monkeypatch.setattr(Classify, "score", lambda self, logits, labels: 0.5)
     done = train(recipe_for(data, epochs=9, patience=3), tmp_path / "run", machine=CPU)
-    assert len(figures(tmp_path / "run")) == 4
-    assert done["epoch"] == 1
+    rows = figures(tmp_path / "run")
+    assert len(rows) == 4
+    assert done["epoch"] == 1 + min(range(4), key=lambda row: float(rows[row]["val_loss"]))  # of equal scores, the lower loss
 
 
 def test_blank(data, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from foveal.app.grid import Grid
 from foveal.app.jobs import check_jobs
 from foveal.app.train import add_arguments as add_training
-from foveal.app.train import folds_of, recipe_of
+from foveal.app.train import check_by, folds_of, recipe_of
 from foveal.errors import expect, unknown, whole
 from foveal.train.recipe import Recipe
 from foveal.whole import write_whole
@@ -44,11 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from foveal.data.read import read
     from foveal.deploy.origin import origin
+    from foveal.device import choose
     from foveal.train.many import plan, run_all
 
-    variants = _variants(args.task, args.only, recipe_of(args))
     recipe = recipe_of(args)
-    source = read(recipe.data, label=recipe.label, seed=0)
+    check_by(recipe, args.folds)
+    variants = _variants(args.task, args.only, recipe)
+    source = read(recipe.data, label=recipe.label, by=recipe.by, seed=0)
     print(source.told(), flush=True)
     tested = source.fold is not None or source.known(source.indices("test")).any()
     expect(bool(tested), source.name, "labelled test pictures to compare builds on", "none")
@@ -71,9 +73,8 @@ def run(args: argparse.Namespace) -> int:
             plans[table, name] = list(plan(build, place, folds_of(args.folds, source.folds), range(recipe.seed, recipe.seed + seeds)))
     run_all([one for runs in plans.values() for one in runs], flags, args.jobs)
     text = "\n".join(_tables(variants, plans, source))
-    head = (
-        f"# {args.task} on {source.name}\n\n{' · '.join(f'{key} {value}' for key, value in origin().items())}\n\n{_words(source.many)}\n\n"
-    )
+    facts = " · ".join(f"{key} {value}" for key, value in origin(str(choose(args.device))).items())
+    head = f"# {args.task} on {source.name}\n\n{facts}\n\n{_words(source.many)}\n\n"
     write_whole(folder / "ablation.md", (head + text).encode())
     print(text)
     print(f"the table is {folder / 'ablation.md'}")
@@ -127,10 +128,11 @@ def _tested(runs: Sequence[Any], many: bool) -> dict[int, Any]:
     """seed → the tests of its folds as one."""
     from foveal.explain.compare import pooled
     from foveal.explain.predicted import read_predicted
+    from foveal.train.conclude import predictions
 
     seeds: dict[int, list[Any]] = {}
     for one in runs:
-        seeds.setdefault(one.recipe.seed, []).append(read_predicted(one.folder / "predictions-test.csv", many))
+        seeds.setdefault(one.recipe.seed, []).append(read_predicted(one.folder / predictions("test"), many))
     return {seed: pooled(tests) for seed, tests in seeds.items()}
 
 

@@ -52,6 +52,8 @@ def main(argv: list[str] | None = None) -> int:
     except FovealError as error:
         return _say(f"error: {error}", WRONG, debug)
     except OSError as error:
+        if error.filename is not None:  # of a file that has a name; what is printed goes to none
+            return _say(f"error: cannot read or write {os.fsdecode(error.filename)}: {error.strerror or error}", WRONG, debug)
         _give_up_output()
         return _say(f"error: cannot write the output: {error.strerror or error}", WRONG, debug)
     except ModuleNotFoundError as error:

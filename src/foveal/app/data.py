@@ -1,4 +1,4 @@
-"""`foveal data WHAT`: one line about a set of pictures; with --check every file is opened, with --twins leaks between the splits are listed."""
+"""`foveal data WHAT`: one line about a set of pictures; with --check every file is opened, with --twins leaks between splits and folds are listed."""
 
 import argparse
 import json
@@ -26,9 +26,10 @@ LONGEST = 50  # lines of a list on the screen; --json has them all
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="NAME_OR_PATH", help="pipes, pipes:N, a folder, a csv file, or a folder with Sewer-ML")
     parser.add_argument("--label", metavar="COLUMN", help="the column of the csv that holds the classes (default: label)")
+    parser.add_argument("--by", metavar="COLUMN", help="the column of the csv whose values are the folds, such as a campaign")
     parser.add_argument("--seed", type=int, default=0, help="for the split, where the data gives none")
     parser.add_argument("--check", action="store_true", help="open every picture; list the bad ones, and count sizes and kinds")
-    parser.add_argument("--twins", action="store_true", help="list pictures of two splits that are almost the same")
+    parser.add_argument("--twins", action="store_true", help="list pictures of two splits, or two folds, that are almost the same")
     parser.add_argument("--distance", metavar="BITS", type=int, default=DISTANCE, help="how different twins may be, in bits of 64")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes that open pictures")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
@@ -36,17 +37,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     check_jobs(args.jobs, "--jobs")
-    source = read(args.data, label=args.label, seed=args.seed)
+    source = read(args.data, label=args.label, by=args.by, seed=args.seed)
     seen = list(_looked(source, args)) if args.check or args.twins else []
-    found = _twins(source, seen, args.distance) if args.twins else []
+    parts = [] if not args.twins else ["splits"] if source.fold is None else ["splits", "folds"]
+    found = {across: _twins(source, seen, args.distance, across) for across in parts}
     if args.json:
         print(json.dumps(_facts(source, seen, found, args), ensure_ascii=False, indent=1))
         return 0
     print(source.told())
     if args.check:
         print("\n".join(_checked(seen)))
-    if args.twins:
-        print("\n".join(_listed(found)))
+    for across, pairs in found.items():
+        print("\n".join(_listed(across, pairs)))
     return 0
 
 
@@ -98,10 +100,10 @@ def _look(source: Source, index: int, full: bool) -> Look:
         return Look(file, bad.reason)
 
 
-def _twins(source: Source, seen: list[Look], distance: int) -> list[Twins]:
+def _twins(source: Source, seen: list[Look], distance: int, across: str) -> list[Twins]:
     codes = np.array([look.code or 0 for look in seen], np.uint64)
     there = np.array([look.code is not None for look in seen], bool)
-    return twins(source, codes, there, distance)
+    return twins(source, codes, there, distance, across=across)
 
 
 def _checked(seen: list[Look]) -> list[str]:
@@ -115,10 +117,10 @@ def _checked(seen: list[Look]) -> list[str]:
     return lines + _shortened([f"  {look.file}: {look.reason}" for look in bad])
 
 
-def _listed(found: list[Twins]) -> list[str]:
+def _listed(across: str, found: list[Twins]) -> list[str]:
     pairs = Counter(twin.splits for twin in found)
     total = ", ".join(f"{one}–{other} {count}" for (one, other), count in sorted(pairs.items()))
-    lines = [f"near-twins across splits: {total or 'none'}"]
+    lines = [f"near-twins across {across}: {total or 'none'}"]
     return lines + _shortened(
         [f"  {twin.first} ({twin.splits[0]})  {twin.second} ({twin.splits[1]})  {twin.likeness:.2f}" for twin in found]
     )
@@ -128,12 +130,12 @@ def _shortened(lines: list[str]) -> list[str]:
     return lines if len(lines) <= LONGEST else [*lines[:LONGEST], f"  … {len(lines) - LONGEST} more: --json lists them all"]
 
 
-def _facts(source: Source, seen: list[Look], found: list[Twins], args: argparse.Namespace) -> dict[str, object]:
+def _facts(source: Source, seen: list[Look], found: dict[str, list[Twins]], args: argparse.Namespace) -> dict[str, object]:
     facts = {"line": source.describe(), **source.facts()}
     if args.check:
         facts["bad"] = [{"file": look.file, "reason": look.reason} for look in seen if look.reason is not None]
         facts["kinds"] = Counter(look.kind for look in seen if look.kind)
         facts["sizes"] = Counter(look.size for look in seen if look.size)
-    if args.twins:
-        facts["twins"] = [asdict(twin) for twin in found]
+    for across, pairs in found.items():
+        facts["twins" if across == "splits" else "fold_twins"] = [asdict(twin) for twin in pairs]
     return facts

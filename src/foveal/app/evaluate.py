@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foveal.app.device import add_device
+from foveal.app.progress import progress
 from foveal.app.report import write_report
 from foveal.app.report.table import figures as table_of_figures
-from foveal.data.read import read
+from foveal.data.read import has_column, read
 from foveal.data.source import SPLITS, Source
 from foveal.errors import FovealError, expect, unknown, whole
 from foveal.explain.judge import judge
+from foveal.explain.predicted import Predicted
 from foveal.models.card import Card
 
 
@@ -20,38 +23,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="RUN_OR_MODEL", help="a run's folder, or a model file")
     parser.add_argument("--data", metavar="NAME_OR_PATH", help="what to judge it on (default: what it was trained on)")
     parser.add_argument("--label", metavar="COLUMN", help="the column of the csv that holds the classes")
+    parser.add_argument("--by", metavar="COLUMN", help="the column of the csv whose values are the folds (default: the run's own)")
     parser.add_argument("--split", default="test", help=f"one of {', '.join(SPLITS)} (default: test)")
     parser.add_argument("--fold", type=int, help="of data with folds: this one tests (default: the run's own)")
     parser.add_argument("--out", metavar="FOLDER", help="where the report is written (default: beside the model)")
     parser.add_argument("--aim", help='choose thresholds anew on the validation split, for the best "F1", "F2" or "balanced accuracy"')
     parser.add_argument("--resamples", type=int, default=1000, help="of the bootstrap for 95 %% intervals; 0: none")
-    parser.add_argument(
-        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="what to compute on (default: a GPU if there is one)"
-    )
+    add_device(parser)
     parser.add_argument("--batch", type=int, default=64, help="pictures at a time (default: 64)")
 
 
 def run(args: argparse.Namespace) -> int:
     from foveal.deploy.origin import origin
+    from foveal.device import choose
     from foveal.models.store import load_model
 
     if args.split not in SPLITS:
         raise unknown("split", args.split, SPLITS)
     whole(args.batch, "--batch")
+    device = str(choose(args.device))
     model, card = load_model(args.model)
-    source = _source(args, card)
+    by = _by(args, card)
+    source = _source(args, card, by)
     print(source.told())
     # A run's own fold, also where its data lies elsewhere now: another one would test what it was trained on.
-    fold = args.fold if args.fold is not None else card.recipe.get("fold") if source.fold is not None else None
+    own = card.recipe.get("fold") if source.fold is not None and by == card.recipe.get("by") else None
+    fold = own if args.fold is None else args.fold
     rows, logits = _predict(model, card, source, args.split, fold, args)
     chooses = args.split != "val" and bool(source.known(source.indices("val", fold)).any())  # a set may have nothing to choose on
     validation = _predict(model, card, source, "val", fold, args) if chooses else None
+    predicted = Predicted(tuple(source.file(int(row)) for row in rows), card.classes, source.labels[rows], logits)
     verdict = judge(
-        source.labels[rows],
-        logits,
-        card.classes,
-        card.many,
-        [source.file(int(row)) for row in rows],
+        predicted,
         args.split,
         validation=None if validation is None else (source.labels[validation[0]], validation[1]),
         importance=source.importance,
@@ -61,7 +64,9 @@ def run(args: argparse.Namespace) -> int:
         given=None if args.aim or card.threshold is None else plain_thresholds(card.threshold, card.temperature),
     )
     folder = Path(args.out) if args.out else _beside(args.model) / f"evaluation-{args.split}"
-    facts: dict[str, Any] = {"model": card.model, "data": source.describe(), "split": args.split, "fold": fold, "origin": origin()}
+    facts: dict[str, Any] = {"model": card.model, "data": source.describe(), "split": args.split, "fold": fold, "origin": origin(device)}
+    if fold is not None and source.fold_names:
+        facts |= {"folds by": by, "fold": f"{fold}, {source.fold_name(fold)}"}
     title = f"{card.model} on {source.name}"
     files = write_report(verdict, folder, title=title, facts=facts, pictures=lambda place: source.image(int(rows[place]), 224))
     print(table_of_figures(verdict).markdown())
@@ -77,11 +82,23 @@ def plain_thresholds(threshold: tuple[float, ...], temperature: float) -> tuple[
         return tuple(float(value) for value in 1.0 / (1.0 + np.exp(-logit)))
 
 
-def _source(args: argparse.Namespace, card: Card) -> Source:
+def _by(args: argparse.Namespace, card: Card) -> str | None:
+    """The column that makes the folds: the run's own, unless told; other data may not have it."""
+    own = card.recipe.get("by")
+    if args.by is not None:
+        told = args.by == own or args.fold is not None
+        expect(told, "--by", "--fold beside it, which says what to test on: the run had no such folds", "none")
+        return str(args.by)
+    if own is None or args.data is None:
+        return own
+    return own if has_column(args.data, own) else None
+
+
+def _source(args: argparse.Namespace, card: Card, by: str | None) -> Source:
     data = args.data or card.recipe.get("data")
     expect(data is not None, "--data", "what to judge the model on", "none, and its card does not tell what it was trained on")
-    source = read(str(data), label=args.label or card.recipe.get("label"), seed=0)
-    if args.data is None:
+    source = read(str(data), label=args.label or card.recipe.get("label"), by=by, seed=0)
+    if args.data is None and by == card.recipe.get("by"):
         same = card.data.get("fingerprint") in (None, source.fingerprint())
         expect(
             same,
@@ -104,7 +121,7 @@ def _predict(
     indices = source.indices(split, fold)
     indices = indices[source.known(indices)]
     expect(len(indices) > 0, f"{source.name}, split {split}", "labelled pictures", "none")
-    rows, logits, bad = logits_of(model, card, source, indices, batch=args.batch, device=args.device)
+    rows, logits, bad = logits_of(model, card, source, indices, batch=args.batch, device=args.device, progress=progress)
     for file, reason in bad:
         print(f"left out: {file}: {reason}")
     if not len(rows):

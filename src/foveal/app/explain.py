@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foveal.app.device import add_device
 from foveal.app.paths import model_and_rest
 from foveal.errors import FovealError, expect
 
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--faithful", metavar="N", type=int, help="measure on N drawn pipes whether the maps explain the answers")
     parser.add_argument("--seed", type=int, help="which pipes are drawn for --faithful (default: 0)")
     parser.add_argument("--fill", choices=["mean", "blur"], help="what stands in hidden cells in --faithful (default: mean)")
-    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, … (default: cpu)")
+    add_device(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -31,13 +31,15 @@ def run(args: argparse.Namespace) -> int:
     if args.out is not None:
         expect_folder(args.out)
     from foveal.deploy.origin import origin
+    from foveal.device import choose
     from foveal.explain.faithful import faithfulness
     from foveal.models.store import load_model
 
     net, card = load_model(model)
+    device = str(choose(args.device))
     frames = progress(_frames(args.faithful, seed, card.size), args.faithful, "measuring")
-    facts = faithfulness(net, card, frames, device=args.device, seed=seed, fill=args.fill or "mean")
-    facts |= {"file": Path(model).name, "first frame": _first(seed), "origin": origin(args.device)}
+    facts = faithfulness(net, card, frames, device=device, seed=seed, fill=args.fill or "mean")
+    facts |= {"file": Path(model).name, "first frame": _first(seed), "origin": origin(device)}
     grid = table(facts)
     if args.out is not None:
         text = json.dumps(_spoken(facts), ensure_ascii=False, indent=1) + "\n"

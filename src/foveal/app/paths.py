@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from foveal.data.folder import SUFFIXES
-from foveal.errors import FovealError
+from foveal.errors import FovealError, reading
 
-MODEL = "model.safetensors"  # in a run's folder
 SUFFIX = ".safetensors"
 FOREIGN = (".pt", ".pth", ".ckpt", ".onnx", ".bin", ".pkl", ".h5")  # models that others write
 PACKAGED = Path(__file__).parents[1] / "models" / "weights" / "icam-pipes.safetensors"
@@ -57,14 +56,22 @@ def listed(zero: bool = False) -> Iterator[str]:
 
 
 def _is_model(word: str) -> bool:
-    return word.endswith(SUFFIX) or (Path(word) / MODEL).is_file()
+    with reading(word):
+        return word.endswith(SUFFIX) or (os.path.isdir(word) and (Path(word) / _in_a_run()).is_file())  # noqa: PTH112 — as below
+
+
+def _in_a_run() -> str:
+    """What a model is called in a run's folder. Asked for when there is a folder: it costs the start of torch."""
+    from foveal.models.store import FILE
+
+    return FILE
 
 
 def _meant(word: str) -> list[str]:
     if os.path.isdir(word):  # noqa: PTH112 — also for what pathlib refuses, as below
         below = list(_below(word))
         if not below:
-            raise FovealError(f"{word}: expected a folder with pictures, or one with a {MODEL}, got one without; name another")
+            raise FovealError(f"{word}: expected a folder with pictures, or one with a {_in_a_run()}, got one without; name another")
         return below
     if os.path.lexists(word) or not glob.has_magic(word):
         return [word]  # whether it can be read is said in its row
@@ -93,8 +100,13 @@ def _chunks() -> Iterator[bytes]:
     except (io.UnsupportedOperation, ValueError):  # put in its place by a caller in the same process
         yield os.fsencode(sys.stdin.read())
         return
-    while chunk := os.read(number, CHUNK):
+    while chunk := _read(number):
         yield chunk
+
+
+def _read(number: int) -> bytes:
+    with reading("the list on stdin"):
+        return os.read(number, CHUNK)
 
 
 def _paths(parts: list[bytes], zero: bool) -> Iterator[str]:

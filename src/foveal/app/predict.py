@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from foveal.app.device import add_device
 from foveal.app.paths import STDIN, listed, model_and_rest, pictures
 from foveal.app.progress import progress
 from foveal.errors import FovealError, unknown, whole
@@ -48,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", metavar="FILE", type=Path, help="write the rows into this file, whole or not at all")
     parser.add_argument("--threshold", metavar="P", type=float, help="what counts as found, instead of the model's own thresholds")
-    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, … (default: cpu)")
+    add_device(parser)
     parser.add_argument("--batch", metavar="N", type=int, default=16, help="pictures at once (default: 16); 1 answers a live list at once")
 
 

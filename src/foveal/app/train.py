@@ -7,8 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from foveal.app.device import add_device
 from foveal.app.jobs import check_jobs
-from foveal.errors import FovealError, expect, is_whole, unknown, whole
+from foveal.app.progress import progress
+from foveal.data.pack import silent
+from foveal.data.read import read
+from foveal.errors import FovealError, expect, is_whole, reading, unknown, whole
 from foveal.train.recipe import Recipe, parsed, read_recipe
 
 TASKS = ("classify",)
@@ -19,12 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--recipe", metavar="NAME_OR_FILE", help="settings to begin with: a recipe that is shipped, or a YAML file")
     parser.add_argument("--out", metavar="FOLDER", help="where the run is written (default: runs/DATA-MODEL)")
     parser.add_argument("--resume", action="store_true", help="go on with the run in that folder")
-    parser.add_argument("--folds", metavar="all|0,1,…", help="cross-validation: a run for each of these folds")
-    parser.add_argument("--seeds", metavar="N", type=int, help="a run for each of N seeds, from the setting seed on")
-    parser.add_argument("--jobs", metavar="N", type=int, default=1, help="runs side by side")
     parser.add_argument(
-        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="what to compute on (default: a GPU if there is one)"
+        "--folds", metavar="all|0,1,…", help="cross-validation: a run for each of these folds; --by names a column that makes them"
     )
+    parser.add_argument("--seeds", metavar="N", type=int, help="a run for each of N seeds, from the setting seed on")
+    parser.add_argument("--jobs", metavar="N", type=int, default=1, help="runs side by side, which share the cores")
+    add_device(parser)
     parser.add_argument("--devices", metavar="N", type=int, default=1, help="GPUs, or processes on a CPU, of one run")
     parser.add_argument("--strategy", default="auto", help="how several of them share the work: Lightning's ddp, fsdp, …")
     parser.add_argument("--workers", metavar="N", type=int, help="processes that decode pictures, where these do not fit into memory")
@@ -44,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
     if args.workers is not None:
         check_jobs(args.workers, "--workers", least=0)
     recipe = recipe_of(args)
+    check_by(recipe, args.folds)
     folder = Path(args.out or f"runs/{Path(recipe.data).stem.replace(':', '-')}-{recipe.model}")
     if args.folds is not None or args.seeds is not None:
         return _several(args, recipe, folder)
@@ -51,39 +56,51 @@ def run(args: argparse.Namespace) -> int:
 
 
 def recipe_of(args: argparse.Namespace) -> Recipe:
-    """The shipped or written recipe, and over it what was said by flags."""
+    """The shipped or written recipe, and over it what was said by flags; paths from the root on."""
     settings: dict[str, Any] = read_recipe(args.recipe) if args.recipe else {}
     for one in dataclasses.fields(Recipe):
         if (text := getattr(args, one.name)) is not None:
             settings[one.name] = parsed(one.name, text)
-    return Recipe(**settings)
+    return Recipe(**settings).from_anywhere()
+
+
+def check_by(recipe: Recipe, folds: str | None) -> None:
+    """Raise a FovealError for a column that makes folds of which none is asked for: the set's own splits would be used."""
+    asked = recipe.by is None or recipe.fold is not None or folds is not None
+    expect(asked, "--by", "--folds or --fold beside it, which say what to test on", "neither")
 
 
 def _one(args: argparse.Namespace, recipe: Recipe, folder: Path) -> int:
-    from foveal.data.read import read
+    import torch
+
     from foveal.deploy.origin import origin
+    from foveal.device import choose
+    from foveal.models.store import FILE
+    from foveal.train.conclude import BAD
     from foveal.train.run import Machine, train
 
     first = os.environ.get("LOCAL_RANK", "0") == "0"  # of several processes of one run, one speaks
     if first:
-        print(read(recipe.data, label=recipe.label, seed=0).told(), flush=True)
+        print(read(recipe.data, label=recipe.label, by=recipe.by, seed=0).told(), flush=True)
     machine = Machine(args.device, args.devices, args.strategy, args.workers)
-    result = train(recipe, folder, resume=args.resume, machine=machine, origin=origin())
+    facts = origin(str(choose(args.device)), torch.get_num_threads())
+    result = train(recipe, folder, resume=args.resume, machine=machine, origin=facts, progress=progress if first else silent)
     if not first:
         return 0
-    if bad := max(0, len((folder / "bad.csv").read_text(encoding="utf-8").splitlines()) - 1):
-        print(f"{bad} pictures could not be read: {folder / 'bad.csv'} says why", file=sys.stderr)
-    print(f"validation score {result['val_score']:.4f} at epoch {result['epoch']}; the model is {folder / 'model.safetensors'}")
+    with reading(folder / BAD):
+        bad = max(0, len((folder / BAD).read_text(encoding="utf-8").splitlines()) - 1)
+    if bad:
+        print(f"{bad} pictures could not be read: {folder / BAD} says why", file=sys.stderr)
+    print(f"validation score {result['val_score']:.4f} at epoch {result['epoch']}; the model is {folder / FILE}")
     print(f"next: foveal evaluate {folder}")
     return 0
 
 
 def _several(args: argparse.Namespace, recipe: Recipe, folder: Path) -> int:
     from foveal.app.folds import summarise
-    from foveal.data.read import read
     from foveal.train.many import plan, run_all
 
-    source = read(recipe.data, label=recipe.label, seed=0)
+    source = read(recipe.data, label=recipe.label, by=recipe.by, seed=0)
     print(source.told(), flush=True)
     folds = folds_of(args.folds, source.folds)
     seeds = 1 if args.seeds is None else args.seeds
@@ -101,7 +118,8 @@ def _several(args: argparse.Namespace, recipe: Recipe, folder: Path) -> int:
 def folds_of(text: str | None, count: int) -> list[int | None]:
     if text is None:
         return [None]
-    expect(count > 0, "--folds", "data with a column fold", "data without one")
+    expect(count > 0, "--folds", "data with a column fold", "data without one", "--by names another column that makes folds")
+    expect(count >= 3, "--folds", "data with at least 3 folds, to test, to choose and to train with", f"{count} of them")
     if text == "all":
         return list(range(count))
     try:

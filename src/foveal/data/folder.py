@@ -13,7 +13,7 @@ import numpy as np
 
 from foveal.data.source import SPLITS, FilePictures, Names, Source
 from foveal.data.table import WORDS
-from foveal.errors import FovealError
+from foveal.errors import FovealError, reading
 
 SUFFIXES = (
     ".jpg",
@@ -68,6 +68,20 @@ def read_folder(root: Path, name: str) -> Source:
     )  # fmt: skip
 
 
+def holds_classes(root: Path) -> bool:
+    """Whether at least two folders with pictures lie there, as read_folder wants them. One called images is no class: a table's pictures lie so."""
+    folders = _folders(root)
+    if "images" in folders:
+        return False
+    parts = [root / folder for folder in folders if folder.lower() in WORDS] or [root]
+    classes = {folder for inside in parts for folder in _folders(inside) if _some_picture(inside / folder)}
+    return len(classes) > 1
+
+
+def _some_picture(folder: Path) -> bool:
+    return any(file.lower().endswith(SUFFIXES) and not _hidden(file) for _, _, files in os.walk(folder) for file in files)
+
+
 def _parts(root: Path) -> list[tuple[int, Path]]:
     """(split, the folder that holds its class folders); one part with the split −1 where the folders are the classes."""
     folders = _folders(root)
@@ -88,11 +102,8 @@ def _parts(root: Path) -> list[tuple[int, Path]]:
 
 
 def _folders(root: Path) -> list[str]:
-    try:
-        with os.scandir(root) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir() and not _hidden(entry.name))
-    except OSError as error:
-        raise FovealError(f"cannot read {root}: {error.strerror or error}") from None
+    with reading(root), os.scandir(root) as entries:
+        return sorted(entry.name for entry in entries if entry.is_dir() and not _hidden(entry.name))
 
 
 def _files(folder: Path) -> tuple[list[str], int]:

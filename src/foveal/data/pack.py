@@ -1,15 +1,14 @@
-"""All pictures of a set, decoded once to one size: an array (N, S, S, 3) of bytes, in memory or in a file that processes share.
+"""All pictures of a set, decoded once to one size: an array (N, S, S, 3) of bytes.
 
 A picture that cannot be read is left out and listed with its reason; it never ends a run.
 """
 
-import contextlib
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,12 @@ from foveal.data.source import Source
 from foveal.errors import FovealError, expect, is_number, shown
 
 GREY = 128
+
+Progress = Callable[[Iterable[Any], int, str], Iterable[Any]]  # items, how many, what is done: shows how far it is, and hands the items on
+
+
+def silent(items: Iterable[Any], total: int, what: str) -> Iterable[Any]:
+    return items
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,21 +44,13 @@ class Pack:
         return indices[self.good[indices]]
 
 
-def pack(
-    source: Source,
-    size: int,
-    *,
-    file: Path | None = None,
-    only: Sequence[int] | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Pack:
-    """Decode every picture, or `only` some, to size × size. file: where the array lies; in memory unless given.
+def pack(source: Source, size: int, progress: Progress = silent) -> Pack:
+    """Decode every picture to size × size.
 
     Threads are enough: Pillow lets go of the interpreter while it decodes and resizes.
     """
     count = len(source)
-    wanted = range(count) if only is None else only
-    pixels = _room(file, (count, size, size, 3))
+    pixels = _room((count, size, size, 3))
     good = np.zeros(count, bool)
     bad: dict[int, Bad] = {}
 
@@ -66,24 +63,22 @@ def pack(
 
     # Threads that silence warnings at the same time would leave them silent for good.
     with warnings.catch_warnings(), ThreadPoolExecutor(os.cpu_count()) as pool:
-        for done, _ in enumerate(pool.map(one, wanted), 1):
-            if progress is not None:
-                progress(done)
+        try:
+            for _ in progress(pool.map(one, range(count)), count, "opening pictures"):
+                pass
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     return Pack(pixels, good, tuple(bad[index] for index in sorted(bad)))
 
 
-def _room(file: Path | None, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    if file is None:
-        try:
-            return np.zeros(shape, np.uint8)
-        except MemoryError:
-            raise FovealError(
-                f"the pictures: expected {np.prod(shape) / 2**30:.1f} GiB of memory for them, got less; ask for a smaller size"
-            ) from None
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileNotFoundError):
-        file.unlink()
-    return np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=shape)
+def _room(shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    try:
+        return np.zeros(shape, np.uint8)
+    except MemoryError:
+        raise FovealError(
+            f"the pictures: expected {np.prod(shape) / 2**30:.1f} GiB of memory for them, got less; ask for a smaller size"
+        ) from None
 
 
 def why(source: Source, index: int, size: int) -> Bad:

@@ -2,7 +2,7 @@
 
 pipes, pipes:N, pipes:N:SEED           drawn pipes, no download
 a folder with SewerML_{Train,Val,Test}.csv
-a .csv file, or a folder with labels.csv (or index.csv, or one csv alone)
+a .csv file, or a folder with labels.csv (or index.csv, or one csv alone that has no class folders beside it)
 any other folder                       class folders
 """
 
@@ -12,28 +12,61 @@ from pathlib import Path
 import numpy as np
 
 from foveal.data.divide import SHARES, divide
-from foveal.data.folder import read_folder
+from foveal.data.folder import holds_classes, read_folder
 from foveal.data.sewer_ml import is_sewer_ml, read_sewer_ml
-from foveal.data.source import Source
-from foveal.data.table import read_table
-from foveal.errors import FovealError, expect
+from foveal.data.source import SPLITS, Source
+from foveal.data.table import columns_of, read_table
+from foveal.errors import FovealError, expect, reading
 
 TABLES = ("labels.csv", "index.csv")
 MARK = "render.json"  # foveal render's own, in a folder that it has begun
 
 
-def read(name_or_path: str, *, label: str | None = None, split: tuple[float, float, float] | None = SHARES, seed: int = 0) -> Source:
-    """Read a set. `label` picks the column of a csv that holds the classes. `split` are the shares of train, val and test where the set
-    gives none; a set that has train and no val gives val's share of train away. split=None leaves it as it is given."""
+def read(
+    name_or_path: str,
+    *,
+    label: str | None = None,
+    by: str | None = None,
+    split: tuple[float, float, float] | None = SHARES,
+    seed: int = 0,
+) -> Source:
+    """Read a set. `label` picks the column of a csv that holds the classes, `by` one whose values are the folds. `split` are the shares
+    of train, val and test where the set gives none; a set that has train and no val gives val's share of train away. split=None leaves
+    it as it is given."""
     text = str(name_or_path)
-    if text.partition(":")[0] == "pipes" and not Path(text).exists():
+    if is_rendered(text):
         from foveal.data.rendered import read_pipes
 
+        expect(by is None, "by", "none: drawn pipes have no columns", by)
         return _divided(read_pipes(text), split, seed)
-    return _divided(_from_path(Path(text).expanduser(), label), split, seed)
+    path = Path(text).expanduser()
+    with reading(path):
+        source = _from_path(path, label, by)
+    return _divided(source, split, seed)
 
 
-def _from_path(path: Path, label: str | None) -> Source:
+def is_rendered(name: str) -> bool:
+    """Whether this names drawn pipes, and no file."""
+    return name.partition(":")[0] == "pipes" and not Path(name).exists()
+
+
+def located(name: str) -> str:
+    """A path that is there, from the root on, so that it is found from any folder; any other name as it is."""
+    path = Path(name).expanduser()
+    with reading(path):
+        return str(path.resolve()) if path.exists() else name
+
+
+def has_column(name: str, column: str) -> bool:
+    """Whether the csv of a set has this column; a set without a csv has none."""
+    path = Path(name).expanduser()
+    if is_rendered(name) or not path.exists() or (path.is_dir() and is_sewer_ml(path)):
+        return False
+    table = _table_in(path) if path.is_dir() else path
+    return table is not None and column in columns_of(table)
+
+
+def _from_path(path: Path, label: str | None, by: str | None) -> Source:
     if not path.exists():
         raise FovealError(f"{path}: expected pipes, or a folder or a csv file that exists, got nothing there")
     name = path.resolve().name if path.is_dir() else path.resolve().parent.name
@@ -41,24 +74,34 @@ def _from_path(path: Path, label: str | None) -> Source:
         expect(
             path.suffix.lower() in (".csv", ".tsv", ".txt"), str(path), "a folder or a csv file", f"a file of kind {path.suffix or 'none'}"
         )
-        return read_table(path, name, label)
+        return read_table(path, name, label, by)
     if is_sewer_ml(path):
-        expect(label is None, "label", "none: Sewer-ML has its own columns", label)
+        for what, column in (("label", label), ("by", by)):
+            expect(column is None, what, "none: Sewer-ML has its own columns", column)
         return read_sewer_ml(path, name)
     if (table := _table_in(path)) is not None:
-        return read_table(table, name, label)
+        return read_table(table, name, label, by)
     unfinished = (path / MARK).is_file()  # a rendering has its labels only when all frames are drawn; its folders are no classes
     expect(not unfinished, str(path), "a finished rendering", "one that was stopped half-way", "go on with the same foveal render command")
-    expect(label is None, "label", f"none, since {path} holds no csv but class folders", label)
-    return read_folder(path, name)
+    aside = _csv_files(path)
+    advice = f"to read {aside[0].name}, name that file itself" if len(aside) == 1 else ""
+    for what, column in (("label", label), ("by", by)):
+        expect(column is None, what, f"none, since {path} is read as class folders", column, advice)
+    source = read_folder(path, name)
+    return replace(source, notes=(*source.notes, f"the class folders are read; {advice}")) if advice else source
 
 
 def _table_in(folder: Path) -> Path | None:
-    for table in TABLES:
-        if (folder / table).is_file():
-            return folder / table
-    found = sorted(path for path in folder.glob("*.csv") if not path.name.startswith("."))
-    return found[0] if len(found) == 1 else None
+    """The csv that describes the set. Beside class folders it must be called so and name files: any other is somebody's list."""
+    named = [folder / table for table in TABLES if (folder / table).is_file()]
+    if named and ("file" in columns_of(named[0]) or not holds_classes(folder)):
+        return named[0]
+    found = _csv_files(folder)
+    return found[0] if len(found) == 1 and not holds_classes(folder) else None
+
+
+def _csv_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*.csv") if not path.name.startswith("."))
 
 
 def _divided(source: Source, shares: tuple[float, float, float] | None, seed: int) -> Source:
@@ -66,17 +109,30 @@ def _divided(source: Source, shares: tuple[float, float, float] | None, seed: in
     if shares is None:
         return source
     split, given = source.split.copy(), source.split >= 0
+    made: list[str] = []
     if not given.any() and source.fold is not None and source.folds >= 3:
         split[:], split[source.fold == 0], split[source.fold == 1] = 0, 2, 1
         note = "no split was given: fold 0 is test, fold 1 is val"
     elif not given.any():
         split = divide(source.labels, source.group, shares, seed)
+        made = [name for name, share in zip(SPLITS, shares, strict=True) if share > 0]
         note = f"no split was given: divided {' · '.join(f'{share:.0%}' for share in shares)}, seed {seed}"
     elif (split == 0).any() and not (split == 1).any() and shares[1] > 0:
         train = np.flatnonzero(split == 0)
         group = None if source.group is None else source.group[train]
         split[train] = divide(source.labels[train], group, (1 - shares[1], shares[1], 0.0), seed)
+        made = ["train", "val"]
         note = f"no val was given: {int((split == 1).sum())} pictures of train, seed {seed}"
     else:
         return source
-    return replace(source, split=split, notes=(*source.notes, note))
+    source = replace(source, split=split, notes=(*source.notes, note))
+    rare = _too_rare(source, made) if made else ""
+    return replace(source, notes=(*source.notes, rare)) if rare else source
+
+
+def _too_rare(source: Source, made: list[str]) -> str:
+    """What no division can mend: a class with one picture is trained on or tested, never both."""
+    held = np.stack([source.counts(source.indices(name)) for name in made])  # (splits, C)
+    rare = [f"{name} ({count})" for name, count, least in zip(source.classes, held.sum(0), held.min(0), strict=True) if not least]
+    many = "pictures" if source.group is None else "groups"
+    return f"classes with too few {many} to be in {', '.join(made[:-1])} and {made[-1]}: {', '.join(rare)}" if rare else ""

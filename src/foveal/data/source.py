@@ -17,6 +17,7 @@ from foveal.errors import expect, is_whole, shown, unknown
 
 SPLITS = ("train", "val", "test")
 UNKNOWN, UNKNOWN_BIT = -1, 255  # the label of a picture whose label nobody gave: one-label, multi-label
+UNTOLD = "?"  # the same in a table of predictions, where the class would stand
 LISTED = 8  # classes that the one line names
 
 
@@ -85,10 +86,14 @@ class Source:
     group: NDArray[np.int64] | None = None
     importance: NDArray[np.float64] | None = None  # (C,) class-importance weights
     notes: tuple[str, ...] = ()  # what a reader left out, guessed or made: a sentence each
+    fold_names: tuple[str, ...] = ()  # what the folds are called, where they are the values of a column
 
     def __post_init__(self) -> None:
         count = len(self.pictures)
         expect(self.labels.shape == ((count, len(self.classes)) if self.many else (count,)), "labels", f"{count} rows", self.labels.shape)
+        for name in self.classes:
+            fits = name != UNTOLD and ";" not in name and name.splitlines() == [name]  # a table of predictions has them joined by ;
+            expect(fits, f"a class of {self.name}", f"a name without ; and line breaks that is not {UNTOLD}", shown(name), "rename it")
         for what, values in (("split", self.split), ("fold", self.fold), ("group", self.group)):
             expect(values is None or values.shape == (count,), what, f"{count} values", None if values is None else values.shape)
 
@@ -106,6 +111,10 @@ class Source:
     @property
     def folds(self) -> int:
         return 0 if self.fold is None or not len(self.fold) else int(self.fold.max()) + 1
+
+    def fold_name(self, fold: int) -> str:
+        """What to call a fold in a report."""
+        return self.fold_names[fold] if self.fold_names else f"fold {fold}"
 
     def indices(self, split: str, fold: int | None = None) -> NDArray[np.int64]:
         """The pictures of a split. With folds: fold k tests, fold k + 1 (mod F) is val, the rest trains."""
@@ -177,6 +186,7 @@ class Source:
             "pictures": len(self),
             "splits": sizes,
             "folds": self.folds,
+            "fold_names": list(self.fold_names),
             "groups": 0 if self.group is None else len(np.unique(self.group)),
             "importance": None if self.importance is None else self.importance.tolist(),
             "notes": list(self.notes),

@@ -4,6 +4,8 @@
     label   its class; several joined by `;` make the set multi-label, as a header `labels` does. Instead: one 0/1 column for each class
     split   train, val or test (optional);   fold: a whole number (optional);   group: what may not be torn apart (optional)
 
+Any other column can make the folds instead, a fold for each of its values: a campaign, a city, a camera.
+
 The columns may be separated by comma, semicolon or tab. Every error names the line.
 """
 
@@ -16,8 +18,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from foveal.data.fold import folds, groups
 from foveal.data.source import UNKNOWN, FilePictures, Names, Source
-from foveal.errors import FovealError, unknown
+from foveal.errors import FovealError, expect, reading, unknown
 
 KNOWN, BITS = ("file", "split", "fold", "group"), ("0", "1")
 LOOKED_AT = 100  # files until it is clear where they lie
@@ -43,29 +46,40 @@ class Table:
         return Table(self.path, columns, [self.lines[row] for row in rows])
 
 
-def read_table(path: Path, name: str, label: str | None = None) -> Source:
-    """The Source that a csv describes. `label` names the column of the classes, or several 0/1 columns with commas between them."""
+def read_table(path: Path, name: str, label: str | None = None, by: str | None = None) -> Source:
+    """The Source that a csv describes. `label` names the column of the classes, or several 0/1 columns with commas between them; `by`
+    the column whose values are the folds, instead of the column fold."""
     table = parse(path)
     notes: list[str] = []
-    fold = _folds(table, notes) if "fold" in table.columns else None
-    chosen, bits = _label_columns(table, label)
+    if by is not None and (by not in table.columns or by == "file"):
+        raise unknown(f"column of {path.name}", by, set(table.columns) - {"file"})
+    chosen, bits = _label_columns(table, label, by)
     classes, many, labels, rows = _from_bits(table, chosen) if bits else _from_words(table, chosen[0], notes)
-    rows = _once(table, rows, labels, notes)
-    table, labels, fold = table.kept(rows), labels[rows], None if fold is None else fold[rows]
+    rows = _once(table, rows, labels, by, notes)
+    table, labels = table.kept(rows), labels[rows]
+    fold, names = folds(table, by, notes)
     split = np.array([_split(table, row, word) for row, word in enumerate(table.columns.get("split", [""] * len(rows)))], np.int8)
-    group = _groups(table, split, fold) if "group" in table.columns else None
-    if ignored := [column for column in table.columns if column not in (*KNOWN, *chosen)]:
+    group = groups(table, split, fold, by, notes)
+    used = {"file", "split", by or "fold", "group", *chosen}
+    if ignored := [column for column in table.columns if column not in used]:
         notes.append(f"columns not used: {', '.join(ignored)}")
     pictures = FilePictures(str(path.parent), Names.of(table.columns["file"]), (_folder(table),))
-    return Source(name, path.name, classes, many, labels, split, pictures, fold, group, notes=tuple(notes))
+    return Source(name, path.name, classes, many, labels, split, pictures, fold, group, notes=tuple(notes), fold_names=names)
+
+
+def columns_of(path: Path) -> list[str]:
+    """What the first line names."""
+    try:
+        text = _text(path)
+        return _named(next((cells for cells in csv.reader(io.StringIO(text, newline=""), delimiter=_separator(text)) if any(cells)), []))
+    except csv.Error:
+        return []
 
 
 def parse(path: Path) -> Table:
     """Text into columns; a row of the wrong length is an error."""
     text = _text(path)
-    first = text.lstrip("\r\n").partition("\n")[0]
-    separator = max(",;\t", key=first.count)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_separator(text), strict=True)
     rows: list[list[str]] = []
     lines: list[int] = []
     try:
@@ -94,11 +108,14 @@ def parse(path: Path) -> Table:
     return table
 
 
+def _separator(text: str) -> str:
+    first = text.lstrip("\r\n").partition("\n")[0]
+    return max(",;\t", key=first.count)
+
+
 def _text(path: Path) -> str:
-    try:
+    with reading(path):
         content = path.read_bytes()
-    except OSError as error:
-        raise FovealError(f"cannot read {path}: {error.strerror or error}") from None
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -108,9 +125,13 @@ def _text(path: Path) -> str:
         ) from None
 
 
-def _header(path: Path, cells: list[str]) -> list[str]:
+def _named(cells: list[str]) -> list[str]:
     known = {*KNOWN, "label", "labels"}
-    header = [cell.strip() if cell.strip().lower() not in known else cell.strip().lower() for cell in cells]
+    return [cell.strip() if cell.strip().lower() not in known else cell.strip().lower() for cell in cells]
+
+
+def _header(path: Path, cells: list[str]) -> list[str]:
+    header = _named(cells)
     if "file" not in header:
         raise FovealError(f"{path}: expected a column called file, got {', '.join(header)}; the first line names the columns")
     for name in header:
@@ -119,18 +140,21 @@ def _header(path: Path, cells: list[str]) -> list[str]:
     return header
 
 
-def _label_columns(table: Table, label: str | None) -> tuple[list[str], bool]:
+def _label_columns(table: Table, label: str | None, by: str | None) -> tuple[list[str], bool]:
     """Which columns hold the classes, and whether they are 0/1 columns."""
+    columns = [name for name in table.columns if name not in (*KNOWN, by)]
     if label is not None:
         wanted = [label] if label in table.columns else [part.strip() for part in label.split(",")]
         for name in wanted:
             if name not in table.columns or name == "file":
                 raise unknown(f"column of {table.path.name}", name, set(table.columns) - {"file"})
+            expect(name != by, "by", "another column than that of the classes", name, "a fold would have one class only")
         return wanted, len(wanted) > 1
     for name in ("label", "labels"):
+        expect(by != name, "by", "another column than that of the classes", name, "a fold would have one class only")
         if name in table.columns:
             return [name], False
-    found = [name for name, values in table.columns.items() if name not in KNOWN and _share_of_bits(values) > TELLING]
+    found = [name for name in columns if _share_of_bits(table.columns[name]) > TELLING]
     if not found:
         raise FovealError(
             f"{table.path}: expected a column called label, or a column of 0 and 1 for each class, got {', '.join(table.columns)}; "
@@ -173,7 +197,7 @@ def _from_words(table: Table, column: str, notes: list[str]) -> Labelled:
     return classes, False, np.array([place[several[0]] if several else UNKNOWN for several in sets], np.int64), rows
 
 
-def _once(table: Table, rows: list[int], labels: NDArray[np.integer], notes: list[str]) -> list[int]:
+def _once(table: Table, rows: list[int], labels: NDArray[np.integer], by: str | None, notes: list[str]) -> list[int]:
     """Every file once; listed again with another label, split, fold or group it is an error."""
     first: dict[str, int] = {}
     kept = []
@@ -185,7 +209,7 @@ def _once(table: Table, rows: list[int], labels: NDArray[np.integer], notes: lis
             continue
         if not np.array_equal(labels[row], labels[earlier]):
             raise table.error(row, f"{file} has another label than in line {table.lines[earlier]}; keep one of the two lines")
-        for column in ("split", "fold", "group"):
+        for column in ("split", by or "fold", "group"):
             values = table.columns.get(column)
             if values is not None and values[row] != values[earlier]:
                 raise table.error(row, f"{file} has {column} {values[row]}, but {values[earlier]} in line {table.lines[earlier]}")
@@ -198,38 +222,6 @@ def _split(table: Table, row: int, word: str) -> int:
     if word.lower() not in WORDS:
         raise table.error(row, f"column split: expected train, val or test, got {word!r}")
     return WORDS[word.lower()]
-
-
-def _folds(table: Table, notes: list[str]) -> NDArray[np.int64]:
-    """The folds as 0 to F − 1, in the order of their numbers."""
-    numbers = []
-    for row, value in enumerate(table.columns["fold"]):
-        if not (value.isascii() and value.isdigit()):
-            raise table.error(row, f"column fold: expected a whole number from 0, got {value!r}")
-        numbers.append(int(value))
-    there, fold = np.unique(numbers, return_inverse=True)
-    if (there != np.arange(len(there))).any():
-        notes.append(f"the folds {', '.join(map(str, there))} are counted from 0 to {len(there) - 1}")
-    return fold.astype(np.int64)
-
-
-def _groups(table: Table, split: NDArray[np.int8], fold: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    """Groups as numbers; a group in two splits or two folds is an error. A picture without one is a group of its own."""
-    place: dict[str, int] = {}
-    names = [name or f"\0{row}" for row, name in enumerate(table.columns["group"])]
-    group = np.array([place.setdefault(name, len(place)) for name in names], np.int64)
-    first: dict[int, int] = {}
-    for row, number in enumerate(group.tolist()):
-        earlier = first.setdefault(number, row)
-        for column, values in (("split", split), ("fold", fold)):
-            if values is not None and values[row] != values[earlier]:
-                here, there = table.columns[column][row], table.columns[column][earlier]
-                raise table.error(
-                    row,
-                    f"group {names[row]} is in the {column}s {there or 'none'} (line {table.lines[earlier]}) and {here or 'none'}; "
-                    f"a group stays in one {column}, or what is tested was trained on",
-                )
-    return group
 
 
 def _folder(table: Table) -> str:

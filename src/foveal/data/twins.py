@@ -1,7 +1,7 @@
 """Near-twins: pictures so alike that one in train gives the answer to the other in test.
 
     hash(x) = the 64 signs of g[y, x + 1] − g[y, x],  g = x in grey, averaged down to 8 rows of 9        (the difference hash)
-    twins   = pairs from two splits whose hashes differ in at most d bits, and whose edges agree:
+    twins   = pairs from two splits, or two folds, whose hashes differ in at most d bits, and whose edges agree:
               the smaller of corr(∂x g, ∂x g′) and corr(∂y g, ∂y g′) on 24 × 24 means is at least 0.8
 
 If two hashes of 64 bits differ in at most d places, then of d + 1 bands at least one is equal: so only pictures that share a band are
@@ -33,11 +33,11 @@ Codes = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Twins:
-    """Two pictures of two splits, in how many of 64 bits their hashes differ, and how alike they are."""
+    """Two pictures of two splits or two folds, in how many of 64 bits their hashes differ, and how alike they are."""
 
     first: str
     second: str
-    splits: tuple[str, str]
+    splits: tuple[str, str]  # or folds: in which part each is
     distance: int
     likeness: float  # of their edges, up to 1
 
@@ -81,10 +81,21 @@ def hashes(source: Source) -> tuple[Codes, NDArray[np.bool_]]:
     return codes, there
 
 
-def twins(source: Source, codes: Codes, there: NDArray[np.bool_], distance: int = DISTANCE, likeness: float = LIKENESS) -> list[Twins]:
-    """All near-twins across the splits of a source, nearest first."""
-    use = np.flatnonzero(there & (source.split >= 0))
-    first, second, bits = pairs(codes[use], source.split[use], distance)
+def twins(
+    source: Source,
+    codes: Codes,
+    there: NDArray[np.bool_],
+    distance: int = DISTANCE,
+    likeness: float = LIKENESS,
+    across: str = "splits",
+) -> list[Twins]:
+    """All near-twins across the splits of a source, or across its "folds", nearest first."""
+    expect(across in ("splits", "folds"), "across", "splits or folds", across)
+    part = source.split if across == "splits" else source.fold
+    if part is None:
+        return []
+    use = np.flatnonzero(there & (part >= 0))
+    first, second, bits = pairs(codes[use], part[use], distance)
     opened: dict[int, Pixels] = {}
     found = []
     for one, other, apart in zip(use[first].tolist(), use[second].tolist(), bits.tolist(), strict=True):
@@ -95,8 +106,8 @@ def twins(source: Source, codes: Codes, there: NDArray[np.bool_], distance: int 
                 opened[index] = source.image(index, SIDE)
         alike = likeness_of(opened[one], opened[other])
         if alike >= likeness:
-            splits = SPLITS[source.split[one]], SPLITS[source.split[other]]
-            found.append(Twins(source.file(one), source.file(other), splits, apart, round(alike, 3)))
+            here, away = (SPLITS[part[k]] if across == "splits" else source.fold_name(int(part[k])) for k in (one, other))
+            found.append(Twins(source.file(one), source.file(other), (here, away), apart, round(alike, 3)))
     return sorted(found, key=lambda twin: (-twin.likeness, twin.first, twin.second))
 
 

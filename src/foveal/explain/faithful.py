@@ -46,7 +46,7 @@ def faithfulness(
     card: Card,
     frames: Iterable[Frame],
     *,
-    device: str = "cpu",
+    device: str = "auto",
     batch: int = 16,
     seed: int = 0,
     orders: int = 5,

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from foveal.data.image import BadImage, Pixels
 from foveal.data.pack import paint
-from foveal.errors import FovealError, expect, is_number, shown, whole
+from foveal.device import choose
+from foveal.errors import expect, is_number, shown, whole
 from foveal.models.card import Card
 from foveal.models.store import load_model
 from foveal.objective.calibrate import apply
@@ -47,10 +48,10 @@ class Problem:
 class Inspector:
     """A model at work. Which pictures share a batch changes its answers by rounding only."""
 
-    def __init__(self, model: nn.Module, card: Card, device: str = "cpu", batch: int = 16, threshold: float | None = None) -> None:
+    def __init__(self, model: nn.Module, card: Card, device: str = "auto", batch: int = 16, threshold: float | None = None) -> None:
         """threshold: one for every class, or for the second of two, instead of the card's."""
         whole(batch, "batch")
-        self.device = usable(device)
+        self.device = choose(device)
         self.model, self.card, self.batch = model.to(self.device).eval(), card, batch
         self.threshold = _cut(card, threshold)
         expect(card.temperature > 0, "the card's temperature", "a number above 0", card.temperature)
@@ -58,7 +59,7 @@ class Inspector:
         self.mean, self.std = (torch.tensor(values, device=self.device)[:, None, None] for values in (card.mean, card.std))
 
     @classmethod
-    def load(cls, path: str | Path, device: str = "cpu", batch: int = 16, threshold: float | None = None) -> "Inspector":
+    def load(cls, path: str | Path, device: str = "auto", batch: int = 16, threshold: float | None = None) -> "Inspector":
         """With the model of a file or of a run's folder."""
         return cls(*load_model(path), device, batch, threshold)
 
@@ -132,17 +133,6 @@ class Inspector:
         found = np.flatnonzero(self.chosen(probability[None])[0])
         order = found[np.argsort(-probability[found], kind="stable")]
         return Inspection(name, tuple(self.card.classes[index] for index in order), probability)
-
-
-def usable(device: str) -> torch.device:
-    """The device of this name, if this machine has it."""
-    try:
-        place = torch.device(device)
-        torch.zeros(1, device=place)
-    except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:  # each backend raises its own
-        reason = " ".join(str(error).split())[:120]
-        raise FovealError(f"device: expected one that this machine has, such as cpu or cuda, got {shown(device)}; {reason}") from None
-    return place
 
 
 def _cut(card: Card, asked: float | None) -> Array | float | None:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveal.errors import expect, is_whole
+from foveal.explain.predicted import Predicted
 from foveal.explain.verdict import Calibration, Class, Figure, Mistake, Numbers, Reliability, Verdict
 from foveal.objective.calibrate import apply, calibration_error, fit_temperature, negative_log_likelihood, reliability
 from foveal.objective.importance import expect_importance, f1_normal, f2_ciw
@@ -29,11 +30,7 @@ Logits = NDArray[np.floating]
 
 
 def judge(
-    truth: Labels,
-    logits: Logits,
-    classes: Sequence[str],
-    many: bool,
-    files: Sequence[str],
+    predicted: Predicted,
     split: str,
     *,
     validation: tuple[Labels, Logits] | None = None,
@@ -44,14 +41,15 @@ def judge(
     aim: str | None = None,
     given: tuple[float, ...] | None = None,
 ) -> Verdict:
-    """The verdict on images with these labels, (N,) or with many (N, C), and logits (N, C).
+    """The verdict on what was predicted for the images of a split; labels (N, C) mean many an image.
 
     validation: labels and logits to choose thresholds and the temperature on. aim: what thresholds maximise, "F1" (with many labels
     also unless told), "F2", another "F<β>" or "balanced accuracy"; with one label it is for two classes only, and makes one threshold
     on the second. importance: the classes' weights (C,), asks for F2_CIW and F1_Normal. groups (N,): images that belong together.
     resamples: 0 makes no intervals. given: thresholds that the model comes with, on its own probabilities: with them nothing is chosen.
     """
-    truth, probability = _fit(truth, logits, classes, many, "truth")
+    files, classes, logits, many = predicted.files, predicted.classes, predicted.logits, predicted.truth.ndim == 2
+    truth, probability = _fit(predicted.truth, logits, classes, many, "truth")
     expect(len(files) == len(truth), "files", f"{len(truth)}, one an image", len(files))
     expect(is_whole(resamples) and resamples >= 0, "resamples", "a whole number, at least 0", resamples)
     expect(many or importance is None, "importance", "many labels an image", "one")

@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from foveal.data.source import UNTOLD
 from foveal.errors import FovealError, expect
 
 LOGIT = "logit "
-UNKNOWN = "?"  # in the column truth: nobody told the label
 
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
     files: tuple[str, ...]
     classes: tuple[str, ...]
-    truth: NDArray[np.int64]  # (N,), or (N, C) of 0/1
+    truth: NDArray[np.integer]  # (N,), or (N, C) of 0/1
     logits: NDArray[np.float64]  # (N, C)
     model: NDArray[np.int64] | None = None  # (N,): which of several models said it; None: one said all
 
@@ -34,7 +34,7 @@ def read_predicted(file: Path, many: bool) -> Predicted:
     )
     classes = tuple(name.removeprefix(LOGIT) for name in head[2:])
     place = {name: index for index, name in enumerate(classes)}
-    rows = [row for row in rows if row[1:2] != [UNKNOWN]]
+    rows = [row for row in rows if row[1:2] != [UNTOLD]]
     marks = np.zeros((len(rows), len(classes)), np.int64)
     try:
         for row, held in zip(rows, marks, strict=True):

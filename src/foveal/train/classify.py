@@ -32,16 +32,18 @@ class Classify(pl.LightningModule):
         many: bool,
         steps: int,
         counts: NDArray[np.int64],
+        pictures: int,
         mean: tuple[float, ...],
         std: tuple[float, ...],
     ) -> None:
-        """steps: of the whole run. counts (C,): pictures of each class in the training split."""
+        """steps: of the whole run. counts (C,): pictures of each class in the training split, pictures: all in it."""
         super().__init__()
         self.model: nn.Module = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.recipe, self.classes, self.many, self.steps = recipe, classes, many, steps
         self.average = Average(model, recipe.ema) if recipe.ema else None
         self.augment = augmentation(recipe.augment)
         self.register_buffer("class_weight", class_weight(counts) if recipe.balance == "weights" else None, persistent=False)
+        self.register_buffer("prior", log_prior(counts, many, pictures) if recipe.balance == "margin" else None, persistent=False)
         self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(std)[:, None, None], persistent=False)
         self.resident: Tensor | None = None  # all pictures, where they lie on the device
@@ -87,8 +89,12 @@ class Classify(pl.LightningModule):
 
         balance "weights": a picture counts as much as its class weighs; of several labels, a class does where it is present. Smoothing
         is left out of that, or the share that it gives to a rare class would outweigh the true one.
+        balance "margin": what is trained is logits + log of each class's share (Menon et al., 2021), so that the logits themselves
+        answer as if all classes were equally frequent. Weights lose that once every training picture is learned; a margin stays.
         """
         logits, smooth = logits.float(), self.recipe.smoothing
+        if self.prior is not None:
+            logits = logits + self.prior  # type: ignore[operator]
         if self.many:
             aims = targets * (1 - smooth) + smooth / 2
             each = F.binary_cross_entropy_with_logits(logits, aims, reduction="none")
@@ -103,7 +109,8 @@ class Classify(pl.LightningModule):
         share = good.float()
         return (each * share).sum() / share.sum().clamp(min=1.0)
 
-    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
+    def optimizer_step(self, *arguments: Any, **named: Any) -> None:
+        super().optimizer_step(*arguments, **named)
         if self.average is not None:
             self.average.update(self.model, self.global_step - 1)  # the step has been counted
 
@@ -160,6 +167,12 @@ def class_weight(counts: NDArray[np.int64]) -> Tensor:
     """(C,): pictures a class on average / pictures of this class, so that all classes weigh the same in sum; 1 for one that has none."""
     held = counts > 0
     return torch.from_numpy(np.where(held, counts.sum() / (max(1, held.sum()) * np.maximum(counts, 1)), 1.0)).float()
+
+
+def log_prior(counts: NDArray[np.int64], many: bool, pictures: int) -> Tensor:
+    """(C,): log of each class's share of the pictures; of several labels, log odds."""
+    share = (counts + 1.0) / (pictures + 2.0 if many else pictures + len(counts))  # one more of each: none is impossible
+    return torch.from_numpy(np.log(share) - (np.log1p(-share) if many else 0.0)).float()
 
 
 def graph(model: nn.Module, sample: Tensor) -> None:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
-from foveal.data.source import Source
+from foveal.data.source import UNTOLD, Source
 from foveal.models.card import Card
 from foveal.models.store import FILE, describe, save_model
 from foveal.objective.calibrate import apply, fit_temperature
@@ -27,7 +27,6 @@ from foveal.train.journal import WEIGHTS, Journal
 from foveal.whole import write_whole
 
 RESULT, BAD = "result.json", "bad.csv"
-UNKNOWN = "?"  # in the column truth: nobody told the label
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +63,7 @@ def conclude(trainer: pl.Trainer, task: Classify, feeds: Feeds, folder: Path, or
     if trainer.is_global_zero:
         write_bad(feeds, folder)
         for part in parts:
-            _write(folder / f"predictions-{part.split}.csv", _table(part, source))
+            _write(folder / predictions(part.split), _table(part, source))
         family, config = describe(task.model)
         card = Card(
             recipe.model, family, config, source.classes, source.many, size=recipe.size, threshold=cuts, temperature=temperature,
@@ -88,6 +87,11 @@ def _predictions(trainer: pl.Trainer, task: Classify, feeds: Feeds) -> list[Judg
     return parts
 
 
+def predictions(split: str) -> str:
+    """What the table of a split's predictions is called in a run's folder."""
+    return f"predictions-{split}.csv"
+
+
 def _table(part: Judged, source: Source) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
@@ -96,7 +100,7 @@ def _table(part: Judged, source: Source) -> str:
         truth = source.labels[index]
         names = [source.classes[k] for k in (np.flatnonzero(truth == 1) if source.many else [truth])]
         known = bool(source.known(np.array([index]))[0])
-        table.writerow([source.file(int(index)), ";".join(names) if known else UNKNOWN, *(f"{value:.6g}" for value in row)])
+        table.writerow([source.file(int(index)), ";".join(names) if known else UNTOLD, *(f"{value:.6g}" for value in row)])
     return text.getvalue()
 
 

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from foveal.data.batches import Batch, Batches, loader
 from foveal.data.order import Order, rarity
-from foveal.data.pack import Bad, Pack, pack, paint, why
+from foveal.data.pack import Bad, Pack, Progress, pack, paint, silent, why
 from foveal.data.source import SPLITS, Source
 from foveal.errors import expect
 from foveal.train.recipe import Recipe
@@ -30,25 +30,33 @@ class Splits:
     test: NDArray[np.int64]
 
 
+def cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def divided(source: Source, fold: int | None) -> Splits:
     """The splits as they are written down: nothing is opened."""
     parts = []
     for name in SPLITS:
         indices = source.indices(name, fold)
         parts.append(indices if name == "test" else indices[source.known(indices)])
-    return _filled(source, Splits(*parts))
+    splits, told = Splits(*parts), f"none of its {len(source)}"
+    return _filled(source, splits, "at least one picture with a label", told, "add pictures, or say in a column split which are for what")
 
 
 class Feeds(pl.LightningDataModule):
-    def __init__(self, source: Source, recipe: Recipe, splits: Splits | None = None, workers: int | None = None) -> None:
+    def __init__(
+        self, source: Source, recipe: Recipe, splits: Splits | None = None, workers: int | None = None, progress: Progress = silent
+    ) -> None:
         super().__init__()
         self.source, self.recipe = source, recipe
         splits = splits or divided(source, recipe.fold)
-        self.packed = self._pack()
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self.workers = workers if workers is not None else 0 if self.packed is not None else max(1, cores - 1)
+        self.packed = self._pack(progress)
+        self.workers = workers if workers is not None else 0 if self.packed is not None else max(1, cores() - 1)
         keep = (lambda part: part) if self.packed is None else self.packed.keep
-        self.splits = _filled(source, Splits(keep(splits.train), keep(splits.val), keep(splits.test)))
+        kept = Splits(keep(splits.train), keep(splits.val), keep(splits.test))
+        self.splits = _filled(source, kept, "at least one picture that can be read", "none")
         self.resident = False  # whether the pictures lie on the device
         self.unread: set[int] = set()  # of pictures that are decoded as they come: those that could not be
 
@@ -69,11 +77,11 @@ class Feeds(pl.LightningDataModule):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.unread.update(state_dict["unread"])
 
-    def _pack(self) -> Pack | None:
+    def _pack(self, progress: Progress) -> Pack | None:
         size = self.recipe.size
         if len(self.source) * size * size * 3 > ROOM:
             return None
-        packed = pack(self.source, size)
+        packed = pack(self.source, size, progress)
         paint(packed.pixels, self.recipe.blank)
         return packed
 
@@ -125,7 +133,7 @@ class Feeds(pl.LightningDataModule):
         return loader(batches, order, self.workers, pinned=torch.cuda.is_available() and not self.resident)
 
 
-def _filled(source: Source, splits: Splits) -> Splits:
+def _filled(source: Source, splits: Splits, expected: str, got: str, do: str = "") -> Splits:
     for name, part in (("train", splits.train), ("val", splits.val)):
-        expect(len(part) > 0, f"{source.name}, split {name}", "at least one picture that can be read", "none")
+        expect(len(part) > 0, f"{source.name}, split {name}", expected, got, do)
     return splits

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from foveal.errors import FovealError
 from foveal.train.conclude import RESULT
+from foveal.train.feeds import cores
 from foveal.train.recipe import Recipe
 from foveal.train.run import finished
 from foveal.whole import write_whole
@@ -53,9 +54,8 @@ def _one(run: Run, flags: Sequence[str], jobs: int, running: "set[subprocess.Pop
     """What went wrong, in a line; nothing if all went well."""
     recipe = run.folder.with_suffix(".yaml")
     write_whole(recipe, run.recipe.text().encode())
-    threads = str(max(1, (os.cpu_count() or 1) // jobs))
     command = [sys.executable, "-m", "foveal", "train", "classify", "--recipe", str(recipe), "--out", str(run.folder), "--resume", *flags]
-    environment = os.environ | {"OMP_NUM_THREADS": threads}
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads(jobs))}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
         running.add(process)
         output, errors = process.communicate()
@@ -66,6 +66,13 @@ def _one(run: Run, flags: Sequence[str], jobs: int, running: "set[subprocess.Pop
         recipe.unlink(missing_ok=True)
         return ""
     return (errors.strip().splitlines() or [f"exit status {process.returncode}"])[-1]
+
+
+def threads(jobs: int) -> int:
+    """Of each of so many runs side by side: no more than there are cores, or than the caller allows. A run's origin tells how many it had,
+    since sums in another order differ in their last bits."""
+    allowed = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, min(cores() // jobs, int(allowed) if allowed.isdecimal() and int(allowed) else cores()))
 
 
 def _short(folder: Path) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from foveal.data.pack import expect_box
+from foveal.data.read import located
 from foveal.errors import FovealError, expect, is_number, is_whole, shown, unknown
 
 
@@ -36,15 +37,20 @@ class Recipe:
     decay: float = setting(0.01, "weight decay", least=0)
     warmup: float = setting(0.05, "share of the run in which the learning rate rises", least=0, below=1)
     smoothing: float = setting(0.1, "of labels", least=0, below=1)
-    balance: str = setting("none", "rare classes count more in the loss, or are drawn more often", ("none", "weights", "sampling"))
+    balance: str = setting(
+        "none",
+        "rare classes count more in the loss, keep a wider margin, or are drawn more often",
+        ("none", "weights", "margin", "sampling"),
+    )
     ema: float = setting(0.99, "decay of the weights' moving average, which is what is judged and kept; 0: none", least=0, below=1)
     mixup: float = setting(0.0, "α of mixup; 0: none", least=0)
-    augment: str = setting("pipe", "how pictures are varied", ("none", "light", "pipe", "strong"))
+    augment: str = setting("pipe", "how pictures are varied", ("none", "light", "lamp", "pipe", "strong"))
     keep: str = setting("best", "the weights of the best epoch by the validation score, or of the last", ("best", "last"))
     patience: int = setting(0, "stop after so many epochs without a better validation score; 0: never", least=0)
     clip: float = setting(1.0, "largest norm of the gradient; 0: any", least=0)
     precision: str = setting("32", "of the arithmetic", ("32", "16", "bf16"))
     seed: int = setting(0, "of weights, order and augmentation", least=0)
+    by: str | None = setting(None, "the column of labels.csv whose values are the folds, such as a campaign")
     fold: int | None = setting(None, "this fold tests and the next one selects; not given: the set's own splits", least=0)
     blank: list[list[float]] = setting([], "boxes [x0, y0, x1, y1] in shares of the picture that are painted grey, such as burnt-in text")  # noqa: RUF009
 
@@ -54,6 +60,10 @@ class Recipe:
 
     def text(self) -> str:
         return str(yaml.safe_dump(dataclasses.asdict(self), sort_keys=False, allow_unicode=True))
+
+    def from_anywhere(self) -> "Recipe":
+        """With whole paths: what a run keeps of its recipe holds in another folder, too."""
+        return self.changed(data=located(self.data), start=None if self.start is None else located(self.start))
 
     def changed(self, **changes: Any) -> "Recipe":
         return dataclasses.replace(self, **changes)

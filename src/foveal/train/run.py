@@ -18,8 +18,10 @@ import yaml
 from pytorch_lightning.callbacks import EarlyStopping, RichProgressBar
 from torch import nn
 
-from foveal.data.read import read
-from foveal.errors import FovealError, expect, shown
+from foveal.data.pack import Progress, silent
+from foveal.data.read import located, read
+from foveal.device import choose
+from foveal.errors import FovealError, expect, reading, shown
 from foveal.models.card import SEWER_MEAN, SEWER_STD
 from foveal.models.store import FILE, read_file
 from foveal.models.zoo import create
@@ -46,22 +48,28 @@ QUIET = (
 class Machine:
     """What a run computes on."""
 
-    device: str = "auto"  # "auto", "cpu" or "cuda"
+    device: str = "auto"  # "auto", "cpu", "cuda", "cuda:1", …
     devices: int = 1  # processes, or GPUs
     strategy: str = "auto"  # Lightning's: "ddp", "fsdp", …
     workers: int | None = None  # that decode pictures, where these do not fit into memory
 
 
 def train(
-    recipe: Recipe, folder: Path, *, resume: bool = False, machine: Machine | None = None, origin: dict[str, Any] | None = None
+    recipe: Recipe,
+    folder: Path,
+    *,
+    resume: bool = False,
+    machine: Machine | None = None,
+    origin: dict[str, Any] | None = None,
+    progress: Progress = silent,
 ) -> dict[str, Any]:
     """Train, keep the chosen weights as model.safetensors, and return the result, which is result.json, too."""
-    machine = machine or Machine()
+    machine, recipe = machine or Machine(), recipe.from_anywhere()
     first = os.environ.get("LOCAL_RANK", "0") == "0"  # the others are started by the first, within a run that has begun
     if (done := finished(recipe, folder, resume or not first)) is not None:
         return done
     _quiet()
-    source = read(recipe.data, label=recipe.label, seed=0)
+    source = read(recipe.data, label=recipe.label, by=recipe.by, seed=0)
     expect(len(source.classes) > 1 or source.many, recipe.data, "at least 2 classes", f"{len(source.classes)}")
     last = folder / CHECKPOINT
     torch.manual_seed(recipe.seed)
@@ -71,7 +79,7 @@ def train(
     _share(recipe, len(splits.train), machine.devices)
     expect_folder(folder)
     with alone(folder) if first else contextlib.nullcontext():
-        feeds = Feeds(source, recipe, splits, machine.workers)
+        feeds = Feeds(source, recipe, splits, machine.workers, progress)
         _share(recipe, len(feeds.splits.train), machine.devices)
         if first:
             _tidy(folder)
@@ -84,6 +92,7 @@ def train(
             many=source.many,
             steps=feeds.steps * recipe.epochs,
             counts=feeds.counts,
+            pictures=len(feeds.splits.train),
             mean=SEWER_MEAN,
             std=SEWER_STD,
         )
@@ -121,14 +130,18 @@ def finished(recipe: Recipe, folder: Path, resume: bool) -> dict[str, Any] | Non
     expect(
         resume, f"the folder {folder}", "a new or empty one", "one with a run in it", "add --resume to go on with it, or give another --out"
     )
-    kept = yaml.safe_load((folder / RECIPE).read_text(encoding="utf-8"))
+    with reading(folder / RECIPE):
+        kept = yaml.safe_load((folder / RECIPE).read_text(encoding="utf-8"))
+    if isinstance(kept, dict):  # a path may be written down as it was typed in this folder
+        kept |= {name: located(kept[name]) for name in ("data", "start") if isinstance(kept.get(name), str)}
     now = yaml.safe_load(recipe.text())
     differing = sorted(key for key in now if not isinstance(kept, dict) or kept.get(key) != now[key])
     expect(
         not differing, f"the run in {folder}", "the settings it was begun with", f"others for {', '.join(differing)}", "give another --out"
     )
     result = folder / RESULT
-    return json.loads(result.read_text(encoding="utf-8")) if result.exists() else None
+    with reading(result):
+        return json.loads(result.read_text(encoding="utf-8")) if result.exists() else None
 
 
 def build(recipe: Recipe, classes: int, fresh: bool = True) -> nn.Module:
@@ -162,16 +175,17 @@ def begin(model: nn.Module, start: str) -> int:
 
 def _trainer(recipe: Recipe, folder: Path, machine: Machine) -> pl.Trainer:
     terminal = sys.stderr.isatty()
-    device = machine.device if machine.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
-    expect(recipe.precision != "16" or device == "cuda", "the setting precision", "32 or bf16 on a CPU", recipe.precision)
+    device = choose(machine.device)
+    expect(recipe.precision != "16" or device.type == "cuda", "the setting precision", "32 or bf16 on a CPU", recipe.precision)
+    expect(device.index is None or machine.devices == 1, "--device", "no number beside --devices", machine.device)
     callbacks: list[pl.Callback] = [RichProgressBar()] if terminal else []
     if recipe.patience:
         callbacks.append(EarlyStopping("val_score", patience=recipe.patience, mode="max"))
     callbacks.append(Journal(folder, recipe.keep, said=not terminal))
     try:
         return pl.Trainer(
-            accelerator="gpu" if device == "cuda" else device,
-            devices=machine.devices,
+            accelerator="gpu" if device.type == "cuda" else device.type,
+            devices=machine.devices if device.index is None else [device.index],
             strategy=machine.strategy,
             precision={"32": "32-true", "16": "16-mixed", "bf16": "bf16-mixed"}[recipe.precision],  # type: ignore[arg-type]
             max_epochs=recipe.epochs,

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from foveal.app.bench.table import LONGEST, ROUNDS, Bench
+from foveal.app.device import add_device
 from foveal.errors import expect, unknown
 from foveal.whole import expect_folder
 
@@ -17,7 +18,7 @@ BENCHES = {  # what is typed → its module, which has `measure(bench) -> None`
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", metavar="WHAT", help=f"one of {', '.join(BENCHES)}")
-    parser.add_argument("--device", default="cpu", help="cpu (one thread unless told) or cuda")
+    add_device(parser)
     parser.add_argument("--threads", type=int, default=1, help="threads on a CPU; one is the trustworthy number on shared cores")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often each candidate runs, in turns, after the warm-up")
     parser.add_argument("--longest", type=int, default=LONGEST, help="leave out sequences longer than this")
@@ -27,19 +28,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import torch
 
+    from foveal.device import choose
+
     if args.what not in BENCHES:
         raise unknown("bench", args.what, BENCHES)
-    expect(args.device in ("cpu", "cuda"), "--device", "cpu or cuda", args.device)
+    device = str(choose(args.device))
+    expect(device in ("cpu", "cuda"), "--device", "auto, cpu or cuda", args.device)
     cores = os.cpu_count() or 1
     expect(1 <= args.threads <= cores, "--threads", f"1 to {cores}, the cores there are", args.threads)
     expect(args.rounds >= 1, "--rounds", "at least 1", args.rounds)
     expect(args.longest >= 256, "--longest", "at least 256", args.longest)
-    expect(args.device == "cpu" or torch.cuda.is_available(), "--device", "a GPU that torch can use", "none")
     expect_folder(args.out)
     threads = torch.get_num_threads()
     torch.set_num_threads(args.threads)
     try:
-        bench = Bench(args.what, args.device, args.threads, args.rounds, args.longest)
+        bench = Bench(args.what, device, args.threads, args.rounds, args.longest)
         importlib.import_module(BENCHES[args.what]).measure(bench)
         bench.write(args.out)
     finally:
