@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install test lint types contracts unit demo gallery proof bench clean
+.PHONY: help install test lint types contracts unit demo weights gallery proof bench clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -40,6 +40,11 @@ demo: $(STAMP)  ## render pipes, train a small model, judge it, and show where i
 	$(BIN)/foveal evaluate build/demo/run
 	$(BIN)/foveal explain build/demo/run build/demo/pipes/images/000002.jpg --out build/demo/looked.png
 	@echo "the report is build/demo/run/evaluation-test/report.html, and where it looked is build/demo/looked.png"
+
+weights: $(STAMP)  ## train the weights in the package anew; minutes on a GPU, days without
+	$(BIN)/foveal render pipes --count 24000 --out build/weights/pipes
+	$(BIN)/foveal train classify --recipe pipes --data build/weights/pipes --out build/weights/run
+	$(BIN)/python scripts/package_weights.py build/weights/run
 
 gallery: $(STAMP)  ## draw every mask and mechanism
 	$(BIN)/foveal show --gallery build/gallery

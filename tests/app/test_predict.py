@@ -16,9 +16,10 @@ import pytest
 import torch
 from PIL import Image
 
-from foveal.app import cli, paths
+from foveal.app import cli
 from foveal.app import predict as predict_command
 from foveal.explain import inspect as inspect_module
+from foveal.models import packaged
 from foveal.models.card import Card
 from foveal.models.store import describe, save_model
 from foveal.models.zoo import create
@@ -242,10 +243,9 @@ def test_names_that_are_no_unicode(model, folder, tmp_path, capsys):
     assert json.loads((tmp_path / "r.jsonl").read_text())["file"] == os.fsdecode(strange)
 
 
-def test_without_a_model_the_packaged_one(model, folder, capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(paths, "PACKAGED", model)
-    assert typed(capsys, folder / "00.jpg") == typed(capsys, model, folder / "00.jpg")
-    monkeypatch.setattr(paths, "PACKAGED", tmp_path / "icam-pipes.safetensors")
+def test_without_a_model_the_packaged_one(folder, capsys, monkeypatch, tmp_path):
+    assert typed(capsys, folder / "00.jpg") == typed(capsys, "icam-pipes", folder / "00.jpg")
+    monkeypatch.setattr(packaged, "WEIGHTS", tmp_path)
     status, out, err = typed(capsys, folder / "00.jpg")
     assert (status, out) == (2, "")
     assert "comes without weights of its own (no icam-pipes.safetensors)" in err

@@ -12,7 +12,7 @@ from foveal.data.batches import Batch
 from foveal.errors import FovealError
 from foveal.models.zoo import create
 from foveal.train.average import Average
-from foveal.train.classify import Classify, class_weight, log_prior
+from foveal.train.classify import Classify, class_weight, is_backbone, log_prior
 from foveal.train.recipe import Recipe
 from foveal.train.schedule import cosine
 
@@ -197,3 +197,15 @@ def test_a_step_is_a_function_of_seed_and_number(monkeypatch):
         task.on_train_batch_start(a_batch(), 0)
         losses.append(task.training_step(a_batch(), 0).item())
     assert losses[0] == losses[1] != losses[2]
+
+
+def test_what_sees_pixels_may_learn_more_slowly():
+    task = task_of(backbone=0.2, lr=0.01, decay=0.3)
+    rates = {}
+    for group in task.configure_optimizers()["optimizer"].param_groups:
+        for parameter in group["params"]:
+            rates[id(parameter)] = group["initial_lr"]
+    for name, parameter in task.model.named_parameters():
+        assert rates[id(parameter)] == pytest.approx(0.002 if name.startswith("phi.") else 0.01)
+    assert not is_backbone("net.classifier.1.weight")
+    assert is_backbone("net.resnet.embedder.convolution.weight")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from foveal.data.folder import SUFFIXES
 from foveal.errors import FovealError, reading
+from foveal.models.packaged import DEFAULT, packaged
 
 SUFFIX = ".safetensors"
 FOREIGN = (".pt", ".pth", ".ckpt", ".onnx", ".bin", ".pkl", ".h5")  # models that others write
-PACKAGED = Path(__file__).parents[1] / "models" / "weights" / "icam-pipes.safetensors"
 STDIN = "-"
 CHUNK = 65536  # bytes
 
@@ -26,17 +26,18 @@ def model_and_rest(words: Sequence[str]) -> tuple[Path, list[str]]:
             raise FovealError(f"{word}: expected pictures after the first argument, got a model; put the model first")
     if words and words[0].lower().endswith(FOREIGN):
         raise FovealError(f"{words[0]}: expected a model as a {SUFFIX} file or a run's folder, got a file of another kind")
-    return Path(words[0]) if given else packaged(), rest
+    return Path(words[0]) if given else default(), rest
 
 
-def packaged() -> Path:
+def default() -> Path:
     """The weights that come with foveal."""
-    if not PACKAGED.is_file():
+    file = packaged(DEFAULT)
+    if file is None:
         raise FovealError(
-            f"no model was given, and this foveal comes without weights of its own (no {PACKAGED.name}); "
+            f"no model was given, and this foveal comes without weights of its own (no {DEFAULT}{SUFFIX}); "
             f"give a {SUFFIX} file or a run's folder as the first argument"
         )
-    return PACKAGED
+    return file
 
 
 def pictures(words: Sequence[str]) -> list[str]:
@@ -57,6 +58,8 @@ def listed(zero: bool = False) -> Iterator[str]:
 
 def _is_model(word: str) -> bool:
     with reading(word):
+        if not os.path.lexists(word) and packaged(word) is not None:
+            return True
         return word.endswith(SUFFIX) or (os.path.isdir(word) and (Path(word) / _in_a_run()).is_file())  # noqa: PTH112 — as below
 
 

@@ -14,6 +14,7 @@ from foveal.errors import FovealError, expect, shown, unknown
 from foveal.models.card import Card, read_card
 from foveal.models.icam import Icam, IcamConfig
 from foveal.models.mbconv import Stage
+from foveal.models.packaged import packaged
 from foveal.models.peer import Peer, PeerConfig
 from foveal.whole import write_whole
 
@@ -28,14 +29,7 @@ def save_model(model: nn.Module, path: Path, card: Card) -> None:
 
 def load_model(path: str | Path) -> tuple[nn.Module, Card]:
     """The model of a file, or of a run's folder, in evaluation mode."""
-    expect(isinstance(path, (str, Path)), "the model", "the name of a file", shown(path))
-    file = Path(path)
-    try:
-        file = file / FILE if file.is_dir() else file
-        found = file.is_file()
-    except OSError:  # a name that no file can have
-        found = False
-    expect(found, "the model", f"a .safetensors file of foveal's, or a run's folder with a {FILE}", str(path)[:200])
+    file = model_file(path)
     tensors, card = read_file(file)
     try:
         with torch.device("meta"):  # shapes without memory: the card may promise more than there is
@@ -47,6 +41,21 @@ def load_model(path: str | Path) -> tuple[nn.Module, Card]:
     except RuntimeError as error:
         raise FovealError(f"{file}: expected the weights of a {card.model}, got others; {' '.join(str(error).split())[:200]}") from None
     return model.eval(), card
+
+
+def model_file(path: str | Path) -> Path:
+    """The file that is meant by its own name, by its run's folder, or by the name of weights that come with foveal, such as icam-pipes."""
+    expect(isinstance(path, (str, Path)), "the model", "the name of a file", shown(path))
+    file = Path(path)
+    try:
+        file = file / FILE if file.is_dir() else file
+        if not file.exists():
+            file = packaged(str(path)) or file
+        found = file.is_file()
+    except OSError:  # a name that no file can have
+        found = False
+    expect(found, "the model", f"a .safetensors file of foveal's, a run's folder with a {FILE}, or icam-pipes", str(path)[:200])
+    return file
 
 
 def read_file(file: Path) -> tuple[dict[str, Tensor], Card]:

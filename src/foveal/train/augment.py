@@ -43,6 +43,7 @@ VARIATIONS: dict[str, Variation | None] = {
     "none": None,
     "light": Variation(brightness=0.1, contrast=0.1, saturation=0.1, hue=0.1),  # the published recipe's, with its mirror
     "lamp": Variation(brightness=0.3, contrast=0.3, tint=0.08, gamma=0.35, noise=0.03, hide=0.06, hidden=0.5),  # for drawn frames
+    "mild": Variation(5, 0.05, 0.1, 0.0, 0.15, 0.15, tint=0.04, hide=0.06, hidden=0.3),  # for weights that know pipes already
     "pipe": Variation(10, 0.08, 0.2, 0.0, 0.3, 0.3, tint=0.08, gamma=0.3, blur=1.5, noise=0.03, hide=0.1, hidden=0.5),
     "strong": Variation(15, 0.12, 0.4, 0.1, 0.4, 0.4, tint=0.15, gamma=0.45, grey=0.15, blur=2.0, noise=0.05, hide=0.15, hidden=0.7),
 }

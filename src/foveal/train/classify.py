@@ -20,6 +20,7 @@ from foveal.train.average import Average
 from foveal.train.gather import gathered
 from foveal.train.recipe import Recipe
 from foveal.train.schedule import cosine
+from foveal.train.teachers import Teachers
 
 
 class Classify(pl.LightningModule):
@@ -35,6 +36,7 @@ class Classify(pl.LightningModule):
         pictures: int,
         mean: tuple[float, ...],
         std: tuple[float, ...],
+        teachers: Teachers | None = None,
     ) -> None:
         """steps: of the whole run. counts (C,): pictures of each class in the training split, pictures: all in it."""
         super().__init__()
@@ -46,6 +48,7 @@ class Classify(pl.LightningModule):
         self.register_buffer("prior", log_prior(counts, many, pictures) if recipe.balance == "margin" else None, persistent=False)
         self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(std)[:, None, None], persistent=False)
+        self.teachers = teachers
         self.resident: Tensor | None = None  # all pictures, where they lie on the device
         self.seen: list[tuple[Tensor, Tensor, Tensor]] = []
 
@@ -66,9 +69,12 @@ class Classify(pl.LightningModule):
     def on_fit_start(self) -> None:
         feeds = self.trainer.datamodule  # type: ignore[attr-defined]
         self.resident = feeds.on_device(self.device)
+        size, sample = self.recipe.size, None
         if self.device.type == "cuda" and self.recipe.precision == "32" and self.trainer.world_size == 1:
-            size = self.recipe.size
-            graph(self.model, torch.randn(min(self.recipe.batch, len(feeds.splits.train)), 3, size, size, device=self.device))
+            sample = torch.randn(min(self.recipe.batch, len(feeds.splits.train)), 3, size, size, device=self.device)
+            graph(self.model, sample)
+        if self.teachers is not None:
+            self.teachers.to(self.device, sample)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         torch.manual_seed(int(np.random.SeedSequence([self.recipe.seed, self.global_step, self.global_rank]).generate_state(1)[0]))
@@ -80,7 +86,10 @@ class Classify(pl.LightningModule):
             if self.recipe.mixup:
                 images, targets = mixed(images, targets, self.recipe.mixup)
             images = self.normalised(images)
-        loss = self.loss(self.model(images), targets, batch.good)
+        logits = self.model(images)
+        loss = self.loss(logits, targets, batch.good)
+        if self.teachers is not None:
+            loss = self.recipe.truth * loss + agreement(logits, self.teachers(images), self.many, batch.good)
         self.log("loss", loss.detach(), prog_bar=True, on_step=False, on_epoch=True, batch_size=len(batch.index), sync_dist=True)
         return loss
 
@@ -153,14 +162,32 @@ class Classify(pl.LightningModule):
         return self.logits(batch)[batch.good].cpu(), batch.index[batch.good].cpu()
 
     def configure_optimizers(self) -> Any:
-        decayed, free = list[nn.Parameter](), list[nn.Parameter]()
-        for parameter in self.model.parameters():
-            (decayed if parameter.dim() > 1 else free).append(parameter)  # no decay on biases and scales
-        groups = [{"params": decayed, "weight_decay": self.recipe.decay}, {"params": free, "weight_decay": 0.0}]
-        optimizer = torch.optim.AdamW(groups, lr=self.recipe.lr, fused=self.device.type == "cuda")
+        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+        for name, parameter in self.model.named_parameters():
+            decay = self.recipe.decay if parameter.dim() > 1 else 0.0  # none on biases and scales
+            share = self.recipe.backbone if is_backbone(name) else 1.0
+            groups.setdefault((share, decay), []).append(parameter)
+        listed = [{"params": params, "weight_decay": decay, "lr": self.recipe.lr * share} for (share, decay), params in groups.items()]
+        optimizer = torch.optim.AdamW(listed, lr=self.recipe.lr, fused=self.device.type == "cuda")
         warmup = round(self.recipe.warmup * self.steps)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: cosine(step, self.steps, warmup))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def is_backbone(name: str) -> bool:
+    """Whether a weight of this name belongs to what sees pixels: ICAM's Φ, or all of a peer but its last layer."""
+    return name.startswith("phi.") or (name.startswith("net.") and not name.startswith("net.classifier"))
+
+
+def agreement(logits: Tensor, soft: Tensor, many: bool, good: Tensor) -> Tensor:
+    """Cross-entropy with the teachers' probabilities, the mean over the pictures that could be read."""
+    logits = logits.float()
+    if many:
+        each = F.binary_cross_entropy_with_logits(logits, soft, reduction="none").mean(1)
+    else:
+        each = -(soft * logits.log_softmax(1)).sum(1)
+    share = good.float()
+    return (each * share).sum() / share.sum().clamp(min=1.0)
 
 
 def class_weight(counts: NDArray[np.int64]) -> Tensor:

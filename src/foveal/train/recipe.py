@@ -29,11 +29,14 @@ class Recipe:
     label: str | None = setting(None, "the column of labels.csv that is the label")
     model: str = setting("icam-31k", "a preset or a peer")
     settings: dict[str, Any] = setting({}, "fields of the model's config that differ, as YAML: '{first: static}'")  # noqa: RUF009 — it is a field
-    start: str | None = setting(None, "a model file whose weights to begin with, wherever shapes agree")
+    start: str | None = setting(None, "a model whose weights to begin with, wherever shapes agree: a file, a run's folder, or icam-pipes")
+    teachers: str | None = setting(None, "trained models whose answers to learn: a pattern of files or run folders, {fold} for the fold")
+    truth: float = setting(0.2, "weight of the true labels beside the teachers' answers", least=0)
     size: int = setting(224, "side of the pictures in pixels", least=16)
     epochs: int = setting(90, "how often the training split is seen", least=1)
     batch: int = setting(32, "pictures in a step", least=1)
     lr: float = setting(1e-3, "largest learning rate of AdamW", least=0)
+    backbone: float = setting(1.0, "share of the learning rate for what sees pixels: ICAM's Φ, a peer's all but the last layer", least=0)
     decay: float = setting(0.01, "weight decay", least=0)
     warmup: float = setting(0.05, "share of the run in which the learning rate rises", least=0, below=1)
     smoothing: float = setting(0.1, "of labels", least=0, below=1)
@@ -44,7 +47,7 @@ class Recipe:
     )
     ema: float = setting(0.99, "decay of the weights' moving average, which is what is judged and kept; 0: none", least=0, below=1)
     mixup: float = setting(0.0, "α of mixup; 0: none", least=0)
-    augment: str = setting("pipe", "how pictures are varied", ("none", "light", "lamp", "pipe", "strong"))
+    augment: str = setting("pipe", "how pictures are varied", ("none", "light", "lamp", "mild", "pipe", "strong"))
     keep: str = setting("best", "the weights of the best epoch by the validation score, or of the last", ("best", "last"))
     patience: int = setting(0, "stop after so many epochs without a better validation score; 0: never", least=0)
     clip: float = setting(1.0, "largest norm of the gradient; 0: any", least=0)
@@ -63,7 +66,9 @@ class Recipe:
 
     def from_anywhere(self) -> "Recipe":
         """With whole paths: what a run keeps of its recipe holds in another folder, too."""
-        return self.changed(data=located(self.data), start=None if self.start is None else located(self.start))
+        start = None if self.start is None else located(self.start)
+        teachers = None if self.teachers is None else str(Path(self.teachers).expanduser().absolute())  # a pattern, which is not there
+        return self.changed(data=located(self.data), start=start, teachers=teachers)
 
     def changed(self, **changes: Any) -> "Recipe":
         return dataclasses.replace(self, **changes)

@@ -23,13 +23,14 @@ from foveal.data.read import located, read
 from foveal.device import choose
 from foveal.errors import FovealError, expect, reading, shown
 from foveal.models.card import SEWER_MEAN, SEWER_STD
-from foveal.models.store import FILE, read_file
+from foveal.models.store import model_file, read_file
 from foveal.models.zoo import create
 from foveal.train.classify import Classify
 from foveal.train.conclude import RESULT, conclude, write_bad
 from foveal.train.feeds import Feeds, divided
 from foveal.train.journal import CHECKPOINT, Journal, WholeCheckpoint
 from foveal.train.recipe import Recipe
+from foveal.train.teachers import load_teachers
 from foveal.whole import expect_folder, write_whole
 
 fcntl: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None  # Windows has none: there nobody is kept out
@@ -85,6 +86,11 @@ def train(
             _tidy(folder)
             write_whole(folder / RECIPE, recipe.text().encode())
             write_bad(feeds, folder)
+        teachers = None
+        if recipe.teachers is not None:
+            teachers = load_teachers(
+                recipe.teachers, fold=recipe.fold, classes=source.classes, many=source.many, size=recipe.size, mean=SEWER_MEAN
+            )
         task = Classify(
             model,
             recipe,
@@ -95,6 +101,7 @@ def train(
             pictures=len(feeds.splits.train),
             mean=SEWER_MEAN,
             std=SEWER_STD,
+            teachers=teachers,
         )
         with _interruptible():
             trainer.fit(task, datamodule=feeds, ckpt_path=str(last) if last.exists() else None)
@@ -164,8 +171,7 @@ def build(recipe: Recipe, classes: int, fresh: bool = True) -> nn.Module:
 
 def begin(model: nn.Module, start: str) -> int:
     """Copy the weights of a model file wherever name and shape agree; how many tensors that were."""
-    file = Path(start)
-    tensors, _ = read_file(file / FILE if file.is_dir() else file)
+    tensors, _ = read_file(model_file(start))
     own = model.state_dict()
     fitting = {name: tensor for name, tensor in tensors.items() if name in own and own[name].shape == tensor.shape}
     expect(bool(fitting), f"the weights of {start}", "some that fit the model", "none")

@@ -1,0 +1,44 @@
+"""The weights that come with foveal."""
+
+import numpy as np
+import pytest
+
+from foveal.data.pipes import KINDS, render
+from foveal.errors import FovealError
+from foveal.explain.inspect import Inspector
+from foveal.models.packaged import DEFAULT, WEIGHTS, packaged
+from foveal.models.store import load_model, model_file
+
+
+def test_it_is_small_and_describes_itself():
+    file = packaged(DEFAULT)
+    assert file == WEIGHTS / "icam-pipes.safetensors"
+    assert file.stat().st_size <= 200_000
+    model, card = load_model(DEFAULT)
+    assert card.classes == KINDS
+    assert card.many
+    assert "Not good for judging a real pipe" in card.note
+    assert card.recipe["data"] == "pipes:24000"
+    assert {"commit", "gpu", "torch"} <= card.origin.keys()
+    assert sum(parameter.numel() for parameter in model.parameters()) == 31_793
+    assert card.metrics["test"]["map"] > 0.6
+
+
+def test_it_finds_what_is_drawn():
+    """Frames of seeds that it was not trained on: of the kinds that it knows well, the right one is likelier where it is than where it is not."""
+    inspector = Inspector.load(DEFAULT, "cpu")
+    frames = [render(9_000_000 + seed, 224) for seed in range(60)]
+    answers = list(inspector.inspect((str(place), frame.image) for place, frame in enumerate(frames)))
+    truth = np.array([[kind in {finding.kind for finding in frame.findings} for kind in KINDS] for frame in frames])
+    said = np.array([answer.probability for answer in answers])
+    assert said[truth].mean() > 3 * said[~truth].mean()
+
+
+def test_names(tmp_path, monkeypatch):
+    assert packaged("icam-pipes.safetensors") is None
+    assert packaged("../weights/icam-pipes") is None
+    with pytest.raises(FovealError, match="safetensors file of foveal"):
+        model_file("icam-tubes")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / DEFAULT).write_text("a file of the user's")
+    assert model_file(DEFAULT).read_text() == "a file of the user's"  # what is there goes before what is shipped

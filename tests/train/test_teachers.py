@@ -1,0 +1,120 @@
+"""Teachers: what they say together, who may teach, and that a pupil comes to agree with them."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+from train.little import FIELDS, a_set, rows, same_run
+
+from foveal.errors import FovealError
+from foveal.models.zoo import create
+from foveal.train.classify import agreement
+from foveal.train.recipe import Recipe
+from foveal.train.run import Machine, train
+from foveal.train.teachers import Teachers, load_teachers
+
+CPU = Machine(device="cpu")
+ASKED = {"classes": ("left", "right"), "many": False, "size": 32, "mean": (0.523, 0.453, 0.345)}
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory):
+    """A set, and two teachers of fold 1."""
+    place = tmp_path_factory.mktemp("taught")
+    data = a_set(place / "set")
+    for seed in (0, 1):
+        train(Recipe(data=str(data), fold=1, seed=seed, **FIELDS | {"epochs": 6}), place / f"fold1-seed{seed}", machine=CPU)
+    return place
+
+
+def recipe_for(taught, **changes):
+    fields = FIELDS | {"teachers": f"{taught}/fold{{fold}}-seed*", "fold": 1, "seed": 5} | changes
+    return Recipe(data=str(taught / "set"), **fields)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_the_mean_of_what_they_say(many):
+    torch.manual_seed(0)
+    models = [create("icam-30k", classes=3, image=32, patch=8).train() for _ in range(3)]
+    teachers = Teachers(models, many)
+    images = torch.randn(5, 3, 32, 32)
+    said = teachers(images)
+    with torch.no_grad():
+        each = [model(images) for model in models]
+    expected = sum(logits.sigmoid() if many else logits.softmax(1) for logits in each) / 3
+    torch.testing.assert_close(said, expected)
+    assert not said.requires_grad
+    assert not any(model.training for model in models)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_agreement_is_least_where_the_answers_are_theirs(many):
+    torch.manual_seed(0)
+    soft = torch.rand(7, 4)
+    soft = soft if many else soft / soft.sum(1, keepdim=True)
+    logits = (torch.logit(soft) if many else soft.log()).requires_grad_()
+    good = torch.tensor([1, 1, 0, 1, 1, 1, 1], dtype=torch.bool)
+    agreement(logits, soft, many, good).backward()
+    assert logits.grad.abs().max() < 1e-6
+    other = torch.randn(7, 4)
+    each = (
+        F.binary_cross_entropy_with_logits(other, soft, reduction="none").mean(1)
+        if many
+        else F.cross_entropy(other, soft, reduction="none")
+    )
+    torch.testing.assert_close(agreement(other, soft, many, good), each[good].mean())
+
+
+def test_a_pupil_comes_to_agree(taught, tmp_path):
+    """With no weight on the labels, all it can learn is what they say."""
+    chances = []
+    for name, epochs, lr in (("first", 1, 1e-9), ("last", 60, 0.003)):
+        recipe = recipe_for(taught, truth=0.0, epochs=epochs, lr=lr, keep="last", augment="none", smoothing=0.0)
+        train(recipe, tmp_path / name, machine=CPU)
+        chances.append(_chance(tmp_path / name))
+    wanted = (_chance(taught / "fold1-seed0") + _chance(taught / "fold1-seed1")) / 2
+    assert np.abs(chances[1] - wanted).mean() < 0.6 * np.abs(chances[0] - wanted).mean()
+
+
+def _chance(folder):
+    logits = torch.tensor([[float(row["logit left"]), float(row["logit right"])] for row in rows(folder / "predictions-val.csv")])
+    return logits.softmax(1)[:, 1].numpy()
+
+
+def test_resumed_it_is_the_run_that_was_never_stopped(taught, tmp_path, monkeypatch):
+    recipe = recipe_for(taught, epochs=4)
+    train(recipe, tmp_path / "whole", machine=CPU)
+    with monkeypatch.context() as patch:
+        real, seen = torch.Tensor.backward, []
+
+        def stopped(self, *args, **kwargs):
+            seen.append(1)
+            if len(seen) == 3:
+                raise KeyboardInterrupt
+            return real(self, *args, **kwargs)
+
+        patch.setattr(torch.Tensor, "backward", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe, tmp_path / "stopped", machine=CPU)
+    train(recipe, tmp_path / "stopped", resume=True, machine=CPU)
+    same_run(tmp_path / "whole", tmp_path / "stopped")
+
+
+def test_who_may_teach(taught):
+    pattern = f"{taught}/fold{{fold}}-*"
+    assert len(load_teachers(pattern, fold=1, **ASKED).models) == 2
+    for changed, fold, words in (
+        ({}, None, "a pattern without {fold} where no fold is given"),
+        ({}, 0, "which meets none"),
+        ({"classes": ("a", "b")}, 1, "the pupil's classes, ('a', 'b'), got ('left', 'right')"),
+        ({"size": 64}, 1, "the pupil's size, 64, got 32"),
+        ({"many": True}, 1, "the pupil's kind of label, True, got False"),
+        ({"mean": (0.5, 0.5, 0.5)}, 1, "the pupil's mean"),
+    ):
+        with pytest.raises(FovealError) as caught:
+            load_teachers(pattern, fold=fold, **ASKED | changed)
+        assert words in str(caught.value)
+    with pytest.raises(FovealError, match="a teacher has seen what is tested"):
+        load_teachers(f"{taught}/fold1-*", fold=2, **ASKED)
+    with pytest.raises(FovealError, match="the pupil's fold, None, got 1"):
+        load_teachers(f"{taught}/fold1-seed0", fold=None, **ASKED)
