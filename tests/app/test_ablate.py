@@ -52,6 +52,7 @@ def test_a_table_from_the_command_line(tmp_path, capsys):
     said = capsys.readouterr()
     assert "| adaptive | 31,371 |" in said.out
     assert "| static | 30,171 |" in said.out
+    assert "| first | weights | GFLOP | score | spread | accuracy | against adaptive (95 %) |" in said.out
     assert (tmp_path / "out" / "ablation.md").read_text(encoding="utf-8").startswith("# icam on ")
     assert main(["ablate", "icam", "--only", "first", *flags, *out]) == 2  # there is one already
     assert "--resume" in capsys.readouterr().err

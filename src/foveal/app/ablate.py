@@ -119,7 +119,7 @@ def _tables(variants: Mapping[str, Mapping[str, Recipe]], plans: Mapping[tuple[s
                     _against(base, name, tests, source.many, groups),
                 ]
             )
-        head = [table, "weights", "GFLOP", "score", "spread", f"against {base} (95 %)"]
+        head = [table, "weights", "GFLOP", "score", "spread", *([] if source.many else ["accuracy"]), f"against {base} (95 %)"]
         texts.append(Grid(head, rows).markdown())
     return texts
 
@@ -140,7 +140,8 @@ def _figures(tests: Mapping[int, Any], many: bool) -> list[str]:
     from foveal.explain.compare import headline
 
     scores = np.array([float(headline(test, many)(None)) for test in tests.values()])
-    return [f"{100 * scores.mean():.1f}", f"{100 * scores.std(ddof=1):.1f}" if len(scores) > 1 else "–"]
+    right = [] if many else [f"{100 * np.mean([np.mean(test.logits.argmax(1) == test.truth) for test in tests.values()]):.1f}"]
+    return [f"{100 * scores.mean():.1f}", f"{100 * scores.std(ddof=1):.1f}" if len(scores) > 1 else "–", *right]
 
 
 def _against(base: str, name: str, tests: Mapping[str, Mapping[int, Any]], many: bool, groups: "NDArray[np.int64] | None") -> str:
@@ -170,9 +171,9 @@ def _groups(files: Sequence[str], source: Any) -> "NDArray[np.int64] | None":
 
 
 def _words(many: bool) -> str:
-    score = "mean average precision" if many else "balanced accuracy"
+    score, right = ("mean average precision", "") if many else ("balanced accuracy", "; accuracy: share of right answers")
     return (
-        f"score: {score} × 100 of all test pictures, mean over seeds; spread: over seeds. The interval of a difference draws pictures that "
+        f"score: {score} × 100 of all test pictures, mean over seeds; spread: over seeds{right}. The interval of a difference draws pictures that "
         "belong together with replacement, for both builds alike."
     )
 
