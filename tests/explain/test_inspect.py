@@ -10,7 +10,8 @@ from torch import nn
 
 from foveal.data.image import BadImage
 from foveal.errors import FovealError
-from foveal.explain.inspect import Inspection, Inspector, Problem
+from foveal.explain.answer import Inspection, Problem
+from foveal.explain.inspect import Inspector
 from foveal.models.card import Card
 from foveal.models.store import save_model
 from foveal.models.zoo import create

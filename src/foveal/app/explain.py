@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from foveal.app.device import add_device
 from foveal.app.paths import model_and_rest
+from foveal.deploy.names import EXPORTED
 from foveal.errors import FovealError, expect
 
 if TYPE_CHECKING:
     from foveal.app.overlay import Sheet
-    from foveal.explain.inspect import Inspection, Inspector
+    from foveal.explain.answer import Inspection
+    from foveal.explain.inspect import Inspector
 
 SHARP = 660  # pixels of the photo's side on a sheet
 
@@ -48,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
         expect(not _same(out, Path(words[0])), "--out", "another file than the picture", str(out))
     from foveal.explain.inspect import Inspector
 
+    expect(model.suffix != EXPORTED, str(model), "a .safetensors file or a run's folder, which can be explained", "an exported file")
     inspector = Inspector.load(model, args.device)
     facts, sheet = explained(inspector, words[0])
     if out is not None:
@@ -67,7 +70,7 @@ def explained(inspector: "Inspector", path: str) -> "tuple[dict[str, Any], Sheet
     """What there is to say about one picture, as numbers and as a sheet."""
     from foveal.app.overlay import Panel, Sheet
     from foveal.data.image import open_image
-    from foveal.explain.inspect import Problem
+    from foveal.explain.answer import Problem
     from foveal.explain.look import look
 
     photo = open_image(path, inspector.card.size)

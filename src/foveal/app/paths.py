@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from foveal.data.folder import SUFFIXES
+from foveal.deploy.names import EXPORTED
 from foveal.errors import FovealError, reading
 from foveal.models.packaged import DEFAULT, packaged
 
 SUFFIX = ".safetensors"
-FOREIGN = (".pt", ".pth", ".ckpt", ".onnx", ".bin", ".pkl", ".h5")  # models that others write
+FOREIGN = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".h5")  # models that others write
 STDIN = "-"
 CHUNK = 65536  # bytes
 
@@ -22,7 +23,7 @@ def model_and_rest(words: Sequence[str]) -> tuple[Path, list[str]]:
     given = bool(words) and _is_model(words[0])
     rest = list(words[given:])
     for word in rest:
-        if word.endswith(SUFFIX):
+        if word.endswith((SUFFIX, EXPORTED)):
             raise FovealError(f"{word}: expected pictures after the first argument, got a model; put the model first")
     if words and words[0].lower().endswith(FOREIGN):
         raise FovealError(f"{words[0]}: expected a model as a {SUFFIX} file or a run's folder, got a file of another kind")
@@ -60,7 +61,7 @@ def _is_model(word: str) -> bool:
     with reading(word):
         if not os.path.lexists(word) and packaged(word) is not None:
             return True
-        return word.endswith(SUFFIX) or (os.path.isdir(word) and (Path(word) / _in_a_run()).is_file())  # noqa: PTH112 — as below
+        return word.endswith((SUFFIX, EXPORTED)) or (os.path.isdir(word) and (Path(word) / _in_a_run()).is_file())  # noqa: PTH112 — as below
 
 
 def _in_a_run() -> str:

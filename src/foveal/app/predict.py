@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, TextIO
 from foveal.app.device import add_device
 from foveal.app.paths import STDIN, listed, model_and_rest, pictures
 from foveal.app.progress import progress
+from foveal.deploy.names import EXPORTED
 from foveal.errors import FovealError, unknown, whole
 from foveal.whole import beside
 
 if TYPE_CHECKING:
     from foveal.data.image import BadImage, Pixels
-    from foveal.explain.inspect import Inspection, Problem
+    from foveal.explain.answer import Inspecting, Inspection, Problem
     from foveal.models.card import Card
 
     Decoded = tuple[str, Pixels | BadImage]
@@ -59,9 +60,9 @@ def run(args: argparse.Namespace) -> int:
     model, words = model_and_rest(args.words)
     live = STDIN in words
     named = [] if words == [STDIN] else pictures([word for word in words if word != STDIN])
-    from foveal.explain.inspect import Inspector, Problem
+    from foveal.explain.answer import Problem
 
-    inspector = Inspector.load(model, args.device, args.batch, args.threshold)
+    inspector = inspector_of(model, args.device, args.batch, args.threshold)
     paths = itertools.chain(named, listed(args.zero)) if live else named
     answers: Iterable[Answer] = inspector.inspect(decoded(paths, inspector.card.size))
     if not live and (args.out is not None or not sys.stdout.isatty()):  # on a terminal the rows themselves show how far it is
@@ -80,6 +81,17 @@ def run(args: argparse.Namespace) -> int:
         wrote = f"; wrote {args.out}" if args.out is not None else ""
         print(f"{total} {'picture' if total == 1 else 'pictures'}, {bad or 'none'} could not be read{wrote}", file=sys.stderr)
     return 0 if bad < total else 2
+
+
+def inspector_of(model: Path, device: str, batch: int, threshold: float | None) -> "Inspecting":
+    """Who answers: onnxruntime for an exported file, torch for a model of its own."""
+    if model.suffix == EXPORTED:
+        from foveal.runtime.inspect import Exported
+
+        return Exported.load(model, batch, threshold)
+    from foveal.explain.inspect import Inspector
+
+    return Inspector.load(model, device, batch, threshold)
 
 
 def decoded(paths: Iterable[str], size: int, threads: int = THREADS) -> "Iterator[Decoded]":
@@ -141,7 +153,7 @@ def _rows(kind: str, card: "Card", longest: int) -> "tuple[str, Row]":
 
 
 def _line(answer: "Answer", classes: Sequence[str], wide: int) -> str:
-    from foveal.explain.inspect import Problem
+    from foveal.explain.answer import Problem
 
     if isinstance(answer, Problem):
         said = f"error: {answer.reason}"
@@ -152,7 +164,7 @@ def _line(answer: "Answer", classes: Sequence[str], wide: int) -> str:
 
 
 def _csv(answer: "Answer", classes: int) -> str:
-    from foveal.explain.inspect import Problem
+    from foveal.explain.answer import Problem
 
     if isinstance(answer, Problem):
         return _comma([answer.file, "", *[""] * classes, answer.reason])
@@ -166,7 +178,7 @@ def _comma(cells: Sequence[str]) -> str:
 
 
 def _json(answer: "Answer", classes: Sequence[str]) -> str:
-    from foveal.explain.inspect import Problem
+    from foveal.explain.answer import Problem
 
     facts: dict[str, object] = {"file": answer.file}
     if isinstance(answer, Problem):

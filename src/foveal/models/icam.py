@@ -80,11 +80,7 @@ class Icam(nn.Module):
 
     def queries(self, images: Tensor) -> Tensor:
         """The last queries (B, N, C): what the model has gathered from the image."""
-        content, memory = self.remember(images)
-        queries: Tensor = self.first(self.embed, memory, content)
-        for layer in self.layers:
-            queries = layer(queries, memory)
-        return queries
+        return self.gather(*self.remember(images))
 
     def remember(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """One token for each patch, without and with its position: (B, P, C) each."""
@@ -93,11 +89,20 @@ class Icam(nn.Module):
         seen, wide = self.phi(patches), self.norm.normalized_shape[0]
         if seen.dim() != 4 or seen.shape[1] != wide:
             raise FovealError(f"Icam's phi: expected a map (B, {wide}, h, w), as its attribute `width` says, got {tuple(seen.shape)}")
-        features = self.pool(seen)  # (B·P, C′, pool, pool)
+        return self.tokens(self.pool(seen), rows, columns)
+
+    def tokens(self, features: Tensor, rows: int, columns: int) -> tuple[Tensor, Tensor]:
+        """What Φ saw in each patch (B·P, C′, pool, pool) → tokens without and with their position."""
         grid = self.norm(self.mixer(_grid(features, rows, columns)))  # (B, h, w, C′)
         content: Tensor = self.embed(grid)
         memory = self.position.embed(content)
         return self.dropout(content).flatten(1, 2), self.dropout(memory).flatten(1, 2)
+
+    def gather(self, content: Tensor, memory: Tensor) -> Tensor:
+        queries: Tensor = self.first(self.embed, memory, content)
+        for layer in self.layers:
+            queries = layer(queries, memory)
+        return queries
 
     def classify(self, queries: Tensor) -> Tensor:
         logits: Tensor = self.head(self.out(queries).flatten(1))

@@ -10,13 +10,14 @@ Lucas Beyer et al. (2022). Knowledge distillation: a good teacher is patient and
 
 import glob
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from foveal.errors import expect
 from foveal.models.card import Card
-from foveal.models.store import load_model
+from foveal.models.store import FILE, load_model
 
 PLACE = "{fold}"
 
@@ -68,7 +69,8 @@ def load_teachers(pattern: str, *, fold: int | None, classes: tuple[str, ...], m
     """The models of all files and run folders that the pattern meets, where {fold} stands for the fold: a teacher must not have seen the test."""
     expect(fold is not None or PLACE not in pattern, "the setting teachers", f"a pattern without {PLACE} where no fold is given", pattern)
     expect(fold is None or PLACE in pattern, "the setting teachers", f"{PLACE} in it, or a teacher has seen what is tested", pattern)
-    paths = sorted(glob.glob(pattern.replace(PLACE, str(fold))))  # noqa: PTH207 — a pattern may begin anywhere
+    met = sorted(glob.glob(pattern.replace(PLACE, str(fold))))  # noqa: PTH207 — a pattern may begin anywhere
+    paths = [path for path in met if path.endswith(".safetensors") or (Path(path) / FILE).is_file()]  # a run's log lies beside it
     expect(bool(paths), "the setting teachers", "a pattern of model files or run folders", f"{pattern}, which meets none")
     models = []
     for path in paths:

@@ -1,0 +1,171 @@
+"""A trained model as one .onnx file that describes itself and answers by itself.
+
+    in    frames       (B, S, S, 3) bytes, as a camera gives them; B any number
+    out   probability  (B, C)  softmax or sigmoid of logits / temperature
+          found        (B, C)  what the model's own thresholds, or the largest probability, call found
+          logits       (B, C)
+          attention    (B, L·H, N, P), where an Icam's queries looked: every layer's heads, one after the other, on its P patches
+
+The card is in the file's metadata under `foveal`, the proof under `foveal.proof`: JSON both. Opset 18 and IR 10 are what onnxruntime 1.17 (February 2024) and everything since can open.
+"""
+
+import contextlib
+import io
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from foveal.core.watch import watch
+from foveal.deploy.lean import Frames
+from foveal.deploy.names import CARD, INPUT, LOOKED, OUTPUTS, PROOF
+from foveal.errors import FovealError
+from foveal.models.card import Card
+from foveal.models.icam import Icam
+from foveal.whole import write_whole
+
+OPSET, IR = 18, 10
+
+
+class Answers(nn.Module):
+    """Frames → what the card's temperature and thresholds make of the logits, and where the queries looked."""
+
+    cuts: Tensor | None
+
+    def __init__(self, model: nn.Module, card: Card) -> None:
+        super().__init__()
+        self.frames, self.card = Frames(model, card), card
+        cuts = None if card.threshold is None else torch.tensor(card.threshold, dtype=torch.float32)
+        self.register_buffer("cuts", cuts)
+
+    def forward(self, frames: Tensor) -> tuple[Tensor, ...]:
+        if not isinstance(self.frames.model, Icam):
+            return self.answer(self.frames(frames))
+        with watch(self.frames.model) as seen:
+            logits = self.frames(frames)
+        looked = torch.cat([record.weights for record in seen.values()], 1)
+        return *self.answer(logits), looked
+
+    def answer(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        card, scaled = self.card, logits / self.card.temperature
+        if card.many:
+            chance = scaled.sigmoid()
+            return chance, chance >= (0.5 if self.cuts is None else self.cuts), logits
+        chance = scaled.softmax(1)
+        if self.cuts is None:
+            return chance, torch.arange(len(card.classes)) == chance.argmax(1, keepdim=True), logits
+        second = chance[:, 1:] >= self.cuts
+        return chance, torch.cat([~second, second], 1), logits
+
+
+@dataclass(frozen=True)
+class Parity:
+    """How far an exported file is from the model it was made of, on some frames."""
+
+    frames: int
+    largest: float  # of |difference| of the logits
+    mean: float
+    agree: float  # share of the answers (found or not, each class) that are the same
+
+
+def export_onnx(model: nn.Module, card: Card) -> bytes:
+    """The file's content."""
+    onnx = _onnx()
+    answers = Answers(model, card)
+    frames = torch.randint(0, 256, (2, card.size, card.size, 3), dtype=torch.uint8)
+    outputs = [*OUTPUTS, *([LOOKED] if isinstance(model, Icam) else [])]
+    with _quiet():
+        program = torch.onnx.export(
+            answers,
+            (frames,),
+            input_names=[INPUT],
+            output_names=outputs,
+            dynamic_shapes=({0: torch.export.Dim("batch")},),
+            opset_version=OPSET,
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None
+    proto = program.model_proto
+    _strip(proto)
+    proto.ir_version = min(proto.ir_version, IR)
+    proto.producer_name, proto.producer_version = "foveal", card.foveal
+    onnx.helper.set_model_props(proto, {CARD: card.text()})
+    onnx.checker.check_model(proto)
+    content: bytes = proto.SerializeToString()
+    return content
+
+
+def prove(content: bytes, model: nn.Module, card: Card, frames: NDArray[np.uint8]) -> Parity:
+    """Hold the file beside the model: frames (N, S, S, 3)."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    mean, std = (torch.tensor(values)[:, None, None] for values in (card.mean, card.std))
+    errors, same = [], []
+    for part in np.array_split(frames, max(1, len(frames) // 16)):
+        found, logits = session.run(["found", "logits"], {INPUT: part})
+        with torch.no_grad():
+            said = model.eval()((torch.from_numpy(part).permute(0, 3, 1, 2).float() / 255 - mean) / std)
+            _, decided, _ = Answers(nn.Identity(), card).answer(said)
+        errors.append(np.abs(logits - said.numpy()))
+        same.append(found == decided.numpy())
+    error = np.concatenate(errors)
+    return Parity(len(frames), float(error.max()), float(error.mean()), float(np.concatenate(same).mean()))
+
+
+def write_export(content: bytes, parity: dict[str, Any], file: Path) -> None:
+    """Put the proof into the file, and write it whole or not at all."""
+    onnx = _onnx()
+    proto = onnx.load_model_from_string(content)
+    entry = proto.metadata_props.add()
+    entry.key, entry.value = PROOF, json.dumps(parity)
+    write_whole(file, proto.SerializeToString())
+
+
+def _strip(proto: Any) -> None:
+    """Remove what the exporter notes for its makers: lines of source code with their paths, names of modules."""
+    for graph in (proto.graph, *proto.functions):
+        for node in graph.node:
+            node.ClearField("metadata_props")
+            node.ClearField("doc_string")
+    for some in (proto.graph.value_info, proto.graph.input, proto.graph.output, proto.graph.initializer):
+        for one in some:
+            one.ClearField("metadata_props")
+            one.ClearField("doc_string")
+    proto.graph.ClearField("value_info")  # shapes in between, which any reader finds again
+    proto.graph.ClearField("metadata_props")
+    proto.ClearField("metadata_props")
+    proto.graph.doc_string = ""
+
+
+def _onnx() -> Any:
+    try:
+        import onnx
+        import onnxscript  # noqa: F401 — torch's exporter asks for it, with words of its own
+    except ModuleNotFoundError as error:
+        raise FovealError(f"to export: expected {error.name} to be installed, got none; pip install foveal[export]") from None
+    return onnx
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporter tells of each of its steps, and warns of what it does itself."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

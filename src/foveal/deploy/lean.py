@@ -1,0 +1,153 @@
+"""The same function with fewer operations: what a trained ICAM becomes before it is exported.
+
+    BN(W h) = W′h + b′                                                        folded
+    (u/255 − μ)/σ = (u − 255μ)/(255σ)                                         the divisor goes into the stem's weights
+    W′(s ⊙ h) = (W′ diag s) h                                                 the gate scales a few weights, not a map
+    mean(W′(s ⊙ h) + b′ + x) = W′(s ⊙ mean h) + b′ + mean x                    the last projection is of one vector, not of a map
+    W₁(y + b′) + b₁ = W₁y + (W₁b′ + b₁)                                       a projection's bias goes into the next block's first bias
+
+Symbols: u bytes of the picture; μ, σ mean and deviation; s the gate of squeeze-and-excitation, made from mean h, which is there already.
+255μ stays a subtraction: the stem pads with 0 after it, and a bias would not be 0 at the border.
+Departs from the trained model by rounding only; holds in evaluation mode only, as BatchNorm in training needs the map that is left out.
+"""
+
+import copy
+import itertools
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from foveal.data.pack import GREY, paint
+from foveal.models.card import Card
+from foveal.models.icam import Icam
+from foveal.models.mbconv import MBConv, Squeeze, Stages
+
+
+class Frames(nn.Module):
+    """A model that takes frames as a camera gives them, (B, h, w, 3) bytes, and answers with logits (B, C)."""
+
+    mean: Tensor
+    std: Tensor
+    blank: Tensor | None
+
+    def __init__(self, model: nn.Module, card: Card) -> None:
+        super().__init__()
+        self.model = copy.deepcopy(model).eval().requires_grad_(False)
+        self.phi: LeanStages | None = None
+        if isinstance(self.model, Icam) and isinstance(self.model.phi, Stages):
+            self.phi = LeanStages(self.model.phi, card.std, pooled=self.model.config.pool == 1)
+            self.model.phi = nn.Identity()  # or its weights would be in the file twice
+        self.register_buffer("blank", blanked(card))
+        self.register_buffer("mean", 255 * torch.tensor(card.mean)[:, None, None])
+        self.register_buffer("std", 255 * torch.tensor(card.std)[:, None, None])
+
+    def forward(self, frames: Tensor) -> Tensor:
+        if self.blank is not None:
+            frames = torch.where(self.blank, GREY, frames)
+        if self.phi is None:
+            pixels = frames.permute(0, 3, 1, 2).float()
+            logits: Tensor = self.model((pixels - self.mean) / self.std)
+            return logits
+        model = cast("Icam", self.model)
+        patches, rows, columns = cut_frames(frames, model.config.patch)
+        seen = model.pool(self.phi(patches.float() - self.mean))
+        return model.classify(model.gather(*model.tokens(seen, rows, columns)))
+
+
+def blanked(card: Card) -> Tensor | None:
+    """(S, S, 1): where the model is shown grey instead of the picture; None: nowhere."""
+    boxes = card.recipe.get("blank", ())
+    if not boxes:
+        return None
+    shown = np.zeros((card.size, card.size, 3), np.uint8)
+    paint(shown, boxes)
+    return torch.from_numpy(shown[..., :1] == GREY)
+
+
+def cut_frames(frames: Tensor, patch: int) -> tuple[Tensor, int, int]:
+    """Frames (B, h, w, 3) → patches (B·P, 3, patch, patch) and the grid's sides.
+
+    In two steps, each of which moves whole runs of bytes: rows of patches first, then colours.
+    """
+    batch, height, width, _ = frames.shape
+    rows, columns = height // patch, width // patch
+    tiles = frames.reshape(batch, rows, patch, columns, patch * 3).permute(0, 1, 3, 2, 4)
+    return tiles.reshape(batch * rows * columns, patch, patch, 3).permute(0, 3, 1, 2), rows, columns
+
+
+class LeanStages(nn.Module):
+    """Φ on pixels minus 255μ (B, 3, h, w) → its map, or (B, C′, 1, 1), the mean of it."""
+
+    def __init__(self, stages: Stages, std: tuple[float, ...], pooled: bool) -> None:
+        super().__init__()
+        stem, *blocks = stages
+        self.stem = folded(cast("nn.Sequential", stem))
+        with torch.no_grad():
+            self.stem.weight /= 255 * torch.tensor(std)[:, None, None]
+        self.blocks = nn.ModuleList(LeanBlock(cast("MBConv", block)) for block in blocks)
+        self.pooled = pooled
+        for place, (block, after) in enumerate(itertools.pairwise(self.blocks)):
+            last = pooled and place == len(self.blocks) - 2
+            cast("LeanBlock", block).hand_on_bias(cast("LeanBlock", after), last)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        x = F.silu(self.stem(pixels))
+        mean = x.mean((2, 3))  # unread, and not in the exported graph, unless the first block adds x
+        for place, block in enumerate(self.blocks):
+            last = self.pooled and place == len(self.blocks) - 1
+            x, mean = cast("LeanBlock", block)(x, mean, last)
+        return mean[:, :, None, None] if self.pooled else x
+
+
+class LeanBlock(nn.Module):
+    weight: Tensor  # of the projection
+    bias: Tensor
+
+    def __init__(self, block: MBConv) -> None:
+        super().__init__()
+        self.expand = None if isinstance(block.expand, nn.Identity) else folded(block.expand)
+        self.depthwise = folded(block.depthwise)
+        self.squeeze = block.squeeze if isinstance(block.squeeze, Squeeze) else None
+        project = folded(block.project)
+        self.register_buffer("weight", project.weight[:, :, 0, 0])
+        self.register_buffer("bias", project.bias)
+        self.residual, self.biased = block.residual, True
+
+    def hand_on_bias(self, after: "LeanBlock", last: bool) -> None:
+        """Where nothing but the next block's expansion reads the map: the sum with it is left out, too, of a last block that makes a mean only."""
+        if after.expand is None or (after.residual and not last):
+            return
+        with torch.no_grad():
+            after.expand.bias += after.expand.weight[:, :, 0, 0] @ self.bias  # type: ignore[operator]
+        self.biased = False
+
+    def forward(self, x: Tensor, mean: Tensor, last: bool) -> tuple[Tensor, Tensor]:
+        """x (B, C, h, w) and its mean (B, C) → the same of the next map; of the last, the mean only is made."""
+        h = F.silu(self.depthwise(x if self.expand is None else F.silu(self.expand(x))))
+        weight, average = self.weight, F.avg_pool2d(h, h.shape[2:]).flatten(1)
+        if self.squeeze is not None:
+            gate = self.gate(average)
+            weight, average = weight * gate[:, None, :], gate * average
+        after = F.linear(average, self.weight, self.bias)
+        if self.residual:
+            after = after + mean
+        if last:
+            return x, after
+        y = (weight @ h.flatten(2)).unflatten(2, h.shape[2:])
+        if self.biased:
+            y = y + self.bias[:, None, None]
+        return (x + y if self.residual else y), after
+
+    def gate(self, average: Tensor) -> Tensor:
+        squeeze = cast("Squeeze", self.squeeze)
+        hidden = F.silu(F.linear(average, squeeze.reduce.weight.flatten(1), squeeze.reduce.bias))
+        return F.linear(hidden, squeeze.widen.weight.flatten(1), squeeze.widen.bias).sigmoid()
+
+
+def folded(layer: nn.Sequential) -> nn.Conv2d:
+    """A convolution that does what it and the BatchNorm after it do."""
+    return fuse_conv_bn_eval(cast("nn.Conv2d", layer[0]), cast("nn.BatchNorm2d", layer[1])).requires_grad_(False)

@@ -1,0 +1,81 @@
+"""An exported file, opened: frames in, arrays out. Opening it runs no code but onnxruntime's own operators.
+
+model = Session("inspector.onnx", threads=1)
+answer = model(frames)          # (B, S, S, 3) uint8 → probability, found, logits, and attention where the model has it
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foveal.deploy.names import CARD, INPUT, OUTPUTS, PROOF
+from foveal.errors import FovealError, expect, shown, whole
+from foveal.models.card import Card, read_card
+
+
+class Session:
+    def __init__(self, file: str | Path, threads: int = 1) -> None:
+        """threads: that compute one batch; one is what a small processor can spare, and what timings are told for."""
+        import onnxruntime
+
+        whole(threads, "threads")
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        options.log_severity_level = 3  # its warnings speak to its makers
+        content = _content(Path(file))
+        try:
+            self.session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # noqa: BLE001 — onnxruntime has an exception for each kind of damage
+            told = " ".join(str(error).split())[:160]
+            raise FovealError(f"{file}: expected an exported model, got a file that onnxruntime cannot open: {told}") from None
+        facts = self.session.get_modelmeta().custom_metadata_map
+        expect(CARD in facts, str(file), "a model that foveal exported", "an ONNX file without foveal's card")
+        self.card: Card = read_card(facts[CARD], str(file))
+        self.proof = _proof(facts.get(PROOF), file)
+        self.outputs = tuple(one.name for one in self.session.get_outputs())
+        self._check(file)
+
+    def __call__(self, frames: NDArray[np.uint8], outputs: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+        """frames (B, S, S, 3) of the card's side."""
+        side = self.card.size
+        fits = isinstance(frames, np.ndarray) and frames.dtype == np.uint8 and frames.ndim == 4 and frames.shape[1:] == (side, side, 3)
+        got = f"{frames.dtype} {frames.shape}" if isinstance(frames, np.ndarray) else shown(frames)
+        expect(fits and len(frames) > 0, "frames", f"uint8 (B, {side}, {side}, 3), B at least 1", got)
+        names = list(self.outputs if outputs is None else outputs)
+        return dict(zip(names, self.session.run(names, {INPUT: frames}), strict=True))
+
+    def _check(self, file: str | Path) -> None:
+        """A file may come from anybody: what the card promises must be in the graph."""
+        inputs = [(one.name, one.type) for one in self.session.get_inputs()]
+        expect(inputs == [(INPUT, "tensor(uint8)")], str(file), f"one input, {INPUT} of bytes", shown(inputs))
+        missing = [name for name in OUTPUTS if name not in self.outputs]
+        expect(not missing, str(file), f"outputs {', '.join(OUTPUTS)}", f"none called {', '.join(missing)}")
+        shape = next(one.shape for one in self.session.get_outputs() if one.name == "logits")
+        count = len(self.card.classes)
+        expect(len(shape) == 2 and shape[1] == count, str(file), f"logits for the card's {count} classes", f"the shape {shape}")
+        side = self.session.get_inputs()[0].shape[1:]
+        expect(side == [self.card.size, self.card.size, 3], str(file), f"frames of the card's side, {self.card.size}", f"the shape {side}")
+
+
+def _content(file: Path) -> bytes:
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise FovealError(f"cannot read {file}: {error.strerror or error}") from None
+    expect(bool(content), str(file), "an exported model", "an empty file")
+    return content
+
+
+def _proof(text: str | None, file: str | Path) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        proof = json.loads(text)
+    except (ValueError, RecursionError):
+        proof = None
+    expect(isinstance(proof, dict), str(file), "a proof in JSON", "something else; the file is damaged")
+    return dict(proof)

@@ -1,0 +1,93 @@
+"""The lean build is the trained model: every step of its algebra, in double precision."""
+
+import pytest
+import torch
+
+from foveal.deploy.lean import Frames, cut_frames
+from foveal.models.card import Card
+from foveal.models.icam import cut
+from foveal.models.mbconv import Stage
+from foveal.models.zoo import create
+
+BUILDS = {
+    "published": {},
+    "two cells a patch": {"pool": 2},
+    "no squeeze": {"stages": (Stage(16, expand=1, squeeze=False), Stage(24, stride=2, squeeze=False))},
+    "one block": {"stages": (Stage(16, expand=1),)},
+    "the first block adds its input": {"stem": 8, "stages": (Stage(8, blocks=2, expand=2),)},
+    "three in a row that add": {"stem": 8, "stages": (Stage(8, blocks=3, expand=2), Stage(6, blocks=2, expand=1), Stage(6, expand=3))},
+    "several queries": {"queries": 3, "layers": 1},
+}
+
+
+def trained(**settings):
+    """With statistics and shifts that are not those of a new BatchNorm."""
+    torch.manual_seed(0)
+    model = create("icam-31k", classes=3, image=56, patch=14, **settings).train()
+    with torch.no_grad():
+        for _ in range(3):
+            model(torch.randn(6, 3, 56, 56) * 2 + 1)
+        for module in model.modules():
+            if isinstance(module, torch.nn.BatchNorm2d):
+                module.weight.uniform_(0.5, 1.5)
+                module.bias.uniform_(-0.5, 0.5)
+    return model.eval()
+
+
+def card_of(**changes):
+    return Card(**{"model": "icam-31k", "family": "icam", "config": {}, "classes": ("a", "b", "c"), "size": 56} | changes)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_it_says_the_same(build):
+    model, card = trained(**BUILDS[build]).double(), card_of()
+    frames = torch.randint(0, 256, (3, 56, 56, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    mean, std = (torch.tensor(values, dtype=torch.float64)[:, None, None] for values in (card.mean, card.std))
+    lean = Frames(model, card).double()
+    lean.mean.copy_(255 * mean)  # float32 until here
+    with torch.no_grad():
+        expected = model((frames.permute(0, 3, 1, 2) / 255 - mean) / std)
+        said = lean_double(lean, frames)
+    torch.testing.assert_close(said, expected, rtol=1e-6, atol=1e-7)
+    assert expected.std() > 1e-3
+
+
+def lean_double(lean, frames):
+    model = lean.model
+    patches, rows, columns = cut_frames(frames, model.config.patch)
+    seen = model.pool(lean.phi(patches.double() - lean.mean))
+    return model.classify(model.gather(*model.tokens(seen, rows, columns)))
+
+
+def test_the_trained_model_is_left_as_it_is():
+    model = trained()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    Frames(model, card_of())(torch.zeros(1, 56, 56, 3, dtype=torch.uint8))
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def test_patches_are_those_of_the_model():
+    frames = torch.randint(0, 256, (2, 28, 42, 3), dtype=torch.uint8)
+    mine, rows, columns = cut_frames(frames, 14)
+    theirs, *sides = cut(frames.permute(0, 3, 1, 2).float(), 14)
+    assert [rows, columns] == sides == [2, 3]
+    assert torch.equal(mine.float(), theirs)
+
+
+def test_what_was_never_shown_stays_hidden():
+    model = trained()
+    lean = Frames(model, card_of(recipe={"blank": [[0, 0, 1, 0.5]]}))
+    frames = torch.randint(0, 256, (1, 56, 56, 3), dtype=torch.uint8)
+    other = frames.clone()
+    other[:, :28] = torch.randint(0, 256, (28, 56, 3), dtype=torch.uint8)
+    assert torch.equal(lean(frames), lean(other))
+    other[:, 28:] = 255 - other[:, 28:]
+    assert not torch.equal(lean(frames), lean(other))
+
+
+def test_any_other_model_is_normalised():
+    model = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+    said = Frames(model, card_of())(torch.full((2, 8, 8, 3), 255, dtype=torch.uint8))
+    card = card_of()
+    expected = (1 - torch.tensor(card.mean)) / torch.tensor(card.std)
+    torch.testing.assert_close(said, expected.expand(2, 3))

@@ -1,0 +1,222 @@
+"""An exported file, opened without torch: the same answers, and one clear line for any file that is none."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from PIL import Image
+
+from foveal.app.cli import main
+from foveal.deploy.export import export_onnx, prove, write_export
+from foveal.errors import FovealError
+from foveal.explain.inspect import Inspector
+from foveal.explain.look import look
+from foveal.models.card import Card
+from foveal.models.store import describe, save_model
+from foveal.models.zoo import create
+from foveal.runtime.inspect import Exported
+from foveal.runtime.session import Session
+
+SIDE = 56
+KINDS = {
+    "several labels": {"many": True, "threshold": (0.4, 0.5, 0.6), "temperature": 1.7},
+    "one label": {"many": False},
+    "two classes": {"many": False, "threshold": (0.45,), "classes": ("no", "yes")},
+    "text masked": {"many": True, "recipe": {"blank": [[0, 0, 0.5, 0.25]]}},
+}
+
+
+def made(kind="several labels", name="icam-31k"):
+    settings = {"classes": ("crack", "root, wet", "wurzel·ß"), "size": SIDE} | KINDS[kind]
+    torch.manual_seed(0)
+    sides = {"image": SIDE, "patch": 14} if name.startswith("icam") else {"image": 64}
+    model = create(name, classes=len(settings["classes"]), **sides).train()
+    with torch.no_grad():
+        model(torch.randn(8, 3, sides["image"], sides["image"]))
+        for parameter in model.parameters() if name.startswith("icam") else ():  # a deep peer would turn rounding into noise
+            parameter.add_(0.05 * torch.randn_like(parameter))  # answers that differ from picture to picture
+    family, config = describe(model)
+    return model.eval(), Card(**{"model": name, "family": family, "config": config} | settings | {"size": sides["image"]})
+
+
+def frames(count, side=SIDE, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (count, side, side, 3), np.uint8)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("exported") / "model.onnx"
+    model, card = made()
+    content = export_onnx(model, card)
+    write_export(content, {"largest": 1e-6}, path)
+    return path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_answers_as_torch(kind, tmp_path):
+    model, card = made(kind)
+    write_export(export_onnx(model, card), {}, tmp_path / "m.onnx")
+    session = Session(tmp_path / "m.onnx")
+    assert session.card == card
+    inspector = Inspector(model, card, "cpu")
+    for count in (1, 3, 17):
+        pictures = frames(count, seed=count)
+        said = session(pictures)
+        probability = inspector.probabilities(inspector.prepare(list(pictures)))
+        np.testing.assert_allclose(said["probability"], probability, atol=2e-6)
+        np.testing.assert_array_equal(said["found"], inspector.chosen(probability))
+        mine = list(Exported(session, 5).inspect((str(place), one) for place, one in enumerate(pictures)))
+        theirs = list(inspector.inspect((str(place), one) for place, one in enumerate(pictures)))
+        assert [one.found for one in mine] == [one.found for one in theirs]
+    maps = look(model, inspector.prepare(list(pictures))).maps
+    expected = np.concatenate([grid.reshape(*grid.shape[:3], -1) for grid in maps.values()], 1)
+    np.testing.assert_allclose(said["attention"], expected, atol=1e-6)
+
+
+def test_a_peer(tmp_path):
+    model, card = made("one label", "mobilenet-v2")
+    content = export_onnx(model, card)
+    parity = prove(content, model, card, frames(5, 64))
+    assert parity.frames == 5
+    assert parity.largest < 1e-5
+    assert parity.agree == 1.0
+    write_export(content, {}, tmp_path / "peer.onnx")
+    assert "attention" not in Session(tmp_path / "peer.onnx").outputs
+
+
+def test_a_proof_sees_a_wrong_file():
+    model, card = made()
+    content = export_onnx(model, card)
+    with torch.no_grad():
+        model.head[-1].bias[1] += 0.25
+    parity = prove(content, model, card, frames(6))
+    assert parity.largest == pytest.approx(0.25, abs=1e-4)
+    assert parity.mean == pytest.approx(0.25 / 3, abs=1e-4)
+
+
+def test_nothing_in_it_tells_of_this_machine(file):
+    content = file.read_bytes()
+    proto = onnx.load_model_from_string(content)
+    assert proto.ir_version <= 10
+    assert [(one.domain, one.version) for one in proto.opset_import] == [("", 18)]
+    assert b"site-packages" not in content
+    assert b".py" not in content
+    assert Session(file).proof == {"largest": 1e-6}
+    assert len(content) < 200_000
+
+
+def test_no_torch(file, tmp_path):
+    """Neither torch nor anything that trains is loaded by the runtime or by `foveal predict` of an exported file."""
+    Image.fromarray(frames(1)[0]).save(tmp_path / "a.png")
+    words = ["predict", str(file), str(tmp_path / "a.png"), "--format", "jsonl"]
+    program = f"import sys\nfrom foveal.app.cli import main\nstatus = main({words!r})\nprint(sorted(set(sys.modules) & {{'torch', 'onnx', 'yaml', 'safetensors'}}))\nsys.exit(status)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    row, modules = done.stdout.splitlines()
+    assert json.loads(row)["file"].endswith("a.png")
+    assert modules == "[]"
+
+
+# --- files that are none, and calls that are wrong ----------------------------------------------------------------------------------
+
+
+def changed(file, tmp_path, change):
+    proto = onnx.load(str(file))
+    change(proto)
+    path = tmp_path / "changed.onnx"
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
+def with_card(**facts):
+    def change(proto):
+        for entry in proto.metadata_props:
+            if entry.key == "foveal":
+                entry.value = json.dumps(json.loads(entry.value) | facts)
+
+    return change
+
+
+def rename_output(proto):
+    for node in proto.graph.node:
+        node.output[:] = ["other" if name == "found" else name for name in node.output]
+    next(one for one in proto.graph.output if one.name == "found").name = "other"
+
+
+BROKEN = {
+    "no card": (lambda proto: proto.ClearField("metadata_props"), "an ONNX file without foveal's card"),
+    "another task": (with_card(task="translate"), "a model that classifies, got one that does 'translate'"),
+    "a newer foveal": (with_card(foveal="99.0.0"), "upgrade foveal"),
+    "other classes": (with_card(classes=["a", "b"], threshold=[0.5, 0.5], config={}), "logits for the card's 2 classes"),
+    "another size": (with_card(size=64), "frames of the card's side, 64"),
+    "no answer": (rename_output, "none called found"),
+    "a proof that is none": (lambda proto: setattr(proto.metadata_props[1], "value", "[1"), "a proof in JSON"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_file_that_promises_what_it_does_not_hold(file, tmp_path, kind):
+    change, words = BROKEN[kind]
+    with pytest.raises(FovealError) as caught:
+        Session(changed(file, tmp_path, change))
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"no onnx at all", b"\x08\x07" * 50, "half"])
+def test_a_file_that_is_no_model(file, tmp_path, capsys, content):
+    path = tmp_path / "broken.onnx"
+    path.write_bytes(file.read_bytes()[:40_000] if content == "half" else content)
+    Image.fromarray(frames(1)[0]).save(tmp_path / "a.png")
+    assert main(["predict", str(path), str(tmp_path / "a.png")]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"foveal: error: {path}: expected an exported model, got ")
+    assert said.err.count("\n") == 1
+
+
+def test_wrong_frames(file):
+    session = Session(file)
+    for wrong in (frames(1, 32), frames(1)[0], frames(1).astype(np.float32), np.zeros((0, SIDE, SIDE, 3), np.uint8), "frames"):
+        with pytest.raises(FovealError, match="frames: expected uint8"):
+            session(wrong)
+    with pytest.raises(FovealError, match="threads"):
+        Session(file, threads=0)
+    with pytest.raises(FovealError, match="cannot read"):
+        Session(file.parent / "none.onnx")
+
+
+# --- the command ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_export_as_it_is_typed(tmp_path, capsys, monkeypatch):
+    model, card = made()
+    save_model(model, tmp_path / "model.safetensors", card)
+    out = tmp_path / "out.onnx"
+    assert main(["export", str(tmp_path / "model.safetensors"), "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert f"wrote {out}" in said
+    assert "on 64 drawn frames" in said
+    proof = json.loads((tmp_path / "out.proof.json").read_text())
+    assert proof == Session(out).proof
+    assert proof["largest"] < 1e-4
+    for words, message in (
+        (["--out", "a.pt"], "--out: expected a name that ends in .onnx"),
+        (["--out", "b.onnx", "--precision", "int3"], "--precision: expected one of fp32"),
+    ):
+        assert main(["export", str(tmp_path / "model.safetensors"), *words]) == 2
+        assert message in capsys.readouterr().err
+    monkeypatch.setattr("foveal.app.export.LARGEST", 1e-12)
+    assert main(["export", str(tmp_path / "model.safetensors"), "--out", str(tmp_path / "bad.onnx")]) == 2
+    assert "nothing was written" in capsys.readouterr().err
+    assert not (tmp_path / "bad.onnx").exists()
+
+
+def test_an_exported_file_is_not_explained_yet(file, tmp_path, capsys):
+    Image.fromarray(frames(1)[0]).save(tmp_path / "a.png")
+    assert main(["explain", str(file), str(tmp_path / "a.png")]) == 2
+    assert "an exported file" in capsys.readouterr().err
