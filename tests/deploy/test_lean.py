@@ -16,6 +16,8 @@ BUILDS = {
     "one block": {"stages": (Stage(16, expand=1),)},
     "the first block adds its input": {"stem": 8, "stages": (Stage(8, blocks=2, expand=2),)},
     "three in a row that add": {"stem": 8, "stages": (Stage(8, blocks=3, expand=2), Stage(6, blocks=2, expand=1), Stage(6, expand=3))},
+    "patches of pixels, rectified": {"stem_kernel": 7, "stem_stride": 7, "activation": "relu"},
+    "hard": {"activation": "hardswish"},
     "several queries": {"queries": 3, "layers": 1},
 }
 

@@ -28,7 +28,7 @@ def stirred(module):
 
 def test_squeeze_by_hand():
     # Two channels with means 1 and 3. W_a = (1, 1): 4, SiLU(4) = 4σ(4); W_b = (0, ln 3 / SiLU(4)): gates σ(0) = 1/2 and σ(ln 3) = 3/4.
-    squeeze = Squeeze(2, 1).double()
+    squeeze = Squeeze(2, 1, torch.nn.SiLU()).double()
     silu = 4 * torch.sigmoid(torch.tensor(4.0, dtype=torch.float64))
     with torch.no_grad():
         squeeze.reduce.weight.fill_(1)
@@ -116,3 +116,18 @@ def test_a_stage_that_cannot_be_built_is_named_in_one_line(stage, said):
 def test_a_stem_that_cannot_be_built():
     with pytest.raises(FovealError, match="Stages' stem: expected at least 1, got 0"):
         Stages(0)
+    with pytest.raises(FovealError, match="Stages' kernel: expected at least the stride, 4, or pixels are skipped, got 3"):
+        Stages(5, stride=4)
+    with pytest.raises(FovealError, match="no activation is called 'swish'"):
+        Stages(5, activation="swish")
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [(3, 2), (4, 4), (5, 4), (7, 4), (3, 1), (2, 2), (8, 8)])
+def test_a_stem_divides_by_its_stride_and_nothing_else(kernel, stride):
+    assert Stages(5, (), kernel=kernel, stride=stride)(torch.randn(1, 3, 56, 56)).shape == (1, 5, 56 // stride, 56 // stride)
+
+
+def test_activations():
+    for name, kind in (("silu", torch.nn.SiLU), ("relu", torch.nn.ReLU), ("hardswish", torch.nn.Hardswish)):
+        phi = Stages(5, (Stage(7, expand=2),), activation=name)
+        assert sum(isinstance(module, kind) for module in phi.modules()) == 4  # stem, expansion, depthwise, squeeze

@@ -89,13 +89,13 @@ class LeanStages(nn.Module):
         with torch.no_grad():
             self.stem.weight /= 255 * torch.tensor(std)[:, None, None]
         self.blocks = nn.ModuleList(LeanBlock(cast("MBConv", block)) for block in blocks)
-        self.pooled = pooled
+        self.pooled, self.activation = pooled, cast("nn.Sequential", stem)[2]
         for place, (block, after) in enumerate(itertools.pairwise(self.blocks)):
             last = pooled and place == len(self.blocks) - 2
             cast("LeanBlock", block).hand_on_bias(cast("LeanBlock", after), last)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        x = F.silu(self.stem(pixels))
+        x: Tensor = self.activation(self.stem(pixels))
         mean = x.mean((2, 3))  # unread, and not in the exported graph, unless the first block adds x
         for place, block in enumerate(self.blocks):
             last = self.pooled and place == len(self.blocks) - 1
@@ -115,7 +115,7 @@ class LeanBlock(nn.Module):
         project = folded(block.project)
         self.register_buffer("weight", project.weight[:, :, 0, 0])
         self.register_buffer("bias", project.bias)
-        self.residual, self.biased = block.residual, True
+        self.residual, self.biased, self.activation = block.residual, True, block.depthwise[2]
 
     def hand_on_bias(self, after: "LeanBlock", last: bool) -> None:
         """Where nothing but the next block's expansion reads the map: the sum with it is left out, too, of a last block that makes a mean only."""
@@ -127,7 +127,7 @@ class LeanBlock(nn.Module):
 
     def forward(self, x: Tensor, mean: Tensor, last: bool) -> tuple[Tensor, Tensor]:
         """x (B, C, h, w) and its mean (B, C) → the same of the next map; of the last, the mean only is made."""
-        h = F.silu(self.depthwise(x if self.expand is None else F.silu(self.expand(x))))
+        h = self.activation(self.depthwise(x if self.expand is None else self.activation(self.expand(x))))
         weight, average = self.weight, F.avg_pool2d(h, h.shape[2:]).flatten(1)
         if self.squeeze is not None:
             gate = self.gate(average)
@@ -144,7 +144,7 @@ class LeanBlock(nn.Module):
 
     def gate(self, average: Tensor) -> Tensor:
         squeeze = cast("Squeeze", self.squeeze)
-        hidden = F.silu(F.linear(average, squeeze.reduce.weight.flatten(1), squeeze.reduce.bias))
+        hidden = squeeze.activation(F.linear(average, squeeze.reduce.weight.flatten(1), squeeze.reduce.bias))
         return F.linear(hidden, squeeze.widen.weight.flatten(1), squeeze.widen.bias).sigmoid()
 
 

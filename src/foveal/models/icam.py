@@ -33,8 +33,11 @@ class IcamConfig:
     classes: int = 2
     image: int = 224  # side in pixels; any other side that the patches divide may be given to the model, too
     patch: int = 56  # side of a patch in pixels
-    phi: str = ""  # somebody else's network as Φ: see models/backbone.py; empty: our own, out of the two fields below
+    phi: str = ""  # somebody else's network as Φ: see models/backbone.py; empty: our own, out of the five fields below
     stem: int = 32  # channels of Φ's stem
+    stem_kernel: int = 3
+    stem_stride: int = 2
+    activation: str = "silu"  # of Φ: "silu", "relu" or "hardswish"
     stages: tuple[Stage, ...] = EFFICIENTNET_B0_START  # of Φ
     pool: int = 1  # Φ's map is pooled to pool × pool cells, each a token of its own
     width: int = 24  # C
@@ -57,7 +60,7 @@ class Icam(nn.Module):
         super().__init__()
         _check(config)
         self.config, width = config, config.width
-        self.phi = phi if phi is not None else backbone(config.phi) if config.phi else Stages(config.stem, config.stages)
+        self.phi = phi if phi is not None else backbone(config.phi) if config.phi else own_phi(config)
         features = getattr(self.phi, "width", None)
         whole(features, "Icam's phi, its attribute `width`")
         assert isinstance(features, int)
@@ -107,6 +110,10 @@ class Icam(nn.Module):
     def classify(self, queries: Tensor) -> Tensor:
         logits: Tensor = self.head(self.out(queries).flatten(1))
         return logits
+
+
+def own_phi(config: IcamConfig) -> Stages:
+    return Stages(config.stem, config.stages, kernel=config.stem_kernel, stride=config.stem_stride, activation=config.activation)
 
 
 class Mixer(nn.Sequential):

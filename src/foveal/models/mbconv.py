@@ -2,17 +2,20 @@
 
     h = δ(BN(W_1 x));   h = δ(BN(depthwise_k(h)));   h = h ⊙ σ(W_b δ(W_a mean(h)));   y = BN(W_2 h)  (+ x where the shapes agree)
 
-Symbols: δ SiLU; W_1 widens the channels by `expand` and is left out where expand = 1; the squeeze is a quarter of the block's input.
+Symbols: δ an activation, SiLU unless told; W_1 widens the channels by `expand` and is left out where expand = 1; the squeeze is a quarter of the block's input.
 Paper: Mingxing Tan, Quoc V. Le (2019). EfficientNet: rethinking model scaling for convolutional neural networks. ICML. arXiv:1905.11946.
 Departs from the paper: no stochastic depth.
 Cost: O(h·w·C·expand·(C + k²)).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from foveal.errors import expect, shown, whole
+from foveal.errors import expect, shown, unknown, whole
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"silu": nn.SiLU, "relu": nn.ReLU, "hardswish": nn.Hardswish}
 
 
 @dataclass(frozen=True)
@@ -32,17 +35,31 @@ EFFICIENTNET_B0_START = (Stage(16, expand=1), Stage(24, blocks=2, stride=2))
 
 
 class Stages(nn.Sequential):
-    """A stem of stride 2, then stages: an image (B, 3, h, w) → a feature map (B, width, h′, w′)."""
+    """A stem, then stages: an image (B, 3, h, w) → a feature map (B, width, h′, w′)."""
 
-    def __init__(self, stem: int = 32, stages: tuple[Stage, ...] = EFFICIENTNET_B0_START) -> None:
-        whole(stem, "Stages' stem")
+    def __init__(
+        self,
+        stem: int = 32,
+        stages: tuple[Stage, ...] = EFFICIENTNET_B0_START,
+        *,
+        kernel: int = 3,
+        stride: int = 2,
+        activation: str = "silu",
+    ) -> None:
+        """stem: its channels; kernel and stride: the stem's own."""
+        for name, value in (("stem", stem), ("kernel", kernel), ("stride", stride)):
+            whole(value, f"Stages' {name}")
+        expect(kernel >= stride, "Stages' kernel", f"at least the stride, {stride}, or pixels are skipped", kernel)
+        if activation not in ACTIVATIONS:
+            raise unknown("activation", str(activation), ACTIVATIONS)
         expect(isinstance(stages, (tuple, list)), "Stages' stages", "a tuple of Stage", shown(stages))
-        parts: list[nn.Module] = [convolution(3, stem, 3, stride=2)]
+        delta = ACTIVATIONS[activation]
+        parts: list[nn.Module] = [convolution(3, stem, kernel, delta(), stride=stride)]
         width = stem
         for stage in stages:
             _check(stage)
             for block in range(stage.blocks):
-                parts.append(MBConv(width, stage, stage.stride if block == 0 else 1))
+                parts.append(MBConv(width, stage, stage.stride if block == 0 else 1, delta))
                 width = stage.width
         super().__init__(*parts)
         self.width = width
@@ -57,13 +74,13 @@ def _check(stage: Stage) -> None:
 
 
 class MBConv(nn.Module):
-    def __init__(self, width: int, stage: Stage, stride: int) -> None:
+    def __init__(self, width: int, stage: Stage, stride: int, activation: Callable[[], nn.Module] = nn.SiLU) -> None:
         super().__init__()
         hidden = width * stage.expand
-        self.expand = convolution(width, hidden, 1) if stage.expand != 1 else nn.Identity()
-        self.depthwise = convolution(hidden, hidden, stage.kernel, stride=stride, groups=hidden)
-        self.squeeze = Squeeze(hidden, max(1, width // 4)) if stage.squeeze else nn.Identity()
-        self.project = convolution(hidden, stage.width, 1, activation=nn.Identity())
+        self.expand = convolution(width, hidden, 1, activation()) if stage.expand != 1 else nn.Identity()
+        self.depthwise = convolution(hidden, hidden, stage.kernel, activation(), stride=stride, groups=hidden)
+        self.squeeze = Squeeze(hidden, max(1, width // 4), activation()) if stage.squeeze else nn.Identity()
+        self.project = convolution(hidden, stage.width, 1, nn.Identity())
         self.residual = stride == 1 and width == stage.width
 
     def forward(self, x: Tensor) -> Tensor:
@@ -74,22 +91,20 @@ class MBConv(nn.Module):
 class Squeeze(nn.Module):
     """Squeeze-and-excitation: x ⊙ σ(W_b δ(W_a mean(x)))."""
 
-    def __init__(self, width: int, hidden: int) -> None:
+    def __init__(self, width: int, hidden: int, activation: nn.Module) -> None:
         super().__init__()
         self.reduce, self.widen = nn.Conv2d(width, hidden, 1), nn.Conv2d(hidden, width, 1)
-        self.activation = nn.SiLU()
+        self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
         gate: Tensor = self.widen(self.activation(self.reduce(x.mean((2, 3), keepdim=True))))
         return x * gate.sigmoid()
 
 
-def convolution(
-    width: int, out: int, kernel: int, *, stride: int = 1, groups: int = 1, activation: nn.Module | None = None
-) -> nn.Sequential:
-    """Convolution, BatchNorm, and SiLU unless another activation is given."""
+def convolution(width: int, out: int, kernel: int, activation: nn.Module, *, stride: int = 1, groups: int = 1) -> nn.Sequential:
+    """Convolution, BatchNorm, activation; padded so that a map is divided by the stride and nothing else."""
     return nn.Sequential(
-        nn.Conv2d(width, out, kernel, stride, (kernel - 1) // 2, groups=groups, bias=False),
+        nn.Conv2d(width, out, kernel, stride, (kernel - stride + 1) // 2, groups=groups, bias=False),
         nn.BatchNorm2d(out),
-        nn.SiLU() if activation is None else activation,
+        activation,
     )
