@@ -1,20 +1,24 @@
 """Teachers: what they say together, who may teach, and that a pupil comes to agree with them."""
 
+import dataclasses
+import shutil
+
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
 from train.little import FIELDS, a_set, rows, same_run
 
+from foveal.data.read import read
 from foveal.errors import FovealError
+from foveal.models.card import SEWER_MEAN, SEWER_STD
 from foveal.models.zoo import create
 from foveal.train.classify import agreement
 from foveal.train.recipe import Recipe
 from foveal.train.run import Machine, train
-from foveal.train.teachers import Teachers, load_teachers
+from foveal.train.teachers import Teachers, Wanted, load_teachers
 
 CPU = Machine(device="cpu")
-ASKED = {"classes": ("left", "right"), "many": False, "size": 32, "mean": (0.523, 0.453, 0.345)}
 
 
 @pytest.fixture(scope="module")
@@ -101,21 +105,63 @@ def test_resumed_it_is_the_run_that_was_never_stopped(taught, tmp_path, monkeypa
     same_run(tmp_path / "whole", tmp_path / "stopped")
 
 
-def test_who_may_teach(taught):
-    pattern = f"{taught}/fold{{fold}}-*"
-    assert len(load_teachers(pattern, fold=1, **ASKED).models) == 2
-    for changed, fold, words in (
-        ({}, None, "a pattern without {fold} where no fold is given"),
-        ({}, 0, "which meets none"),
-        ({"classes": ("a", "b")}, 1, "the pupil's classes, ('a', 'b'), got ('left', 'right')"),
-        ({"size": 64}, 1, "the pupil's size, 64, got 32"),
-        ({"many": True}, 1, "the pupil's kind of label, True, got False"),
-        ({"mean": (0.5, 0.5, 0.5)}, 1, "the pupil's mean"),
+def wanted(taught, **changes):
+    source = read(str(taught / "set"))
+    return dataclasses.replace(Wanted(source.classes, False, 32, SEWER_MEAN, SEWER_STD, source.fingerprint(), 1, []), **changes)
+
+
+def test_who_may_teach(taught, tmp_path):
+    pattern, pupil = f"{taught}/fold{{fold}}-*", tmp_path / "pupil"
+    teachers, digests = load_teachers(pattern, wanted(taught), pupil)
+    assert len(teachers.models) == len(digests) == 2
+    for changed, words in (
+        ({"fold": None}, "a pattern without {fold} where no fold is given"),
+        ({"fold": 0}, "which meets none"),
+        ({"classes": ("a", "b")}, "the pupil's classes, ('a', 'b'), got ('left', 'right')"),
+        ({"size": 64}, "the pupil's size, 64, got 32"),
+        ({"many": True}, "the pupil's kind of label, True, got False"),
+        ({"mean": (0.5, 0.5, 0.5)}, "the pupil's mean"),
+        ({"std": (0.5, 0.5, 0.5)}, "the pupil's std"),
+        ({"fingerprint": "another set, or other folds"}, "the pupil's pictures, labels and folds"),
+        ({"blank": [[0, 0, 1, 0.5]]}, "the pupil's blank boxes"),
     ):
         with pytest.raises(FovealError) as caught:
-            load_teachers(pattern, fold=fold, **ASKED | changed)
+            load_teachers(pattern, wanted(taught, **changed), pupil)
         assert words in str(caught.value)
     with pytest.raises(FovealError, match="a teacher has seen what is tested"):
-        load_teachers(f"{taught}/fold1-*", fold=2, **ASKED)
+        load_teachers(f"{taught}/fold1-*", wanted(taught, fold=2), pupil)
     with pytest.raises(FovealError, match="the pupil's fold, None, got 1"):
-        load_teachers(f"{taught}/fold1-seed0", fold=None, **ASKED)
+        load_teachers(f"{taught}/fold1-seed0", wanted(taught, fold=None), pupil)
+    with pytest.raises(FovealError, match="runs in another folder than the pupil's"):
+        load_teachers(pattern, wanted(taught), taught / "fold1-seed7")
+
+
+def test_a_pattern_that_meets_nothing_leaves_nothing(taught, tmp_path):
+    with pytest.raises(FovealError, match="which meets none"):
+        train(recipe_for(taught, teachers=f"{taught}/nobody{{fold}}"), tmp_path / "run", machine=CPU)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_keeps_its_teachers(taught, tmp_path, monkeypatch):
+    recipe = recipe_for(taught, teachers=f"{taught}/fold{{fold}}-seed0*", epochs=3)
+    with monkeypatch.context() as patch:
+        patch.setattr("foveal.train.run.conclude", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe, tmp_path / "run", machine=CPU)
+    shutil.copytree(taught / "fold1-seed1", taught / "fold1-seed01")
+    try:
+        with pytest.raises(FovealError, match="the 1 teachers it was begun with, got others"):
+            train(recipe, tmp_path / "run", resume=True, machine=CPU)
+    finally:
+        shutil.rmtree(taught / "fold1-seed01")
+    train(recipe, tmp_path / "run", resume=True, machine=CPU)
+
+
+def test_a_pattern_from_a_folder_with_a_strange_name(taught, tmp_path, monkeypatch):
+    strange = tmp_path / "run[1]{fold}*"
+    strange.mkdir()
+    shutil.copytree(taught / "fold1-seed0", strange / "teachers" / "fold1-seed0")
+    monkeypatch.chdir(strange)
+    pattern = Recipe(data="pipes", teachers="teachers/fold{fold}-*").from_anywhere().teachers
+    monkeypatch.chdir(tmp_path)
+    assert len(load_teachers(pattern, wanted(taught), tmp_path / "pupil" / "fold1")[1]) == 1

@@ -24,6 +24,8 @@ from foveal.train.teachers import Teachers
 
 
 class Classify(pl.LightningModule):
+    prior: Tensor | None
+
     def __init__(
         self,
         model: nn.Module,
@@ -100,23 +102,25 @@ class Classify(pl.LightningModule):
         is left out of that, or the share that it gives to a rare class would outweigh the true one.
         balance "margin": what is trained is logits + log of each class's share (Menon et al., 2021), so that the logits themselves
         answer as if all classes were equally frequent. Weights lose that once every training picture is learned; a margin stays.
+        Labels are smoothed towards the shares then: towards equal parts, a class rarer than the smoothing would be named in every picture.
         """
         logits, smooth = logits.float(), self.recipe.smoothing
+        rest: Tensor | float = 1 / 2 if self.many else 1 / self.classes  # where the smoothed part of a label goes
         if self.prior is not None:
-            logits = logits + self.prior  # type: ignore[operator]
+            logits = logits + self.prior
+            rest = self.prior.sigmoid() if self.many else self.prior.exp()
         if self.many:
-            aims = targets * (1 - smooth) + smooth / 2
+            aims = targets * (1 - smooth) + smooth * rest
             each = F.binary_cross_entropy_with_logits(logits, aims, reduction="none")
             if self.class_weight is not None:
                 each = each * torch.where(targets > 0.5, self.class_weight, 1.0)  # type: ignore[arg-type]
             each = each.mean(1)
         else:
-            aims = targets * (1 - smooth) + smooth / self.classes
+            aims = targets * (1 - smooth) + smooth * rest
             each = -(aims * logits.log_softmax(1)).sum(1)
             if self.class_weight is not None:
                 each = each * (targets @ self.class_weight)  # type: ignore[operator]
-        share = good.float()
-        return (each * share).sum() / share.sum().clamp(min=1.0)
+        return mean_of(each, good)
 
     def optimizer_step(self, *arguments: Any, **named: Any) -> None:
         super().optimizer_step(*arguments, **named)
@@ -186,6 +190,11 @@ def agreement(logits: Tensor, soft: Tensor, many: bool, good: Tensor) -> Tensor:
         each = F.binary_cross_entropy_with_logits(logits, soft, reduction="none").mean(1)
     else:
         each = -(soft * logits.log_softmax(1)).sum(1)
+    return mean_of(each, good)
+
+
+def mean_of(each: Tensor, good: Tensor) -> Tensor:
+    """The mean over the pictures that could be read."""
     share = good.float()
     return (each * share).sum() / share.sum().clamp(min=1.0)
 

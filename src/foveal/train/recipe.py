@@ -1,6 +1,7 @@
 """A recipe: every setting of a training run, from flags, from a YAML file, or from one of the recipes that are shipped."""
 
 import dataclasses
+import glob
 import types
 import typing
 from dataclasses import dataclass, field
@@ -67,7 +68,11 @@ class Recipe:
     def from_anywhere(self) -> "Recipe":
         """With whole paths: what a run keeps of its recipe holds in another folder, too."""
         start = None if self.start is None else located(self.start)
-        teachers = None if self.teachers is None else str(Path(self.teachers).expanduser().absolute())  # a pattern, which is not there
+        teachers = self.teachers
+        if teachers is not None and not Path(teachers).expanduser().is_absolute():  # a pattern, in a folder whose name is none
+            teachers = f"{glob.escape(str(Path.cwd())).replace('{', '[{]')}/{teachers}"
+        elif teachers is not None:
+            teachers = str(Path(teachers).expanduser())
         return self.changed(data=located(self.data), start=start, teachers=teachers)
 
     def changed(self, **changes: Any) -> "Recipe":

@@ -20,6 +20,7 @@ from torch import nn
 
 from foveal.data.pack import Progress, silent
 from foveal.data.read import located, read
+from foveal.data.source import Source
 from foveal.device import choose
 from foveal.errors import FovealError, expect, reading, shown
 from foveal.models.card import SEWER_MEAN, SEWER_STD
@@ -30,11 +31,11 @@ from foveal.train.conclude import RESULT, conclude, write_bad
 from foveal.train.feeds import Feeds, divided
 from foveal.train.journal import CHECKPOINT, Journal, WholeCheckpoint
 from foveal.train.recipe import Recipe
-from foveal.train.teachers import load_teachers
+from foveal.train.teachers import Teachers, Wanted, load_teachers
 from foveal.whole import expect_folder, write_whole
 
 fcntl: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None  # Windows has none: there nobody is kept out
-RECIPE = "recipe.yaml"
+RECIPE, TEACHERS = "recipe.yaml", "teachers.json"
 QUIET = (
     ".*does not have many workers.*",
     ".*GPU available but not used.*",
@@ -75,6 +76,7 @@ def train(
     last = folder / CHECKPOINT
     torch.manual_seed(recipe.seed)
     model = build(recipe, len(source.classes), fresh=not last.exists())
+    teachers = _teachers(recipe, source, folder)
     trainer = _trainer(recipe, folder, machine)
     splits = divided(source, recipe.fold)
     _share(recipe, len(splits.train), machine.devices)
@@ -86,11 +88,8 @@ def train(
             _tidy(folder)
             write_whole(folder / RECIPE, recipe.text().encode())
             write_bad(feeds, folder)
-        teachers = None
-        if recipe.teachers is not None:
-            teachers = load_teachers(
-                recipe.teachers, fold=recipe.fold, classes=source.classes, many=source.many, size=recipe.size, mean=SEWER_MEAN
-            )
+            if teachers is not None:
+                write_whole(folder / TEACHERS, json.dumps(teachers[1], indent=1).encode())
         task = Classify(
             model,
             recipe,
@@ -101,11 +100,33 @@ def train(
             pictures=len(feeds.splits.train),
             mean=SEWER_MEAN,
             std=SEWER_STD,
-            teachers=teachers,
+            teachers=None if teachers is None else teachers[0],
         )
         with _interruptible():
             trainer.fit(task, datamodule=feeds, ckpt_path=str(last) if last.exists() else None)
             return conclude(trainer, task, feeds, folder, origin or {})
+
+
+def _teachers(recipe: Recipe, source: Source, folder: Path) -> tuple[Teachers, dict[str, str]] | None:
+    """Who teaches, and a digest of each; an error if the run was begun with others."""
+    if recipe.teachers is None:
+        return None
+    wanted = Wanted(
+        source.classes,
+        source.many,
+        recipe.size,
+        SEWER_MEAN,
+        SEWER_STD,
+        source.fingerprint(),
+        recipe.fold,
+        [list(box) for box in recipe.blank],
+    )
+    teachers, digests = load_teachers(recipe.teachers, wanted, folder)
+    if (folder / TEACHERS).exists():
+        with reading(folder / TEACHERS):
+            kept = json.loads((folder / TEACHERS).read_text(encoding="utf-8"))
+        expect(kept == digests, f"the run in {folder}", f"the {len(kept)} teachers it was begun with", "others", "give another --out")
+    return teachers, digests
 
 
 @contextlib.contextmanager
@@ -141,6 +162,7 @@ def finished(recipe: Recipe, folder: Path, resume: bool) -> dict[str, Any] | Non
         kept = yaml.safe_load((folder / RECIPE).read_text(encoding="utf-8"))
     if isinstance(kept, dict):  # a path may be written down as it was typed in this folder
         kept |= {name: located(kept[name]) for name in ("data", "start") if isinstance(kept.get(name), str)}
+        kept = yaml.safe_load(Recipe().text()) | kept  # settings that are newer than the run had their defaults
     now = yaml.safe_load(recipe.text())
     differing = sorted(key for key in now if not isinstance(kept, dict) or kept.get(key) != now[key])
     expect(

@@ -9,7 +9,9 @@ Lucas Beyer et al. (2022). Knowledge distillation: a good teacher is patient and
 """
 
 import glob
+import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -17,7 +19,7 @@ from torch import Tensor, nn
 
 from foveal.errors import expect
 from foveal.models.card import Card
-from foveal.models.store import FILE, load_model
+from foveal.models.store import FILE, load_model, model_file
 
 PLACE = "{fold}"
 
@@ -65,27 +67,51 @@ class Teachers:
         return graph, given, answer
 
 
-def load_teachers(pattern: str, *, fold: int | None, classes: tuple[str, ...], many: bool, size: int, mean: tuple[float, ...]) -> Teachers:
-    """The models of all files and run folders that the pattern meets, where {fold} stands for the fold: a teacher must not have seen the test."""
+@dataclass(frozen=True)
+class Wanted:
+    """What a teacher must share with its pupil: else it answers another question, or has seen what is tested."""
+
+    classes: tuple[str, ...]
+    many: bool
+    size: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    fingerprint: str  # of pictures, labels and folds
+    fold: int | None
+    blank: list[list[float]]
+
+
+def load_teachers(pattern: str, wanted: Wanted, folder: Path) -> tuple[Teachers, dict[str, str]]:
+    """The models of all files and run folders that the pattern meets, where {fold} stands for the fold, and the digest of each file.
+
+    folder: the pupil's own. Runs beside it are no teachers: which of them have ended would depend on the hour.
+    """
+    fold = wanted.fold
     expect(fold is not None or PLACE not in pattern, "the setting teachers", f"a pattern without {PLACE} where no fold is given", pattern)
     expect(fold is None or PLACE in pattern, "the setting teachers", f"{PLACE} in it, or a teacher has seen what is tested", pattern)
     met = sorted(glob.glob(pattern.replace(PLACE, str(fold))))  # noqa: PTH207 — a pattern may begin anywhere
     paths = [path for path in met if path.endswith(".safetensors") or (Path(path) / FILE).is_file()]  # a run's log lies beside it
     expect(bool(paths), "the setting teachers", "a pattern of model files or run folders", f"{pattern}, which meets none")
-    models = []
+    models, digests = [], {}
     for path in paths:
+        beside = Path(path).resolve().parent == folder.resolve().parent
+        expect(not beside, "the setting teachers", "runs in another folder than the pupil's", path, "give another --out")
         model, card = load_model(path)
-        _check(path, card, fold, classes, many, size, mean)
+        _check(path, card, wanted)
         models.append(model)
-    return Teachers(models, many)
+        digests[path] = hashlib.sha256(model_file(path).read_bytes()).hexdigest()[:16]
+    return Teachers(models, wanted.many), digests
 
 
-def _check(path: str, card: Card, fold: int | None, classes: tuple[str, ...], many: bool, size: int, mean: tuple[float, ...]) -> None:
-    for what, wanted, found in (
-        ("classes", classes, card.classes),
-        ("kind of label", many, card.many),
-        ("size", size, card.size),
-        ("mean", mean, card.mean),
-        ("fold", fold, card.recipe.get("fold")),
+def _check(path: str, card: Card, wanted: Wanted) -> None:
+    for what, asked, found in (
+        ("classes", wanted.classes, card.classes),
+        ("kind of label", wanted.many, card.many),
+        ("size", wanted.size, card.size),
+        ("mean", wanted.mean, card.mean),
+        ("std", wanted.std, card.std),
+        ("pictures, labels and folds", wanted.fingerprint, card.data.get("fingerprint")),
+        ("fold", wanted.fold, card.recipe.get("fold")),
+        ("blank boxes", wanted.blank, card.recipe.get("blank", [])),
     ):
-        expect(found == wanted, f"the teacher {path}", f"the pupil's {what}, {wanted}", found)
+        expect(found == asked, f"the teacher {path}", f"the pupil's {what}, {asked}", found)
