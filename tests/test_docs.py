@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import re
 import shlex
 import shutil
@@ -49,6 +50,17 @@ def test_every_command_of_a_page_works_one_after_the_other(page, tmp_path):
             [sys.executable, "-m", *shlex.split(line)], capture_output=True, text=True, timeout=240, check=False, cwd=tmp_path
         )
         assert done.returncode == 0, f"{line}: {done.stderr}"
+
+
+def test_the_first_answer_in_the_readme_is_what_the_weights_in_the_package_say(tmp_path):
+    bash, text = next(
+        (one[1], two[1]) for one, two in itertools.pairwise(blocks(ROOT / "README.md")) if (one[0], two[0]) == ("bash", "text")
+    )
+    for line in bash.splitlines():
+        done = subprocess.run(
+            [sys.executable, "-m", *shlex.split(line)], capture_output=True, text=True, timeout=240, check=True, cwd=tmp_path
+        )
+    assert done.stdout == text
 
 
 def test_readme_is_short():

@@ -179,6 +179,7 @@ def test_names_that_no_class_can_have(tmp_path, name):
         ("file,label,split\na,x,train\nb,y,trian\n", "line 3: column split: expected train, val or test, got 'trian'"),
         ("file,label,fold\na,x,0\nb,y,one\n", "line 3: column fold: expected a whole number from 0, got 'one'"),
         ("file,label,fold\na,x,0\nb,y,\n", "line 3: column fold"),
+        ("file,label,fold\na,x,0\nb,y," + "9" * 5000 + "\n", "line 3: column fold: expected a whole number from 0"),
         ("file,label\na,x\nb,y\na,y\n", "line 4: a has another label than in line 2"),
         ("file,label,split\na,x,train\nb,y,test\na,x,test\n", "line 4: a has split test, but train in line 2"),
         ("file,label\na,x\nb,x\n", "expected at least 2 classes in the column label, got x"),

@@ -40,5 +40,9 @@ def test_names(tmp_path, monkeypatch):
     with pytest.raises(FovealError, match="safetensors file of foveal"):
         model_file("icam-tubes")
     monkeypatch.chdir(tmp_path)
+    (tmp_path / DEFAULT).mkdir()
+    with pytest.raises(FovealError, match="a run's folder with a"):
+        model_file(DEFAULT)  # a run of the user's that has not ended
+    (tmp_path / DEFAULT).rmdir()
     (tmp_path / DEFAULT).write_text("a file of the user's")
     assert model_file(DEFAULT).read_text() == "a file of the user's"  # what is there goes before what is shipped

@@ -19,7 +19,8 @@ from foveal.errors import FovealError
 from foveal.models.card import Card
 from foveal.models.icam import Icam, IcamConfig
 from foveal.models.mbconv import Stage
-from foveal.models.store import FILE, describe, load_model, save_model
+from foveal.models.packaged import FILE
+from foveal.models.store import describe, load_model, save_model
 from foveal.models.zoo import create
 
 CONFIG = IcamConfig(classes=3, image=14, patch=7, stem=3, stages=(Stage(5, expand=2),), width=6, hidden=7, first="projected", mixer=True)

@@ -1,8 +1,10 @@
 """An exported file, opened without torch: the same answers, and one clear line for any file that is none."""
 
+import dataclasses
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -15,7 +17,7 @@ from foveal.deploy.export import export_onnx, prove, write_export
 from foveal.errors import FovealError
 from foveal.explain.inspect import Inspector
 from foveal.explain.look import look
-from foveal.models.card import Card
+from foveal.models.card import Card, read_card
 from foveal.models.store import describe, save_model
 from foveal.models.zoo import create
 from foveal.runtime.inspect import Exported
@@ -75,6 +77,7 @@ def test_the_same_answers_as_torch(kind, tmp_path):
     maps = look(model, inspector.prepare(list(pictures))).maps
     expected = np.concatenate([grid.reshape(*grid.shape[:3], -1) for grid in maps.values()], 1)
     np.testing.assert_allclose(said["attention"], expected, atol=1e-6)
+    assert said["attention"].shape == (17, 1 + 2 * 2, 1, 16)  # the first queries' map, then two layers of two heads
 
 
 def test_a_peer(tmp_path):
@@ -98,11 +101,18 @@ def test_a_proof_sees_a_wrong_file():
     assert parity.mean == pytest.approx(0.25 / 3, abs=1e-4)
 
 
-def test_nothing_in_it_tells_of_this_machine(file):
+def card_in(content):
+    return read_card({entry.key: entry.value for entry in onnx.load_model_from_string(content).metadata_props}["foveal"], "it")
+
+
+def test_no_folder_of_this_machine_is_in_it(file):
     content = file.read_bytes()
     proto = onnx.load_model_from_string(content)
     assert proto.ir_version <= 10
     assert [(one.domain, one.version) for one in proto.opset_import] == [("", 18)]
+    model, card = made()
+    trained = dataclasses.replace(card, recipe={"data": "/home/somebody/photos", "start": "/secret/run", "teachers": None})
+    assert card_in(export_onnx(model, trained)).recipe == {"data": "photos", "start": "run", "teachers": None}
     assert b"site-packages" not in content
     assert b".py" not in content
     assert Session(file).proof == {"largest": 1e-6}
@@ -152,7 +162,7 @@ BROKEN = {
     "another task": (with_card(task="translate"), "a model that classifies, got one that does 'translate'"),
     "a newer foveal": (with_card(foveal="99.0.0"), "upgrade foveal"),
     "other classes": (with_card(classes=["a", "b"], threshold=[0.5, 0.5], config={}), "logits for the card's 2 classes"),
-    "another size": (with_card(size=64), "frames of the card's side, 64"),
+    "another size": (with_card(size=64), "of the card's side, 64"),
     "no answer": (rename_output, "none called found"),
     "a proof that is none": (lambda proto: setattr(proto.metadata_props[1], "value", "[1"), "a proof in JSON"),
 }
@@ -179,6 +189,34 @@ def test_a_file_that_is_no_model(file, tmp_path, capsys, content):
     assert said.err.count("\n") == 1
 
 
+def fixed(name):
+    def change(proto):
+        for one in proto.graph.input if name == "frames" else proto.graph.output:
+            if one.name == name:
+                one.type.tensor_type.shape.dim[0].dim_value = 1
+
+    return change
+
+
+def test_a_file_for_one_frame_only(file, tmp_path):
+    with pytest.raises(FovealError, match="any number of frames"):
+        Session(changed(file, tmp_path, fixed("frames")))
+
+
+def test_wrong_outputs(file):
+    session = Session(file)
+    for wrong in (["nope"], [], "logits"):
+        with pytest.raises(FovealError, match="outputs: expected some of probability, found, logits, attention"):
+            session(frames(1), wrong)
+
+
+def test_rows_that_are_not_there(file, monkeypatch):
+    session = Session(file)
+    monkeypatch.setattr(session, "session", SimpleNamespace(run=lambda names, feed: [np.zeros((1, 3))]))
+    with pytest.raises(FovealError, match="3 rows, one a frame, got 1"):
+        session(frames(3), ["logits"])
+
+
 def test_wrong_frames(file):
     session = Session(file)
     for wrong in (frames(1, 32), frames(1)[0], frames(1).astype(np.float32), np.zeros((0, SIDE, SIDE, 3), np.uint8), "frames"):
@@ -193,8 +231,9 @@ def test_wrong_frames(file):
 # --- the command ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_export_as_it_is_typed(tmp_path, capsys, monkeypatch):
-    model, card = made()
+@pytest.mark.parametrize("kind", ["several labels", "text masked"])
+def test_export_as_it_is_typed(kind, tmp_path, capsys, monkeypatch):
+    model, card = made(kind)
     save_model(model, tmp_path / "model.safetensors", card)
     out = tmp_path / "out.onnx"
     assert main(["export", str(tmp_path / "model.safetensors"), "--out", str(out)]) == 0
@@ -214,6 +253,33 @@ def test_export_as_it_is_typed(tmp_path, capsys, monkeypatch):
     assert main(["export", str(tmp_path / "model.safetensors"), "--out", str(tmp_path / "bad.onnx")]) == 2
     assert "nothing was written" in capsys.readouterr().err
     assert not (tmp_path / "bad.onnx").exists()
+
+
+def test_what_cannot_be_exported(tmp_path, capsys):
+    model, card = made()
+    save_model(model, tmp_path / "m.safetensors", dataclasses.replace(card, size=60))
+    assert main(["export", str(tmp_path / "m.safetensors"), "--out", str(tmp_path / "m.onnx")]) == 2
+    err = capsys.readouterr().err
+    assert "a icam-31k that takes pictures of 60 × 60" in err
+    assert err.count("\n") == 1
+    save_model(model, tmp_path / "m.safetensors", card)
+    (tmp_path / "m.proof.json").mkdir()
+    assert main(["export", str(tmp_path / "m.safetensors"), "--out", str(tmp_path / "m.onnx")]) == 2
+    assert not (tmp_path / "m.onnx").exists()
+
+
+def test_a_build_that_looks_nowhere(tmp_path):
+    torch.manual_seed(0)
+    model = create("icam-30k", classes=3, image=SIDE, patch=14, layers=0, first="static").eval()
+    family, config = describe(model)
+    write_export(export_onnx(model, Card("icam-30k", family, config, ("a", "b", "c"), size=SIDE)), {}, tmp_path / "m.onnx")
+    assert Session(tmp_path / "m.onnx").outputs == ("probability", "found", "logits")
+
+
+def test_an_exported_file_is_on_the_processor(file, tmp_path, capsys):
+    Image.fromarray(frames(1)[0]).save(tmp_path / "a.png")
+    assert main(["predict", str(file), str(tmp_path / "a.png"), "--device", "cuda:7"]) == 2
+    assert "--device: expected auto or cpu for an exported file, got cuda:7" in capsys.readouterr().err
 
 
 def test_an_exported_file_is_not_explained_yet(file, tmp_path, capsys):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from foveal.deploy.names import EXPORTED
 from foveal.errors import FovealError, expect
+from foveal.whole import expect_folder, write_whole
 
 if TYPE_CHECKING:
     from foveal.models.card import Card
@@ -29,7 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     expect(args.precision in PRECISIONS, "--precision", f"one of {', '.join(PRECISIONS)}", args.precision)
     expect(args.out.suffix == EXPORTED, "--out", f"a name that ends in {EXPORTED}", args.out.name)
-    expect(not args.out.is_dir(), "--out", "the name of a file", f"the folder {args.out}")
+    beside = args.out.with_suffix(".proof.json")
+    for file in (args.out, beside):
+        expect(not file.is_dir(), "--out", "the name of a file", f"the folder {file}")
+    expect_folder(args.out.parent)
     import torch
 
     from foveal.deploy.export import export_onnx, prove, write_export
@@ -46,11 +50,10 @@ def run(args: argparse.Namespace) -> int:
         "precision": args.precision,
         "pictures": words,
         **dataclasses.asdict(parity),
-        "bytes": len(content),
         "origin": origin("cpu", torch.get_num_threads()),
     }
+    write_whole(beside, json.dumps(proof, indent=1).encode())
     write_export(content, proof, args.out)
-    _write_proof(proof, args.out)
     print(f"wrote {args.out}, {args.out.stat().st_size:,} bytes")
     print(f"logits differ by {parity.largest:.1e} at most and {parity.mean:.1e} on average, on {words}")
     print(f"{parity.agree:.2%} of the answers are the same")
@@ -78,9 +81,3 @@ def held_beside(card: "Card") -> tuple[NDArray[np.uint8], str]:
 
     drawn = RenderedPictures(DRAWN, 0)
     return np.stack([drawn.image(index, card.size) for index in range(DRAWN)]), f"{DRAWN} drawn frames"
-
-
-def _write_proof(proof: dict[str, Any], file: Path) -> None:
-    from foveal.whole import write_whole
-
-    write_whole(file.with_suffix(".proof.json"), json.dumps(proof, indent=1).encode())

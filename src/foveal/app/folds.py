@@ -20,7 +20,8 @@ from foveal.errors import reading
 from foveal.explain.judge import judge
 from foveal.explain.predicted import Predicted, read_predicted
 from foveal.explain.verdict import Verdict
-from foveal.models.store import FILE, read_file
+from foveal.models.packaged import FILE
+from foveal.models.store import read_file
 from foveal.objective.calibrate import apply, calibration_error
 from foveal.objective.metric import Labels, decide, measure
 from foveal.train.conclude import RESULT, predictions

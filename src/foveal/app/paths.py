@@ -10,7 +10,7 @@ from pathlib import Path
 from foveal.data.folder import SUFFIXES
 from foveal.deploy.names import EXPORTED
 from foveal.errors import FovealError, reading
-from foveal.models.packaged import DEFAULT, packaged
+from foveal.models.packaged import DEFAULT, FILE, packaged
 
 SUFFIX = ".safetensors"
 FOREIGN = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".h5")  # models that others write
@@ -61,21 +61,14 @@ def _is_model(word: str) -> bool:
     with reading(word):
         if not os.path.lexists(word) and packaged(word) is not None:
             return True
-        return word.endswith((SUFFIX, EXPORTED)) or (os.path.isdir(word) and (Path(word) / _in_a_run()).is_file())  # noqa: PTH112 — as below
-
-
-def _in_a_run() -> str:
-    """What a model is called in a run's folder. Asked for when there is a folder: it costs the start of torch."""
-    from foveal.models.store import FILE
-
-    return FILE
+        return word.endswith((SUFFIX, EXPORTED)) or (os.path.isdir(word) and (Path(word) / FILE).is_file())  # noqa: PTH112 — as below
 
 
 def _meant(word: str) -> list[str]:
     if os.path.isdir(word):  # noqa: PTH112 — also for what pathlib refuses, as below
         below = list(_below(word))
         if not below:
-            raise FovealError(f"{word}: expected a folder with pictures, or one with a {_in_a_run()}, got one without; name another")
+            raise FovealError(f"{word}: expected a folder with pictures, or one with a {FILE}, got one without; name another")
         return below
     if os.path.lexists(word) or not glob.has_magic(word):
         return [word]  # whether it can be read is said in its row

@@ -19,7 +19,7 @@ from foveal.app.device import add_device
 from foveal.app.paths import STDIN, listed, model_and_rest, pictures
 from foveal.app.progress import progress
 from foveal.deploy.names import EXPORTED
-from foveal.errors import FovealError, unknown, whole
+from foveal.errors import FovealError, expect, unknown, whole
 from foveal.whole import beside
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def inspector_of(model: Path, device: str, batch: int, threshold: float | None) 
     if model.suffix == EXPORTED:
         from foveal.runtime.inspect import Exported
 
+        expect(device in ("auto", "cpu"), "--device", "auto or cpu for an exported file", device)
         return Exported.load(model, batch, threshold)
     from foveal.explain.inspect import Inspector
 

@@ -75,7 +75,7 @@ def _one(args: argparse.Namespace, recipe: Recipe, folder: Path) -> int:
 
     from foveal.deploy.origin import origin
     from foveal.device import choose
-    from foveal.models.store import FILE
+    from foveal.models.packaged import FILE
     from foveal.train.conclude import BAD
     from foveal.train.run import Machine, train
 

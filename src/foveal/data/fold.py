@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 LISTED = 24  # values that a note names
 
 Numbers = NDArray[np.int64]
+DIGITS = 19  # of a number that fits 64 bits
 
 
 def folds(table: "Table", by: str | None, notes: list[str]) -> tuple[Numbers | None, tuple[str, ...]]:
@@ -46,8 +47,8 @@ def groups(table: "Table", split: NDArray[np.int8], fold: Numbers | None, by: st
 def _by_number(table: "Table", notes: list[str]) -> Numbers:
     numbers = []
     for row, value in enumerate(table.columns["fold"]):
-        if not (value.isascii() and value.isdigit()):
-            raise table.error(row, f"column fold: expected a whole number from 0, got {value!r}")
+        if not (value.isascii() and value.isdigit() and len(value) < DIGITS):
+            raise table.error(row, f"column fold: expected a whole number from 0, got {value[:50]!r}")
         numbers.append(int(value))
     there, fold = np.unique(numbers, return_inverse=True)
     if (there != np.arange(len(there))).any():
@@ -61,7 +62,7 @@ def _by_value(table: "Table", by: str, notes: list[str]) -> tuple[Numbers, tuple
     for row, value in enumerate(column):
         if not value:
             raise table.error(row, f"column {by}: expected a value, which is the picture's fold, got nothing")
-    numbers = all(value.isascii() and value.isdigit() for value in column)
+    numbers = all(value.isascii() and value.isdigit() and len(value) < DIGITS for value in column)
     values = sorted(set(column), key=lambda value: (int(value) if numbers else 0, value))
     place = {value: fold for fold, value in enumerate(values)}
     notes.append(f"folds by {by}: {_shortened(values)}")

@@ -4,12 +4,14 @@
     out   probability  (B, C)  softmax or sigmoid of logits / temperature
           found        (B, C)  what the model's own thresholds, or the largest probability, call found
           logits       (B, C)
-          attention    (B, L·H, N, P), where an Icam's queries looked: every layer's heads, one after the other, on its P patches
+          attention    (B, M, N, P), where an Icam's N queries looked: M maps over its P cells, row by row. First that of the queries
+                       which adapt to the image, if they do, then every layer's heads, one after the other
 
 The card is in the file's metadata under `foveal`, the proof under `foveal.proof`: JSON both. Opset 18 and IR 10 are what onnxruntime 1.17 (February 2024) and everything since can open.
 """
 
 import contextlib
+import dataclasses
 import io
 import json
 import logging
@@ -28,6 +30,7 @@ from foveal.core.watch import watch
 from foveal.deploy.lean import Frames
 from foveal.deploy.names import CARD, INPUT, LOOKED, OUTPUTS, PROOF
 from foveal.errors import FovealError
+from foveal.explain.inspect import Inspector
 from foveal.models.card import Card
 from foveal.models.icam import Icam
 from foveal.whole import write_whole
@@ -43,11 +46,13 @@ class Answers(nn.Module):
     def __init__(self, model: nn.Module, card: Card) -> None:
         super().__init__()
         self.frames, self.card = Frames(model, card), card
+        net = self.frames.model
+        self.looks = isinstance(net, Icam) and (len(net.layers) > 0 or "static" not in net.config.first)
         cuts = None if card.threshold is None else torch.tensor(card.threshold, dtype=torch.float32)
         self.register_buffer("cuts", cuts)
 
     def forward(self, frames: Tensor) -> tuple[Tensor, ...]:
-        if not isinstance(self.frames.model, Icam):
+        if not self.looks:
             return self.answer(self.frames(frames))
         with watch(self.frames.model) as seen:
             logits = self.frames(frames)
@@ -80,9 +85,10 @@ def export_onnx(model: nn.Module, card: Card) -> bytes:
     """The file's content."""
     onnx = _onnx()
     answers = Answers(model, card)
+    _try(answers, card)
     frames = torch.randint(0, 256, (2, card.size, card.size, 3), dtype=torch.uint8)
-    outputs = [*OUTPUTS, *([LOOKED] if isinstance(model, Icam) else [])]
-    with _quiet():
+    outputs = [*OUTPUTS, *([LOOKED] if answers.looks else [])]
+    with _quiet(), _told(card):
         program = torch.onnx.export(
             answers,
             (frames,),
@@ -98,7 +104,7 @@ def export_onnx(model: nn.Module, card: Card) -> bytes:
     _strip(proto)
     proto.ir_version = min(proto.ir_version, IR)
     proto.producer_name, proto.producer_version = "foveal", card.foveal
-    onnx.helper.set_model_props(proto, {CARD: card.text()})
+    onnx.helper.set_model_props(proto, {CARD: _named(card).text()})
     onnx.checker.check_model(proto)
     content: bytes = proto.SerializeToString()
     return content
@@ -109,17 +115,15 @@ def prove(content: bytes, model: nn.Module, card: Card, frames: NDArray[np.uint8
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
+    options.log_severity_level = 4
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    mean, std = (torch.tensor(values)[:, None, None] for values in (card.mean, card.std))
+    inspector = Inspector(model, card, "cpu")
     errors, same = [], []
     for part in np.array_split(frames, max(1, len(frames) // 16)):
         found, logits = session.run(["found", "logits"], {INPUT: part})
-        with torch.no_grad():
-            said = model.eval()((torch.from_numpy(part).permute(0, 3, 1, 2).float() / 255 - mean) / std)
-            _, decided, _ = Answers(nn.Identity(), card).answer(said)
-        errors.append(np.abs(logits - said.numpy()))
-        same.append(found == decided.numpy())
+        said = inspector.logits(list(part))
+        errors.append(np.abs(logits - said))
+        same.append(found == inspector.chosen(inspector.chances(said)))
     error = np.concatenate(errors)
     return Parity(len(frames), float(error.max()), float(error.mean()), float(np.concatenate(same).mean()))
 
@@ -131,6 +135,32 @@ def write_export(content: bytes, parity: dict[str, Any], file: Path) -> None:
     entry = proto.metadata_props.add()
     entry.key, entry.value = PROOF, json.dumps(parity)
     write_whole(file, proto.SerializeToString())
+
+
+def _try(answers: Answers, card: Card) -> None:
+    """A card may promise a size that its model does not take: torch's exporter would say so in a page."""
+    try:
+        with torch.no_grad():
+            answers(torch.zeros(1, card.size, card.size, 3, dtype=torch.uint8))
+    except (FovealError, RuntimeError, ValueError) as error:
+        told = " ".join(str(error).split())[:200]
+        raise FovealError(f"to export: expected a {card.model} that takes pictures of {card.size} × {card.size}, got {told}") from None
+
+
+@contextlib.contextmanager
+def _told(card: Card) -> Iterator[None]:
+    try:
+        yield
+    except torch.onnx.errors.OnnxExporterError as error:
+        cause = error.__cause__ or error
+        told = " ".join(str(cause).split())[:200]
+        raise FovealError(f"to export: expected a {card.model} that torch's exporter can follow, got {told}") from None
+
+
+def _named(card: Card) -> Card:
+    """The card without the folders of the machine that trained: the file goes to others."""
+    paths = {key: Path(value).name for key in ("data", "start", "teachers") if isinstance(value := card.recipe.get(key), str)}
+    return dataclasses.replace(card, recipe=card.recipe | paths)
 
 
 def _strip(proto: Any) -> None:

@@ -50,7 +50,8 @@ class Stages(nn.Sequential):
         for name, value in (("stem", stem), ("kernel", kernel), ("stride", stride)):
             whole(value, f"Stages' {name}")
         expect(kernel >= stride, "Stages' kernel", f"at least the stride, {stride}, or pixels are skipped", kernel)
-        if activation not in ACTIVATIONS:
+        expect(stride > 1 or kernel % 2 == 1, "Stages' kernel", "an odd number where the stride is 1", kernel)
+        if not isinstance(activation, str) or activation not in ACTIVATIONS:
             raise unknown("activation", str(activation), ACTIVATIONS)
         expect(isinstance(stages, (tuple, list)), "Stages' stages", "a tuple of Stage", shown(stages))
         delta = ACTIVATIONS[activation]
@@ -71,6 +72,8 @@ def _check(stage: Stage) -> None:
         whole(getattr(stage, name), f"a stage's {name}")
     # An even kernel has no middle, and would shift the map.
     expect(stage.kernel % 2 == 1, "a stage's kernel", "an odd number", stage.kernel)
+    expect(stage.kernel >= stage.stride, "a stage's kernel", f"at least its stride, {stage.stride}, or pixels are skipped", stage.kernel)
+    expect(isinstance(stage.squeeze, bool), "a stage's squeeze", "True or False", shown(stage.squeeze))
 
 
 class MBConv(nn.Module):

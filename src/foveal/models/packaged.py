@@ -1,8 +1,9 @@
-"""Weights that come with foveal, by name."""
+"""Where models lie: in a run's folder, or in the package, by name. No torch here: to say that a file is missing must not cost its start."""
 
 from pathlib import Path
 
 WEIGHTS = Path(__file__).parent / "weights"
+FILE = "model.safetensors"  # what a model is called in a run's folder
 DEFAULT = "icam-pipes"  # what inspects pictures where no model is named
 
 

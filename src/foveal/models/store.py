@@ -14,11 +14,9 @@ from foveal.errors import FovealError, expect, shown, unknown
 from foveal.models.card import Card, read_card
 from foveal.models.icam import Icam, IcamConfig
 from foveal.models.mbconv import Stage
-from foveal.models.packaged import packaged
+from foveal.models.packaged import FILE, packaged
 from foveal.models.peer import Peer, PeerConfig
 from foveal.whole import write_whole
-
-FILE = "model.safetensors"  # what it is called in a run's folder
 
 
 def save_model(model: nn.Module, path: Path, card: Card) -> None:
@@ -48,8 +46,9 @@ def model_file(path: str | Path) -> Path:
     expect(isinstance(path, (str, Path)), "the model", "the name of a file", shown(path))
     file = Path(path)
     try:
-        file = file / FILE if file.is_dir() else file
-        if not file.exists():
+        if file.is_dir():
+            file = file / FILE
+        elif not file.exists():
             file = packaged(str(path)) or file
         found = file.is_file()
     except OSError:  # a name that no file can have

@@ -25,8 +25,8 @@ class Session:
         whole(threads, "threads")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-        options.log_severity_level = 3  # its warnings speak to its makers
-        content = _content(Path(file))
+        options.log_severity_level = 4  # what it says goes to its makers; errors are told below
+        self.file, content = str(file), _content(Path(file))
         try:
             self.session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # noqa: BLE001 — onnxruntime has an exception for each kind of damage
@@ -46,7 +46,16 @@ class Session:
         got = f"{frames.dtype} {frames.shape}" if isinstance(frames, np.ndarray) else shown(frames)
         expect(fits and len(frames) > 0, "frames", f"uint8 (B, {side}, {side}, 3), B at least 1", got)
         names = list(self.outputs if outputs is None else outputs)
-        return dict(zip(names, self.session.run(names, {INPUT: frames}), strict=True))
+        known = bool(names) and not isinstance(outputs, str) and set(names) <= set(self.outputs)
+        expect(known, "outputs", f"some of {', '.join(self.outputs)}", shown(outputs))
+        try:
+            said = self.session.run(names, {INPUT: frames})
+        except Exception as error:  # noqa: BLE001 — a file from anybody may fail in any operator
+            told = " ".join(str(error).split())[:160]
+            raise FovealError(f"{self.file}: expected an answer to {len(frames)} frames, got {told}") from None
+        for name, value in zip(names, said, strict=True):
+            expect(len(value) == len(frames), f"{self.file}, {name}", f"{len(frames)} rows, one a frame", len(value))
+        return dict(zip(names, said, strict=True))
 
     def _check(self, file: str | Path) -> None:
         """A file may come from anybody: what the card promises must be in the graph."""
@@ -56,9 +65,15 @@ class Session:
         expect(not missing, str(file), f"outputs {', '.join(OUTPUTS)}", f"none called {', '.join(missing)}")
         shape = next(one.shape for one in self.session.get_outputs() if one.name == "logits")
         count = len(self.card.classes)
-        expect(len(shape) == 2 and shape[1] == count, str(file), f"logits for the card's {count} classes", f"the shape {shape}")
-        side = self.session.get_inputs()[0].shape[1:]
-        expect(side == [self.card.size, self.card.size, 3], str(file), f"frames of the card's side, {self.card.size}", f"the shape {side}")
+        expect(
+            len(shape) == 2 and shape[1] == count and not isinstance(shape[0], int),
+            str(file),
+            f"logits for the card's {count} classes and any number of frames",
+            f"the shape {shape}",
+        )
+        batch, *side = self.session.get_inputs()[0].shape
+        fits = side == [self.card.size, self.card.size, 3] and not isinstance(batch, int)
+        expect(fits, str(file), f"any number of frames of the card's side, {self.card.size}", f"the shape {[batch, *side]}")
 
 
 def _content(file: Path) -> bytes:

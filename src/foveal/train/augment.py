@@ -32,7 +32,7 @@ class Variation:
     tint: float = 0.0  # of each colour by itself: the lamp
     gamma: float = 0.0  # log of the exponent
     grey: float = 0.0  # share of the pictures that lose their colour
-    blur: float = 0.0  # deviation in pixels, mixed with the sharp picture, of a third of them
+    blur: float = 0.0  # deviation in pixels of a Gaussian cut at ±3, mixed with the sharp picture, of a third of them
     noise: float = 0.0  # deviation, of a third of the pictures
     hide: float = 0.0  # largest share of the picture under a patch of one colour
     hidden: float = 0.0  # share of the pictures that get such a patch
@@ -45,7 +45,9 @@ VARIATIONS: dict[str, Variation | None] = {
     "lamp": Variation(brightness=0.3, contrast=0.3, tint=0.08, gamma=0.35, noise=0.03, hide=0.06, hidden=0.5),  # for drawn frames
     "mild": Variation(5, 0.05, 0.1, 0.0, 0.15, 0.15, tint=0.04, hide=0.06, hidden=0.3),  # for weights that know pipes already
     "pipe": Variation(10, 0.08, 0.2, 0.0, 0.3, 0.3, tint=0.08, gamma=0.3, blur=1.5, noise=0.03, hide=0.1, hidden=0.5),
-    "strong": Variation(15, 0.12, 0.4, 0.1, 0.4, 0.4, tint=0.15, gamma=0.45, grey=0.15, blur=2.0, noise=0.05, hide=0.15, hidden=0.7),
+    "strong": Variation(
+        15, 0.12, 0.4, 0.1, 0.4, 0.4, tint=0.15, gamma=0.45, grey=0.15, blur=2.0, noise=0.05, hide=0.15, hidden=0.7, text=0.25
+    ),
 }
 
 
@@ -142,7 +144,7 @@ def hidden(images: Tensor, area: float, share: float) -> Tensor:
 
 
 def other_text(images: Tensor, share: float) -> Tensor:
-    """Corners of the next picture of the batch in place of its own."""
+    """Corners of another picture of the batch in place of its own."""
     height, width = images.shape[2:]
     other, images = images.roll(1, 0), images.clone()
     for x0, y0, x1, y1 in CORNERS:

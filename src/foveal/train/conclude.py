@@ -17,7 +17,8 @@ from safetensors.torch import load_file
 
 from foveal.data.source import UNTOLD, Source
 from foveal.models.card import Card
-from foveal.models.store import FILE, describe, save_model
+from foveal.models.packaged import FILE
+from foveal.models.store import describe, save_model
 from foveal.objective.calibrate import apply, fit_temperature
 from foveal.objective.threshold import thresholds
 from foveal.train.classify import Classify

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from foveal.errors import expect
 from foveal.models.card import Card
-from foveal.models.store import FILE, load_model, model_file
+from foveal.models.packaged import FILE
+from foveal.models.store import load_model, model_file
 
 PLACE = "{fold}"
 
