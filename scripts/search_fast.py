@@ -34,7 +34,10 @@ BUILDS: dict[str, dict[str, Any]] = {
     "16 · 16 · 24×2 e3": {"stem": 16, "stages": (plain(16, expand=1), plain(24, blocks=2, stride=2, expand=3))},
     "16 · 24×2 e3": {"stem": 16, "stages": (plain(24, blocks=2, stride=2, expand=3),)},
     "16 · 24 e3 · 24 e3 s2": {"stem": 16, "stages": (plain(24, stride=2, expand=3), plain(24, stride=2, expand=3), plain(24, expand=3))},
-    "16 · 16 e1 s2 · 24 e4 s2 · 24 e4": {"stem": 16, "stages": (plain(16, stride=2, expand=1), plain(24, stride=2, expand=4), plain(24, expand=4))},
+    "16 · 16 e1 s2 · 24 e4 s2 · 24 e4": {
+        "stem": 16,
+        "stages": (plain(16, stride=2, expand=1), plain(24, stride=2, expand=4), plain(24, expand=4)),
+    },
     "16 · 24 e1 s2 · 24×2 e4 · 32 e4 s2": {
         "stem": 16,
         "stages": (plain(24, stride=2, expand=1), plain(24, blocks=2, expand=4), plain(32, stride=2, expand=4)),
@@ -90,7 +93,9 @@ def main(peers: list[Path]) -> None:
         if turn >= WARM:
             times[name].append(1000 * (time.perf_counter() - began))
     base = statistics.median(times[peers[0].stem]) if peers else float("nan")
-    print(f"| build | weights | MFLOP | kB | ms (median) | p10 | {peers[0].stem if peers else ''} takes × |\n|---|---:|---:|---:|---:|---:|---:|")
+    print(
+        f"| build | weights | MFLOP | kB | ms (median) | p10 | {peers[0].stem if peers else ''} takes × |\n|---|---:|---:|---:|---:|---:|---:|"
+    )
     for name, spent in sorted(times.items(), key=lambda item: statistics.median(item[1])):
         count, work, size = facts[name]
         middle = statistics.median(spent)

@@ -78,6 +78,11 @@ def test_cards_of_versions_before_are_read(version):
 
 
 BAD = {
+    "label": (changed(recipe={"label": 5}), "expected a recipe whose label is text, got 5"),
+    "by": (changed(recipe={"by": ["a"]}), "expected a recipe whose by is text, got ['a']"),
+    "fold": (changed(recipe={"fold": "all"}), "expected a recipe whose fold is a number, got 'all'"),
+    "blank": (changed(recipe={"blank": None}), "expected a recipe whose blank is a list of boxes, got None"),
+    "box": (changed(recipe={"blank": [[0, 1, 2]]}), "expected a recipe whose blank is a list of boxes, got [[0, 1, 2]]"),
     "no JSON": ("{", "expected a card of foveal's in JSON, got something else; the file is damaged"),
     "deep JSON": ("[" * 100_000, "expected a card of foveal's in JSON"),
     "a list": ("[]", "expected a card of foveal's, got list"),

@@ -65,6 +65,14 @@ def _check(card: Card, where: str) -> None:
     for name in ("config", "data", "metrics", "recipe", "origin"):
         value = getattr(card, name)
         expect(isinstance(value, dict), where, f"a card whose {name} has names and values", shown(value))
+    for name in ("data", "label", "by"):
+        value = card.recipe.get(name)
+        expect(value is None or isinstance(value, str), where, f"a recipe whose {name} is text", shown(value))
+    fold = card.recipe.get("fold")
+    expect(fold is None or (is_whole(fold) and fold >= 0), where, "a recipe whose fold is a number", shown(fold))
+    blank = card.recipe.get("blank", [])
+    boxes = isinstance(blank, list) and all(isinstance(box, list) and _numbers(tuple(box), 4) for box in blank)
+    expect(boxes, where, "a recipe whose blank is a list of boxes", shown(blank))
     named = isinstance(card.classes, tuple) and bool(card.classes) and all(isinstance(name, str) for name in card.classes)
     expect(named, where, "names of classes", shown(card.classes))
     count = len(card.classes)
