@@ -35,13 +35,13 @@ unit: $(STAMP)  ## pytest on all cores
 
 demo: $(STAMP)  ## render pipes, train a small model, judge it, and show where it looked
 	rm -rf build/demo
-	$(BIN)/foveal render pipes --count 1500 --size 112 --out build/demo/pipes
+	$(BIN)/foveal render pipes --seed 7 --count 1500 --size 112 --out build/demo/pipes
 	$(BIN)/foveal train classify --recipe demo --data build/demo/pipes --out build/demo/run
 	$(BIN)/foveal evaluate build/demo/run
-	$(BIN)/foveal explain build/demo/run build/demo/pipes/images/000002.jpg --out build/demo/looked.png
+	$(BIN)/foveal explain build/demo/run build/demo/pipes/images/000020.jpg --out build/demo/looked.png
 	@echo "the report is build/demo/run/evaluation-test/report.html, and where it looked is build/demo/looked.png"
 
-weights: $(STAMP)  ## train the weights in the package anew; minutes on a GPU, days without
+weights: $(STAMP)  ## train the weights in the package anew; minutes on a GPU, hours without
 	$(BIN)/foveal render pipes --count 24000 --out build/weights/pipes
 	$(BIN)/foveal train classify --recipe pipes --data build/weights/pipes --out build/weights/run
 	$(BIN)/python scripts/package_weights.py build/weights/run
