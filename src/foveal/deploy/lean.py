@@ -49,12 +49,12 @@ class Frames(nn.Module):
         if self.blank is not None:
             frames = torch.where(self.blank, GREY, frames)
         if self.phi is None:
-            pixels = frames.permute(0, 3, 1, 2).float()
+            pixels = frames.permute(0, 3, 1, 2).to(self.mean.dtype)
             logits: Tensor = self.model((pixels - self.mean) / self.std)
             return logits
         model = cast("Icam", self.model)
         patches, rows, columns = cut_frames(frames, model.config.patch)
-        seen = model.pool(self.phi(patches.float() - self.mean))
+        seen = model.pool(self.phi(patches.to(self.mean.dtype) - self.mean))
         return model.classify(model.gather(*model.tokens(seen, rows, columns)))
 
 

@@ -1,0 +1,58 @@
+"""What a robot installs: the wheel alone, in an environment where nothing was before."""
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from foveal.app.cli import main
+from foveal.data.pipes import render
+
+ROOT = Path(__file__).parents[2]
+CLEAN = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # or this copy would answer for the wheel
+HEAVY = ("torch", "onnx", "yaml", "safetensors", "kornia", "pytorch_lightning", "transformers")
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """The python of an environment that holds the wheel and what it asks for."""
+    place = tmp_path_factory.mktemp("bare")
+    called([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", place, ROOT])
+    venv.create(place / "env", with_pip=True)
+    python = place / "env" / "bin" / "python"
+    called([python, "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", *place.glob("*.whl")])
+    return python
+
+
+def called(words, **options):
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False, timeout=300, env=CLEAN, **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_without_torch_an_exported_file_answers_as_the_model_does(bare, tmp_path, capsys):
+    from PIL import Image
+
+    for seed in range(3):
+        Image.fromarray(render(9_000_000 + seed, 224).image).save(tmp_path / f"{seed}.png")
+    assert main(["export", "icam-pipes", "--out", str(tmp_path / "inspector.onnx")]) == 0
+    capsys.readouterr()
+    assert main(["predict", "icam-pipes", str(tmp_path), "--format", "jsonl", "--device", "cpu"]) == 0
+    expected = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    program = f"import importlib.util as u; print([name for name in {HEAVY!r} if u.find_spec(name)])"
+    assert called([bare, "-c", program]).strip() == "[]"
+    words = [bare, "-m", "foveal", "predict", tmp_path / "inspector.onnx", tmp_path, "--format", "jsonl"]
+    said = [json.loads(line) for line in called(words, cwd=tmp_path).splitlines()]
+    assert [one["file"] for one in said] == [one["file"] for one in expected]
+    assert [one["found"] for one in said] == [one["found"] for one in expected]
+    told = subprocess.run(
+        [str(bare), "-m", "foveal", "predict", str(tmp_path / "0.png")], capture_output=True, text=True, check=False, env=CLEAN
+    )
+    assert told.returncode == 2  # the weights in the package are torch's
+    assert "foveal[torch]" in told.stderr
+    assert told.stderr.count("\n") == 1
