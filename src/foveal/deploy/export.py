@@ -7,7 +7,8 @@
           attention    (B, M, N, P), where an Icam's N queries looked: M maps over its P cells, row by row. First that of the queries
                        which adapt to the image, if they do, then every layer's heads, one after the other
 
-The card is in the file's metadata under `foveal`, the proof under `foveal.proof`: JSON both. Opset 18 and IR 10 are what onnxruntime 1.17 (February 2024) and everything since can open.
+The card is in the file's metadata under `foveal`, the proof under `foveal.proof`: JSON both. Opset 18 and IR 8, so that
+an onnxruntime of some years ago opens it: tried with 1.17.3, which refuses IR 10.
 """
 
 import contextlib
@@ -35,7 +36,7 @@ from foveal.models.card import Card
 from foveal.models.icam import Icam
 from foveal.whole import write_whole
 
-OPSET, IR = 18, 10
+OPSET, IR = 18, 8
 
 
 class Answers(nn.Module):

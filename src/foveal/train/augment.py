@@ -1,8 +1,8 @@
 """Augmentation of batches, suited to pipes: gravity stays where it is, while camera, lamp, lens, dirt and burnt-in text vary.
 
-Every picture draws its own numbers, on the device where the batch lies, and every operation takes the whole batch: about a hundred kernels
-and no question to the device. A chain of kornia's augmentation modules takes 1,800 operations and waits for its masks, 20 ms a step on a
-GPU whose model needs 8; its functions do the colour and the blur here, too.
+Every picture draws its own numbers, on the device where the batch lies, and every operation takes the whole batch: 500 operations for `pipe`
+and no question to the device. The same as a chain of kornia's augmentation modules took 1,760 and waited for its masks; training on an H200 at
+batch 64 went from 2,000 to 5,000 pictures a second. kornia's functions do the colour and the blur here, too.
 """
 
 import math
