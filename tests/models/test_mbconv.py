@@ -2,9 +2,10 @@ import pytest
 import torch
 from layers.carry import near, scatter
 from torch import nn
+from torch.nn import functional as F
 
 from foveal.errors import FovealError
-from foveal.models.mbconv import MBConv, Squeeze, Stage, Stages
+from foveal.models.mbconv import MBConv, Squeeze, Stage, Stages, _FewChannels
 
 
 def images(*shape, seed=1):
@@ -131,3 +132,12 @@ def test_activations():
     for name, kind in (("silu", torch.nn.SiLU), ("relu", torch.nn.ReLU), ("hardswish", torch.nn.Hardswish)):
         phi = Stages(5, (Stage(7, expand=2),), activation=name)
         assert sum(isinstance(module, kind) for module in phi.modules()) == 4  # stem, expansion, depthwise, squeeze
+
+
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 2, 1), (3, 1, 1), (4, 4, 0), (7, 2, 3)])
+def test_the_gradient_of_few_channels_is_the_convolutions(kernel, stride, padding):
+    x = torch.randn(2, 3, 12, 16, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(5, 3, kernel, kernel, dtype=torch.float64, requires_grad=True)
+    given = torch.autograd.grad(_FewChannels.apply(x, weight, stride, padding).sin().sum(), (x, weight))
+    expected = torch.autograd.grad(F.conv2d(x, weight, None, stride, padding).sin().sum(), (x, weight))
+    torch.testing.assert_close(given, expected)

@@ -107,22 +107,28 @@ def test_resumed_it_is_the_run_that_was_never_stopped(taught, tmp_path, monkeypa
 
 def wanted(taught, **changes):
     source = read(str(taught / "set"))
-    return dataclasses.replace(Wanted(source.classes, False, 32, SEWER_MEAN, SEWER_STD, source.fingerprint(), 1, []), **changes)
+    return dataclasses.replace(
+        Wanted(source, 32, SEWER_MEAN, SEWER_STD, 1, [], lambda label: read(str(taught / "set"), label=label)), **changes
+    )
 
 
 def test_who_may_teach(taught, tmp_path):
     pattern, pupil = f"{taught}/fold{{fold}}-*", tmp_path / "pupil"
+    source = read(str(taught / "set"))
+    moved = dataclasses.replace(source, fold=np.roll(source.fold, 1))
+    others = dataclasses.replace(source, classes=("a", "b"))
+    several = dataclasses.replace(source, many=True, labels=np.eye(2, dtype=np.uint8)[source.labels])
     teachers, digests = load_teachers(pattern, wanted(taught), pupil)
     assert len(teachers.models) == len(digests) == 2
     for changed, words in (
         ({"fold": None}, "a pattern without {fold} where no fold is given"),
         ({"fold": 0}, "which meets none"),
-        ({"classes": ("a", "b")}, "the pupil's classes, ('a', 'b'), got ('left', 'right')"),
+        ({"source": others, "finer": lambda label: others}, "the pupil's classes, ('a', 'b'), got ('left', 'right')"),
         ({"size": 64}, "the pupil's size, 64, got 32"),
-        ({"many": True}, "the pupil's kind of label, True, got False"),
+        ({"source": several}, "the pupil's kind of label, True, got False"),
         ({"mean": (0.5, 0.5, 0.5)}, "the pupil's mean"),
         ({"std": (0.5, 0.5, 0.5)}, "the pupil's std"),
-        ({"fingerprint": "another set, or other folds"}, "the pupil's pictures, labels and folds"),
+        ({"source": moved}, "the pupil's pictures, labels and folds"),
         ({"blank": [[0, 0, 1, 0.5]]}, "the pupil's blank boxes"),
     ):
         with pytest.raises(FovealError) as caught:
@@ -165,3 +171,45 @@ def test_a_pattern_from_a_folder_with_a_strange_name(taught, tmp_path, monkeypat
     pattern = Recipe(data="pipes", teachers="teachers/fold{fold}-*").from_anywhere().teachers
     monkeypatch.chdir(tmp_path)
     assert len(load_teachers(pattern, wanted(taught), tmp_path / "pupil" / "fold1")[1]) == 1
+
+
+def finer_set(folder, also=""):
+    """The little set with a second column: left is upper left and lower left, in unlike shares."""
+    a_set(folder)
+    lines = (folder / "labels.csv").read_text().split()
+    place = ["part", *(f"{'upper' if number % 4 else 'lower'} {line.split(',')[1]}" for number, line in enumerate(lines[1:]))]
+    place[1] = also or place[1]
+    (folder / "labels.csv").write_text("\n".join(f"{line},{part}" for line, part in zip(lines, place, strict=True)) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("balance", ["none", "margin"])
+def test_a_teacher_of_finer_classes_says_the_pupils(tmp_path, balance):
+    data = finer_set(tmp_path / "set")
+    fields = FIELDS | {"fold": 1, "label": "part", "balance": balance}
+    train(Recipe(data=str(data), **fields), tmp_path / "teachers" / "fold1", machine=CPU)
+    coarse = read(str(data), label="label")
+    asked = Wanted(coarse, 32, SEWER_MEAN, SEWER_STD, 1, [], lambda label: read(str(data), label=label))
+    teachers, _ = load_teachers(f"{tmp_path}/teachers/fold{{fold}}", asked, tmp_path / "pupil")
+    images = torch.randn(5, 3, 32, 32)
+    with torch.no_grad():
+        fine = teachers.models[0](images).softmax(1)
+    source = read(str(data), label="part")
+    assert source.classes == ("lower left", "lower right", "upper left", "upper right")
+    counts = source.counts(np.flatnonzero((source.fold != 1) & (source.fold != 2)))  # fold 1 is tested, fold 2 selects
+    if balance == "margin":
+        left, right = counts[[0, 2]] / counts[[0, 2]].sum(), counts[[1, 3]] / counts[[1, 3]].sum()
+        fine = fine * torch.tensor([left[0], right[0], left[1], right[1]]).float()
+    expected = torch.stack([fine[:, [0, 2]].sum(1), fine[:, [1, 3]].sum(1)], 1)
+    torch.testing.assert_close(teachers(images), expected / expected.sum(1, keepdim=True))
+    recipe = Recipe(data=str(data), **fields | {"label": "label", "teachers": f"{tmp_path}/teachers/fold{{fold}}"})
+    assert train(recipe, tmp_path / "pupils" / "fold1", machine=CPU)
+
+
+def test_a_finer_class_lies_within_one(tmp_path):
+    data = finer_set(tmp_path / "set", also="upper right")
+    assert rows(data / "labels.csv")[0]["label"] == "left"
+    train(Recipe(data=str(data), **FIELDS | {"fold": 1, "label": "part"}), tmp_path / "teachers" / "fold1", machine=CPU)
+    recipe = Recipe(data=str(data), **FIELDS | {"fold": 1, "label": "label", "teachers": f"{tmp_path}/teachers/fold{{fold}}"})
+    with pytest.raises(FovealError, match="classes that each lie within one of the pupil's, got upper right, which lies in several"):
+        train(recipe, tmp_path / "pupils" / "fold1", machine=CPU)

@@ -19,7 +19,7 @@ from foveal.whole import write_whole
 Variants = dict[str, dict[str, Any]]  # name → settings of the recipe; the first one is what the others are compared with
 
 ICAM: dict[str, Variants] = {
-    "first": {"adaptive": {"first": "projected"}, "static": {"first": "projected-static"}},
+    "first": {"adaptive": {}, "static": {"first": "projected-static"}},
     "queries": {f"{count} queries": {"queries": count} for count in (1, 2, 4, 8)},
     "layers": {f"{count} layers": {"layers": count} for count in (2, 1, 3, 4)},
     "heads": {f"{count} heads": {"heads": count} for count in (2, 1, 4)},

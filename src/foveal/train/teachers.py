@@ -4,23 +4,33 @@
 
 Symbols: x the picture as the pupil sees it, varied in the same way; w how much the true labels count beside that. Of several labels: sigmoid
 and the two-sided cross-entropy of each class.
+
+A teacher may know finer classes than its pupil, each within one of the pupil's, such as eight families of findings where the pupil says normal
+or defect:
+
+    soft_k ∝ Σ_(f in k) softmax(teacher(x))_f · share of f in k
+
+The share stands where the teacher was trained as if all its classes were equally frequent; else the probabilities are added.
 Paper: Geoffrey Hinton, Oriol Vinyals, Jeff Dean (2015). Distilling the knowledge in a neural network. arXiv:1503.02531. The same view for both:
 Lucas Beyer et al. (2022). Knowledge distillation: a good teacher is patient and consistent. CVPR.
 """
 
 import glob
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from foveal.data.source import Source
 from foveal.errors import expect
 from foveal.models.card import Card
 from foveal.models.packaged import FILE
 from foveal.models.store import load_model, model_file
+from foveal.train.feeds import divided
 
 PLACE = "{fold}"
 
@@ -28,14 +38,17 @@ PLACE = "{fold}"
 class Teachers:
     """Several models as one. No module of the pupil: what they weigh is in no checkpoint."""
 
-    def __init__(self, models: Sequence[nn.Module], many: bool) -> None:
+    def __init__(self, models: Sequence[nn.Module], many: bool, coarser: "Sequence[Tensor | None] | None" = None) -> None:
+        """coarser: for each model None, or (finer classes, C), what its classes count for in the pupil's."""
         self.models, self.many = [model.eval().requires_grad_(False) for model in models], many
+        self.coarser = list(coarser or [None] * len(self.models))
         self.recorded: tuple[torch.cuda.CUDAGraph, Tensor, Tensor] | None = None
 
     def to(self, device: torch.device, sample: Tensor | None) -> None:
         """sample: a batch as all will be, on a GPU where a graph of them all can be recorded."""
         for model in self.models:
             model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.coarser = [None if matrix is None else matrix.to(device) for matrix in self.coarser]
         if sample is not None:
             self.recorded = self._record(sample.contiguous(memory_format=torch.channels_last))
 
@@ -52,7 +65,8 @@ class Teachers:
     def _answer(self, images: Tensor) -> Tensor:
         answers = [model(images).float() for model in self.models]
         chances = [logits.sigmoid() if self.many else logits.softmax(1) for logits in answers]
-        return torch.stack(chances).mean(0)
+        told = [chance if matrix is None else normalised(chance @ matrix) for chance, matrix in zip(chances, self.coarser, strict=True)]
+        return torch.stack(told).mean(0)
 
     @torch.no_grad()
     def _record(self, given: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
@@ -68,18 +82,21 @@ class Teachers:
         return graph, given, answer
 
 
+def normalised(chance: Tensor) -> Tensor:
+    return chance / chance.sum(1, keepdim=True)
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What a teacher must share with its pupil: else it answers another question, or has seen what is tested."""
 
-    classes: tuple[str, ...]
-    many: bool
+    source: Source
     size: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    fingerprint: str  # of pictures, labels and folds
     fold: int | None
     blank: list[list[float]]
+    finer: Callable[[str | None], Source]  # the same set with the labels of another column
 
 
 def load_teachers(pattern: str, wanted: Wanted, folder: Path) -> tuple[Teachers, dict[str, str]]:
@@ -93,25 +110,44 @@ def load_teachers(pattern: str, wanted: Wanted, folder: Path) -> tuple[Teachers,
     met = sorted(glob.glob(pattern.replace(PLACE, str(fold))))  # noqa: PTH207 — a pattern may begin anywhere
     paths = [path for path in met if path.endswith(".safetensors") or (Path(path) / FILE).is_file()]  # a run's log lies beside it
     expect(bool(paths), "the setting teachers", "a pattern of model files or run folders", f"{pattern}, which meets none")
-    models, digests = [], {}
+    models, coarser, digests = [], [], {}
     for path in paths:
         beside = Path(path).resolve().parent == folder.resolve().parent
         expect(not beside, "the setting teachers", "runs in another folder than the pupil's", path, "give another --out")
         model, card = load_model(path)
-        _check(path, card, wanted)
+        own = wanted.source if card.classes == wanted.source.classes else wanted.finer(card.recipe.get("label"))
+        _check(path, card, own, wanted)
         models.append(model)
+        coarser.append(None if own is wanted.source else _coarser(path, card, own, wanted))
         digests[path] = hashlib.sha256(model_file(path).read_bytes()).hexdigest()[:16]
-    return Teachers(models, wanted.many), digests
+    return Teachers(models, wanted.source.many, coarser), digests
 
 
-def _check(path: str, card: Card, wanted: Wanted) -> None:
+def _coarser(path: str, card: Card, own: Source, wanted: Wanted) -> Tensor:
+    """(finer classes, C): the share of each in the class of the pupil's in which it lies."""
+    pupils = wanted.source
+    expect(not (own.many or pupils.many), f"the teacher {path}", f"the pupil's classes, {pupils.classes}", card.classes)
+    both = own.known(np.arange(len(own))) & pupils.known(np.arange(len(own)))
+    together = np.zeros((len(own.classes), len(pupils.classes)))
+    np.add.at(together, (own.labels[both], pupils.labels[both]), 1)
+    lies = together > 0
+    for name, row in zip(own.classes, lies, strict=True):
+        expect(row.sum() < 2, f"the teacher {path}", "classes that each lie within one of the pupil's", f"{name}, which lies in several")
+    if card.recipe.get("balance", "none") == "none":
+        return torch.from_numpy(lies).float()
+    shown = divided(own, wanted.fold).train
+    counts = lies * own.counts(shown)[:, None]
+    return torch.from_numpy(counts / counts.sum(0).clip(min=1)).float()
+
+
+def _check(path: str, card: Card, own: Source, wanted: Wanted) -> None:
     for what, asked, found in (
-        ("classes", wanted.classes, card.classes),
-        ("kind of label", wanted.many, card.many),
+        ("classes", own.classes, card.classes),
+        ("kind of label", own.many, card.many),
         ("size", wanted.size, card.size),
         ("mean", wanted.mean, card.mean),
         ("std", wanted.std, card.std),
-        ("pictures, labels and folds", wanted.fingerprint, card.data.get("fingerprint")),
+        ("pictures, labels and folds", own.fingerprint(), card.data.get("fingerprint")),
         ("fold", wanted.fold, card.recipe.get("fold")),
         ("blank boxes", wanted.blank, card.recipe.get("blank", [])),
     ):
