@@ -260,7 +260,7 @@ def test_what_cannot_be_exported(tmp_path, capsys):
     save_model(model, tmp_path / "m.safetensors", dataclasses.replace(card, size=60))
     assert main(["export", str(tmp_path / "m.safetensors"), "--out", str(tmp_path / "m.onnx")]) == 2
     err = capsys.readouterr().err
-    assert "a icam-31k that takes pictures of 60 × 60" in err
+    assert "one that patches of 14 divide, got 60" in err
     assert err.count("\n") == 1
     save_model(model, tmp_path / "m.safetensors", card)
     (tmp_path / "m.proof.json").mkdir()

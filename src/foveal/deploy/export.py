@@ -27,7 +27,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from foveal.core.watch import watch
 from foveal.deploy.lean import Frames
 from foveal.deploy.names import CARD, INPUT, LOOKED, OUTPUTS, PROOF
 from foveal.errors import FovealError
@@ -47,21 +46,17 @@ class Answers(nn.Module):
     def __init__(self, model: nn.Module, card: Card) -> None:
         super().__init__()
         self.frames, self.card = Frames(model, card), card
-        net = self.frames.model
-        self.looks = isinstance(net, Icam) and (len(net.layers) > 0 or "static" not in net.config.first)
+        self.looks = isinstance(model, Icam) and (len(model.layers) > 0 or "static" not in model.config.first)
         cuts = None if card.threshold is None else torch.tensor(card.threshold, dtype=torch.float32)
         self.register_buffer("cuts", cuts)
 
     def forward(self, frames: Tensor) -> tuple[Tensor, ...]:
-        if not self.looks:
-            return self.answer(self.frames(frames))
-        with watch(self.frames.model) as seen:
-            logits = self.frames(frames)
-        looked = torch.cat([record.weights for record in seen.values()], 1)
-        return *self.answer(logits), looked
+        logits, looked = self.frames(frames)
+        return self.answer(logits) if looked is None else (*self.answer(logits), looked)
 
     def answer(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        card, scaled = self.card, logits / self.card.temperature
+        card = self.card
+        scaled = logits if card.temperature == 1 else logits / card.temperature
         if card.many:
             chance = scaled.sigmoid()
             return chance, chance >= (0.5 if self.cuts is None else self.cuts), logits

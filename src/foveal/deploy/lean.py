@@ -22,13 +22,15 @@ from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from foveal.data.pack import GREY, paint
+from foveal.deploy.lean_decoder import LeanDecoder
+from foveal.errors import expect
 from foveal.models.card import Card
 from foveal.models.icam import Icam
 from foveal.models.mbconv import MBConv, Squeeze, Stages
 
 
 class Frames(nn.Module):
-    """A model that takes frames as a camera gives them, (B, h, w, 3) bytes, and answers with logits (B, C)."""
+    """A model that takes frames as a camera gives them, (B, h, w, 3) bytes, and answers with logits (B, C) and, of an Icam, where it looked."""
 
     mean: Tensor
     std: Tensor
@@ -36,26 +38,36 @@ class Frames(nn.Module):
 
     def __init__(self, model: nn.Module, card: Card) -> None:
         super().__init__()
-        self.model = copy.deepcopy(model).eval().requires_grad_(False)
-        self.phi: LeanStages | None = None
-        if isinstance(self.model, Icam) and isinstance(self.model.phi, Stages):
-            self.phi = LeanStages(self.model.phi, card.std, pooled=self.model.config.pool == 1)
-            self.model.phi = nn.Identity()  # or its weights would be in the file twice
+        model = copy.deepcopy(model).eval().requires_grad_(False)
+        self.patch = model.config.patch if isinstance(model, Icam) else 0
+        self.decoder, self.scaled = None, True
+        if isinstance(model, Icam):
+            check_cut(card.size, self.patch)
+            self.decoder = LeanDecoder(model, card.size // self.patch, card.size // self.patch)
+            self.scaled = not isinstance(model.phi, Stages)  # a lean Φ has the divisor in its weights
+            pooled = model.config.pool == 1 and not self.scaled
+            phi = model.phi if self.scaled else LeanStages(cast("Stages", model.phi), card.std, pooled)
+            self.net: nn.Module = phi if pooled else nn.Sequential(phi, model.pool)
+        else:
+            self.net = model
         self.register_buffer("blank", blanked(card))
         self.register_buffer("mean", 255 * torch.tensor(card.mean)[:, None, None])
         self.register_buffer("std", 255 * torch.tensor(card.std)[:, None, None])
 
-    def forward(self, frames: Tensor) -> Tensor:
+    def forward(self, frames: Tensor) -> tuple[Tensor, Tensor | None]:
         if self.blank is not None:
             frames = torch.where(self.blank, GREY, frames)
-        if self.phi is None:
-            pixels = frames.permute(0, 3, 1, 2).to(self.mean.dtype)
-            logits: Tensor = self.model((pixels - self.mean) / self.std)
-            return logits
-        model = cast("Icam", self.model)
-        patches, rows, columns = cut_frames(frames, model.config.patch)
-        seen = model.pool(self.phi(patches.to(self.mean.dtype) - self.mean))
-        return model.classify(model.gather(*model.tokens(seen, rows, columns)))
+        pictures = cut_frames(frames, self.patch) if self.patch else frames.permute(0, 3, 1, 2)
+        pixels = pictures.to(self.mean.dtype) - self.mean
+        seen: Tensor = self.net(pixels / self.std if self.scaled else pixels)
+        if self.decoder is None:
+            return seen, None
+        answer: tuple[Tensor, Tensor | None] = self.decoder(seen)
+        return answer
+
+
+def check_cut(size: int, patch: int) -> None:
+    expect(size % patch == 0, "the card's size", f"one that patches of {patch} divide", size)
 
 
 def blanked(card: Card) -> Tensor | None:
@@ -68,15 +80,15 @@ def blanked(card: Card) -> Tensor | None:
     return torch.from_numpy(shown[..., :1] == GREY)
 
 
-def cut_frames(frames: Tensor, patch: int) -> tuple[Tensor, int, int]:
-    """Frames (B, h, w, 3) → patches (B·P, 3, patch, patch) and the grid's sides.
+def cut_frames(frames: Tensor, patch: int) -> Tensor:
+    """Frames (B, h, w, 3) → patches (B·P, 3, patch, patch), row by row.
 
     In two steps, each of which moves whole runs of bytes: rows of patches first, then colours.
     """
     batch, height, width, _ = frames.shape
     rows, columns = height // patch, width // patch
     tiles = frames.reshape(batch, rows, patch, columns, patch * 3).permute(0, 1, 3, 2, 4)
-    return tiles.reshape(batch * rows * columns, patch, patch, 3).permute(0, 3, 1, 2), rows, columns
+    return tiles.reshape(batch * rows * columns, patch, patch, 3).permute(0, 3, 1, 2)
 
 
 class LeanStages(nn.Module):

@@ -1,0 +1,158 @@
+"""ICAM after Φ with fewer operations: the projections of the memory move to the few queries, and products of weights are made once.
+
+    K = X E + (b_E + position)                                     the memory, made once; X = LN(mixed features)
+    first  w = softmax((Q_latent W_q W_kᵀ/√C) Kᵀ);  Q = (w X) E W_v + b     no bias of keys: a softmax takes out what all keys share
+    layer  w_h = softmax((Q A_h + a_h) Kᵀ);  Q ← LN(Q + Σ_h (w_h K) B_h + b)   as in layers/absorbed.py, 1/√D inside A
+    head   W₁(W_out Q + b_out) + b₁ = (W₁ W_out) Q + (W₁ b_out + b₁)
+
+Symbols: E the embedding of features; w, w_h the maps that are told, too. Queries are rows of one matrix, so that each product and its bias
+is one operation of a runtime.
+Departs from the trained model by rounding only; products of weights are made in double precision. Holds in evaluation mode only.
+"""
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from foveal.layers.absorbed import Absorbed
+from foveal.layers.gated import Gated
+from foveal.layers.multihead import MultiHead
+from foveal.models.icam import Adaptive, CrossBlock, Icam, Projected, _grid
+
+
+class LeanDecoder(nn.Module):
+    """What Φ saw in each patch (B·P, C′, s, s) → logits (B, C), and maps (B, M, N, P) as deploy/export.py orders them, or None."""
+
+    def __init__(self, model: Icam, rows: int, columns: int) -> None:
+        """rows, columns: of the grid of patches."""
+        super().__init__()
+        self.rows, self.columns, self.queries = rows, columns, model.config.queries
+        self.mixer, self.norm = model.mixer, model.norm
+        self.memory = Memory(model, rows * model.config.pool, columns * model.config.pool)
+        self.first = First(model)
+        self.layers = nn.ModuleList(LeanBlock(cast("CrossBlock", layer), self.queries) for layer in model.layers)
+        self.inner, self.outer = head(model), cast("nn.Linear", model.head[3])
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor | None]:
+        content: Tensor = self.norm(self.mixer(self.grid(features))).flatten(1, 2)
+        memory = self.memory(content)
+        keys = memory.transpose(1, 2)
+        queries, looked = self.first(content, memory, keys)
+        maps = [] if looked is None else [looked]
+        for layer in self.layers:
+            queries, looked = layer(queries, memory, keys)
+            maps.append(looked)
+        logits: Tensor = self.outer(self.inner(queries.reshape(-1, self.inner.in_features)).relu())
+        return logits, torch.cat(maps, 1) if maps else None
+
+    def grid(self, features: Tensor) -> Tensor:
+        """(B, h, w, C′)."""
+        if features.shape[2:] == (1, 1):
+            return features.reshape(-1, self.rows, self.columns, features.shape[1])
+        return _grid(features, self.rows, self.columns)
+
+
+class Memory(nn.Module):
+    offset: Tensor  # (P, C)
+
+    def __init__(self, model: Icam, rows: int, columns: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(model.embed.weight.detach(), requires_grad=False)
+        with torch.no_grad():
+            empty = torch.zeros(1, rows, columns, model.config.width, dtype=self.weight.dtype)
+            self.register_buffer("offset", (model.position.embed(empty) + model.embed.bias).flatten(1, 2)[0])
+
+    def forward(self, content: Tensor) -> Tensor:
+        return F.linear(content, self.weight) + self.offset
+
+
+class First(nn.Module):
+    """The first queries, as rows (B·N, C), and where they looked (B, 1, N, P), if they did."""
+
+    asked: Tensor | None  # (N, C): what is held beside the keys
+    fixed: Tensor | None  # (N, C): queries that do not look
+    told: nn.Linear | None  # of what was seen of X; None: what was seen of K is the query
+
+    def __init__(self, model: Icam) -> None:
+        super().__init__()
+        first, self.told, asked, fixed = model.first, None, None, None
+        width, embed = model.config.width, model.embed
+        with torch.no_grad():
+            if isinstance(first, Projected):
+                asked = wide(first.q)(first.latent.double()) @ first.k.weight.double() / width**0.5
+                value = wide(first.v)
+                self.told = joined(value, embed)
+            elif isinstance(first, Adaptive):
+                asked = wide(embed)(first.latent.double()) / width**0.5
+            else:
+                fixed = wide(getattr(first, "q", embed))(first.latent.double())
+        for name, value_ in (("asked", asked), ("fixed", fixed)):
+            self.register_buffer(name, None if value_ is None else value_.to(embed.weight.dtype))
+
+    def forward(self, content: Tensor, memory: Tensor, keys: Tensor) -> tuple[Tensor, Tensor | None]:
+        if self.asked is None:
+            assert self.fixed is not None
+            return self.fixed.expand(content.shape[0], -1, -1).flatten(0, 1), None
+        looked = (self.asked @ keys).softmax(-1)
+        if self.told is None:
+            return (looked @ memory).flatten(0, 1), looked[:, None]
+        queries: Tensor = self.told((looked @ content).flatten(0, 1))
+        return queries, looked[:, None]
+
+
+class LeanBlock(nn.Module):
+    def __init__(self, block: CrossBlock, queries: int) -> None:
+        super().__init__()
+        around, after = block.attention, block.feed_forward
+        attention, network = cast("MultiHead", around.layer), cast("Gated", after.layer)
+        self.queries, self.heads, self.width, dtype = queries, attention.heads, attention.width, attention.out.weight.dtype
+        twin = Absorbed(self.width, self.heads, key_width=self.width).double()
+        twin.load_state_dict(attention.state_dict())
+        with torch.no_grad():
+            asked, offset = twin._asked()
+            assert offset is not None
+            scale = twin.head_width**-0.5
+            self.asked = linear(asked * scale, offset * scale, dtype)
+            self.told = linear(twin._told(), twin._offset(None, asked, asked), dtype)
+            of_gate, of_passed = zip(network.inner.weight.chunk(2), network.inner.bias.chunk(2), strict=True)
+            self.gate, self.passed = linear(*of_gate, dtype), linear(*of_passed, dtype)
+        self.seen_norm, self.norm, self.outer, self.activation = around.norm, after.norm, network.outer, network.activation
+
+    def forward(self, queries: Tensor, memory: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries (B·N, C), memory (B, P, C) and its transpose → queries, and where they looked (B, H, N, P)."""
+        asked = self.asked(queries).view(-1, self.queries * self.heads, self.width)
+        looked = (asked @ keys).softmax(-1)  # (B, N·H, P)
+        seen = (looked @ memory).view(-1, self.heads * self.width)
+        queries = self.seen_norm(queries + self.told(seen))
+        queries = self.norm(queries + self.outer(self.activation(self.gate(queries)) * self.passed(queries)))
+        return queries, looked.unflatten(1, (self.queries, self.heads)).transpose(1, 2) if self.queries > 1 else looked[:, :, None]
+
+
+def head(model: Icam) -> nn.Linear:
+    """out and the head's first map in one: (N·C) → middle."""
+    inner, out, count = cast("nn.Linear", model.head[0]), model.out, model.config.queries
+    with torch.no_grad():
+        each = inner.weight.double().unflatten(1, (count, -1))  # (middle, N, C′)
+        weight = (each @ out.weight.double()).flatten(1)
+        bias = inner.bias.double() + (each @ out.bias.double()).sum(1)
+    return linear(weight, bias, out.weight.dtype)
+
+
+def joined(after: nn.Linear, before: nn.Linear) -> nn.Linear:
+    """One map that does what two do, one after the other."""
+    weight, bias = after.weight.double(), after.bias.double()
+    return linear(weight @ before.weight.double(), weight @ before.bias.double() + bias, before.weight.dtype)
+
+
+def linear(weight: Tensor, bias: Tensor, dtype: torch.dtype) -> nn.Linear:
+    made = nn.Linear(weight.shape[1], weight.shape[0], dtype=dtype).requires_grad_(False)
+    made.weight.copy_(weight)
+    made.bias.copy_(bias)
+    return made
+
+
+def wide(layer: nn.Linear) -> nn.Linear:
+    """The same in double precision; the given one is left as it is."""
+    return linear(layer.weight.detach(), layer.bias.detach(), torch.float64)
