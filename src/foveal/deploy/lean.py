@@ -7,7 +7,7 @@
     W₁(y + b′) + b₁ = W₁y + (W₁b′ + b₁)                                       a projection's bias goes into the next block's first bias
 
 Symbols: u bytes of the picture; μ, σ mean and deviation; s the gate of squeeze-and-excitation, made from mean h, which is there already.
-255μ stays a subtraction: the stem pads with 0 after it, and a bias would not be 0 at the border.
+255μ stays a subtraction where the stem pads with 0 after it: a bias would not be 0 at the border. A stem that does not pad has it in its bias.
 Departs from the trained model by rounding only; holds in evaluation mode only, as BatchNorm in training needs the map that is left out.
 """
 
@@ -40,13 +40,14 @@ class Frames(nn.Module):
         super().__init__()
         model = copy.deepcopy(model).eval().requires_grad_(False)
         self.patch = model.config.patch if isinstance(model, Icam) else 0
-        self.decoder, self.scaled = None, True
+        self.decoder, self.scaled, self.centred = None, True, True
         if isinstance(model, Icam):
             check_cut(card.size, self.patch)
             self.decoder = LeanDecoder(model, card.size // self.patch, card.size // self.patch)
             self.scaled = not isinstance(model.phi, Stages)  # a lean Φ has the divisor in its weights
             pooled = model.config.pool == 1 and not self.scaled
-            phi = model.phi if self.scaled else LeanStages(cast("Stages", model.phi), card.std, pooled)
+            phi = model.phi if self.scaled else LeanStages(cast("Stages", model.phi), card, pooled)
+            self.centred = self.scaled or cast("LeanStages", phi).centred
             self.net: nn.Module = phi if pooled else nn.Sequential(phi, model.pool)
         else:
             self.net = model
@@ -58,7 +59,8 @@ class Frames(nn.Module):
         if self.blank is not None:
             frames = torch.where(self.blank, GREY, frames)
         pictures = cut_frames(frames, self.patch) if self.patch else frames.permute(0, 3, 1, 2)
-        pixels = pictures.to(self.mean.dtype) - self.mean
+        pixels = pictures.to(self.mean.dtype)
+        pixels = pixels - self.mean if self.centred else pixels
         seen: Tensor = self.net(pixels / self.std if self.scaled else pixels)
         if self.decoder is None:
             return seen, None
@@ -92,15 +94,19 @@ def cut_frames(frames: Tensor, patch: int) -> Tensor:
 
 
 class LeanStages(nn.Module):
-    """Φ on pixels minus 255μ (B, 3, h, w) → its map, or (B, C′, 1, 1), the mean of it."""
+    """Φ on pixels (B, 3, h, w), minus 255μ if it wants them centred → its map, or (B, C′, 1, 1), the mean of it."""
 
-    def __init__(self, stages: Stages, std: tuple[float, ...], pooled: bool) -> None:
+    def __init__(self, stages: Stages, card: Card, pooled: bool) -> None:
         super().__init__()
         stem, *blocks = stages
         self.stem = folded(cast("nn.Sequential", stem))
+        self.centred = self.stem.padding != (0, 0)
         with torch.no_grad():
-            self.stem.weight /= 255 * torch.tensor(std)[:, None, None]
-        self.blocks = nn.ModuleList(LeanBlock(cast("MBConv", block)) for block in blocks)
+            self.stem.weight /= 255 * torch.tensor(card.std)[:, None, None]
+            if not self.centred:
+                assert self.stem.bias is not None
+                self.stem.bias -= 255 * (self.stem.weight.double().sum((2, 3)) @ torch.tensor(card.mean).double()).to(self.stem.bias.dtype)
+        self.blocks = nn.Sequential(*(LeanBlock(cast("MBConv", block)) for block in blocks))
         self.pooled, self.activation = pooled, cast("nn.Sequential", stem)[2]
         for place, (block, after) in enumerate(itertools.pairwise(self.blocks)):
             last = pooled and place == len(self.blocks) - 2
@@ -108,11 +114,13 @@ class LeanStages(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         x: Tensor = self.activation(self.stem(pixels))
-        mean = x.mean((2, 3))  # unread, and not in the exported graph, unless the first block adds x
-        for place, block in enumerate(self.blocks):
-            last = self.pooled and place == len(self.blocks) - 1
-            x, mean = cast("LeanBlock", block)(x, mean, last)
-        return mean[:, :, None, None] if self.pooled else x
+        if not self.pooled:
+            return self.blocks(x)  # type: ignore[no-any-return]
+        if len(self.blocks) == 0:
+            return averaged(x)[:, :, None, None]
+        for block in list(self.blocks)[:-1]:
+            x = block(x)
+        return cast("LeanBlock", self.blocks[-1]).mean(x)[:, :, None, None]
 
 
 class LeanBlock(nn.Module):
@@ -130,34 +138,45 @@ class LeanBlock(nn.Module):
         self.residual, self.biased, self.activation = block.residual, True, block.depthwise[2]
 
     def hand_on_bias(self, after: "LeanBlock", last: bool) -> None:
-        """Where nothing but the next block's expansion reads the map: the sum with it is left out, too, of a last block that makes a mean only."""
+        """Where nothing but the next block's expansion reads the map, or the sum with it is of one vector."""
         if after.expand is None or (after.residual and not last):
             return
         with torch.no_grad():
             after.expand.bias += after.expand.weight[:, :, 0, 0] @ self.bias  # type: ignore[operator]
+            if after.residual:
+                after.bias = after.bias + self.bias
         self.biased = False
 
-    def forward(self, x: Tensor, mean: Tensor, last: bool) -> tuple[Tensor, Tensor]:
-        """x (B, C, h, w) and its mean (B, C) → the same of the next map; of the last, the mean only is made."""
-        h = self.activation(self.depthwise(x if self.expand is None else self.activation(self.expand(x))))
-        weight, average = self.weight, F.avg_pool2d(h, h.shape[2:]).flatten(1)
+    def forward(self, x: Tensor) -> Tensor:
+        h, bias = self.widened(x), self.bias if self.biased else None
+        if self.squeeze is None:
+            y = F.conv2d(h, self.weight[:, :, None, None], bias)
+        else:
+            y = ((self.weight * self.gate(averaged(h))[:, None, :]) @ h.flatten(2)).unflatten(2, h.shape[2:])
+            y = y if bias is None else y + bias[:, None, None]
+        return x + y if self.residual else y
+
+    def mean(self, x: Tensor) -> Tensor:
+        """The mean of the map (B, C), without the map."""
+        average = averaged(self.widened(x))
         if self.squeeze is not None:
-            gate = self.gate(average)
-            weight, average = weight * gate[:, None, :], gate * average
-        after = F.linear(average, self.weight, self.bias)
-        if self.residual:
-            after = after + mean
-        if last:
-            return x, after
-        y = (weight @ h.flatten(2)).unflatten(2, h.shape[2:])
-        if self.biased:
-            y = y + self.bias[:, None, None]
-        return (x + y if self.residual else y), after
+            average = self.gate(average) * average
+        y = F.linear(average, self.weight, self.bias)
+        return y + x.mean((2, 3)) if self.residual else y
+
+    def widened(self, x: Tensor) -> Tensor:
+        h: Tensor = self.activation(self.depthwise(x if self.expand is None else self.activation(self.expand(x))))
+        return h
 
     def gate(self, average: Tensor) -> Tensor:
         squeeze = cast("Squeeze", self.squeeze)
         hidden = squeeze.activation(F.linear(average, squeeze.reduce.weight.flatten(1), squeeze.reduce.bias))
         return F.linear(hidden, squeeze.widen.weight.flatten(1), squeeze.widen.bias).sigmoid()
+
+
+def averaged(h: Tensor) -> Tensor:
+    """(B, C, h, w) → (B, C), as a pooling, which a runtime does without moving the map."""
+    return F.avg_pool2d(h, h.shape[2:]).flatten(1)
 
 
 def folded(layer: nn.Sequential) -> nn.Conv2d:
