@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import torch
 
 from foveal.deploy.cost import flops, weights
 from foveal.deploy.export import export_onnx
+from foveal.deploy.opened import opened
 from foveal.models.card import Card
 from foveal.models.mbconv import Stage
 from foveal.models.zoo import create
@@ -69,9 +69,6 @@ BUILDS: dict[str, dict[str, Any]] = {
 
 
 def main(peers: list[Path]) -> None:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
     runs, facts = {}, {}
     frame = np.random.default_rng(0).integers(0, 256, (1, 224, 224, 3), np.uint8)
     for name, settings in BUILDS.items():
@@ -79,11 +76,11 @@ def main(peers: list[Path]) -> None:
         torch.manual_seed(0)
         model = create("icam-31k", classes=2, **settings).eval()
         content = export_onnx(model, Card("icam-31k", "icam", {}, ("a", "b")))
-        session = onnxruntime.InferenceSession(content, options)
+        session = opened(content)
         runs[name] = (session, {"frames": frame}, ["probability"])
         facts[name] = (weights(model), flops(model, torch.zeros(1, 3, 224, 224)) / 1e6, len(content) / 1000)
     for peer in peers:
-        session = onnxruntime.InferenceSession(str(peer), options)
+        session = opened(str(peer))
         runs[peer.stem] = (session, {session.get_inputs()[0].name: np.random.randn(1, 3, 224, 224).astype(np.float32)}, None)
         facts[peer.stem] = (0, 0.0, peer.stat().st_size / 1000)
     times: dict[str, list[float]] = {name: [] for name in runs}

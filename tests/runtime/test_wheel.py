@@ -50,6 +50,9 @@ def test_without_torch_an_exported_file_answers_as_the_model_does(bare, tmp_path
     said = [json.loads(line) for line in called(words, cwd=tmp_path).splitlines()]
     assert [one["file"] for one in said] == [one["file"] for one in expected]
     assert [one["found"] for one in said] == [one["found"] for one in expected]
+    timed = called([bare, "-m", "foveal", "bench", "models", "inspector.onnx", "--rounds", "3", "--out", "timed"], cwd=tmp_path)
+    assert "batch 1: inspector: " in timed
+    assert "MB at most while it runs" in timed
     told = subprocess.run(
         [str(bare), "-m", "foveal", "predict", str(tmp_path / "0.png")], capture_output=True, text=True, check=False, env=CLEAN
     )

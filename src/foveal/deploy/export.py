@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from foveal.deploy.lean import Frames
 from foveal.deploy.names import CARD, INPUT, LOOKED, OUTPUTS, PROOF
+from foveal.deploy.opened import opened
 from foveal.errors import FovealError
 from foveal.explain.inspect import Inspector
 from foveal.models.card import Card
@@ -108,11 +109,7 @@ def export_onnx(model: nn.Module, card: Card) -> bytes:
 
 def prove(content: bytes, model: nn.Module, card: Card, frames: NDArray[np.uint8]) -> Parity:
     """Hold the file beside the model: frames (N, S, S, 3)."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    session = opened(content)
     inspector = Inspector(model, card, "cpu")
     errors, same = [], []
     for part in np.array_split(frames, max(1, len(frames) // 16)):

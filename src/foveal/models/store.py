@@ -15,7 +15,7 @@ from foveal.models.card import Card, read_card
 from foveal.models.icam import Icam, IcamConfig
 from foveal.models.mbconv import Stage
 from foveal.models.packaged import FILE, packaged
-from foveal.models.peer import Peer, PeerConfig
+from foveal.models.peer import PEERS, Peer, PeerConfig
 from foveal.whole import write_whole
 
 
@@ -39,6 +39,18 @@ def load_model(path: str | Path) -> tuple[nn.Module, Card]:
     except RuntimeError as error:
         raise FovealError(f"{file}: expected the weights of a {card.model}, got others; {' '.join(str(error).split())[:200]}") from None
     return model.eval(), card
+
+
+def load_or_new(name: str, classes: int = 2) -> tuple[nn.Module, Card, bool]:
+    """The model of a file, of a run's folder or of packaged weights; else a preset or a peer by its name, with random weights: then True."""
+    from foveal.models.zoo import PRESETS, create
+
+    if Path(name).exists() or packaged(name) is not None or name not in (*PRESETS, *PEERS):
+        return *load_model(name), False
+    torch.manual_seed(0)
+    model = create(name, classes=classes).eval()
+    family, config = describe(model)
+    return model, Card(name, family, config, tuple(f"class {number}" for number in range(classes)), size=config.get("image", 224)), True
 
 
 def model_file(path: str | Path) -> Path:

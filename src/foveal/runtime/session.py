@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveal.deploy.names import CARD, INPUT, OUTPUTS, PROOF
+from foveal.deploy.opened import opened
 from foveal.errors import FovealError, expect, shown, whole
 from foveal.models.card import Card, read_card
 
@@ -20,15 +21,10 @@ from foveal.models.card import Card, read_card
 class Session:
     def __init__(self, file: str | Path, threads: int = 1) -> None:
         """threads: that compute one batch; one is what a small processor can spare, and what timings are told for."""
-        import onnxruntime
-
         whole(threads, "threads")
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-        options.log_severity_level = 4  # what it says goes to its makers; errors are told below
         self.file, content = str(file), _content(Path(file))
         try:
-            self.session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+            self.session = opened(content, threads)
         except Exception as error:  # noqa: BLE001 — onnxruntime has an exception for each kind of damage
             told = " ".join(str(error).split())[:160]
             raise FovealError(f"{file}: expected an exported model, got a file that onnxruntime cannot open: {told}") from None

@@ -5,7 +5,7 @@ import importlib
 import os
 from pathlib import Path
 
-from foveal.app.bench.table import LONGEST, ROUNDS, Bench
+from foveal.app.bench.table import LONGEST, ROUNDS, RUNTIMES, Bench
 from foveal.app.device import add_device
 from foveal.errors import expect, unknown
 from foveal.whole import expect_folder
@@ -13,11 +13,20 @@ from foveal.whole import expect_folder
 BENCHES = {  # what is typed → its module, which has `measure(bench) -> None`
     "attention": "foveal.app.bench.attention",
     "crossover": "foveal.app.bench.crossover",
+    "models": "foveal.app.bench.models",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", metavar="WHAT", help=f"one of {', '.join(BENCHES)}")
+    parser.add_argument(
+        "models", metavar="MODEL", nargs="*", help="of models: exported files, runs, presets; the first is held beside the others"
+    )
+    parser.add_argument(
+        "--peer", metavar="FILE", action="append", default=[], help="of models: an ONNX graph of somebody else's; may be repeated"
+    )
+    parser.add_argument("--batch", metavar="A,B", default="1", help="of models: pictures at once")
+    parser.add_argument("--runtime", metavar="A,B", default="onnxruntime", help=f"of models: {', '.join(RUNTIMES)}")
     add_device(parser)
     parser.add_argument("--threads", type=int, default=1, help="threads on a CPU; one is the trustworthy number on shared cores")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often each candidate runs, in turns, after the warm-up")
@@ -26,23 +35,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    import torch
-
-    from foveal.device import choose
-
     if args.what not in BENCHES:
         raise unknown("bench", args.what, BENCHES)
-    device = str(choose(args.device))
-    expect(device in ("cpu", "cuda"), "--device", "auto, cpu or cuda", args.device)
     cores = os.cpu_count() or 1
     expect(1 <= args.threads <= cores, "--threads", f"1 to {cores}, the cores there are", args.threads)
     expect(args.rounds >= 1, "--rounds", "at least 1", args.rounds)
     expect(args.longest >= 256, "--longest", "at least 256", args.longest)
     expect_folder(args.out)
+    bench = Bench(args.what, "cpu", args.threads, args.rounds, args.longest, args)
+    if args.what == "models":  # what runs exported files runs without torch
+        importlib.import_module(BENCHES[args.what]).measure(bench)
+        bench.write(args.out)
+        return 0
+    expect(not args.models, f"foveal bench {args.what}", "no model", " ".join(args.models))
+    import torch
+
+    from foveal.device import choose
+
+    bench.device = str(choose(args.device))
+    expect(bench.device in ("cpu", "cuda"), "--device", "auto, cpu or cuda", args.device)
     threads = torch.get_num_threads()
     torch.set_num_threads(args.threads)
     try:
-        bench = Bench(args.what, device, args.threads, args.rounds, args.longest)
         importlib.import_module(BENCHES[args.what]).measure(bench)
         bench.write(args.out)
     finally:

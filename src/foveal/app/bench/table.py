@@ -1,5 +1,6 @@
 """A table of measurements: each row holds ours beside theirs, the ratio, and the bar that it must meet where there is one."""
 
+import argparse
 import contextlib
 import json
 import re
@@ -13,6 +14,7 @@ from foveal.whole import write_whole
 
 WARM_UP = 3
 ROUNDS, LONGEST = 11, 16384  # unless told
+RUNTIMES = ("onnxruntime", "torch", "compile", "script")
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Bench:
     threads: int
     rounds: int
     longest: int
+    asked: argparse.Namespace | None = None  # what was typed
     rows: list[Row] = field(default_factory=list)
     timings: dict[str, dict[str, Timing]] = field(default_factory=dict)
 
@@ -81,8 +84,9 @@ class Bench:
         facts = origin(self.device, self.threads)
         machine = facts.get("gpu", facts["machine"])
         stem = f"{self.name}-{re.sub('[^a-z0-9]+', '-', machine.lower()).strip('-')}"
-        if (self.rounds, self.longest) != (ROUNDS, LONGEST):  # a quick look does not take the place of the full run
-            stem += f"-{self.rounds}-rounds-to-{self.longest}"
+        # A quick look does not take the place of the full run.
+        stem += f"-{self.rounds}-rounds" if self.rounds != ROUNDS else ""
+        stem += f"-to-{self.longest}" if self.longest != LONGEST else ""
         header = " · ".join(f"{key} {value}" for key, value in facts.items())
         lines = [f"# foveal bench {self.name}", "", f"{header}", "", self._method(), "", *_markdown(self.rows), ""]
         write_whole(folder / f"{stem}.md", "\n".join(lines).encode())

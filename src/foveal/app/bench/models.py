@@ -1,0 +1,179 @@
+"""`foveal bench models A.onnx RUN … --peer B.onnx`: the time of one picture against the batch, in turns, beside what else it costs.
+
+    time a picture = median time of a batch / its pictures;   ratio = theirs / that of the first model, at the same batch
+
+Before anything is timed, each contender answers twice: a model that drops out, or answers otherwise the second time, is refused. Exported
+files and peers run without torch; runs and presets are exported in memory first, or run by torch where --runtime says so.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foveal.app.bench.table import RUNTIMES, Bench, Row
+from foveal.deploy.clock import Job, Timing
+from foveal.deploy.names import EXPORTED
+from foveal.deploy.opened import opened
+from foveal.errors import FovealError, expect, unknown
+from foveal.runtime.footprint import footprint
+from foveal.runtime.session import Session
+
+KINDS = {"tensor(uint8)": np.uint8, "tensor(float)": np.float32}
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One model in one runtime."""
+
+    name: str
+    job: Callable[[int], Job]  # of a batch
+    graph: bytes | None = None  # of onnxruntime: what a process of its own would open
+    facts: tuple[str, ...] = field(default=())  # weights, work, size of the file: in words
+
+
+def measure(bench: Bench) -> None:
+    asked = bench.asked
+    assert asked is not None
+    batches = _batches(asked.batch)
+    runtimes = asked.runtime.split(",")
+    for runtime in runtimes:
+        if runtime not in RUNTIMES:
+            raise unknown("runtime", runtime, RUNTIMES)
+    expect(bool(asked.models), "foveal bench models", "at least one model", "none", "name an exported file, a run or a preset")
+    contenders = [one for name in asked.models for one in _ours(name, runtimes, bench.threads)]
+    contenders += [_graph(Path(file).stem, _read(Path(file)), bench.threads) for file in asked.peer]
+    names = [one.name for one in contenders]
+    expect(len(set(names)) == len(names), "the models", "one of each name", ", ".join(names))
+    for one in contenders:
+        _check(one)
+    bench.add(Row("checked", f"{len(contenders)} contenders answer the same twice; none tracks gradients", "", None, ""))
+    for batch in batches:
+        _one_batch(bench, contenders, batch)
+    for one in contenders:
+        held = "" if one.graph is None else _held(one.graph, bench.threads)
+        bench.add(Row(f"{one.name}: costs", ", ".join((*one.facts, held) if held else one.facts), "", None, ""))
+
+
+def _one_batch(bench: Bench, contenders: list[Contender], batch: int) -> None:
+    what = f"batch {batch}"
+    taken = bench.time(what, {one.name: one.job(batch) for one in contenders})
+    first = contenders[0].name
+    for one in contenders:
+        timing = taken[one.name]
+        ratio = None if one.name == first else timing.median / taken[first].median
+        bench.add(Row(f"{what}: {one.name}", _a_picture(timing, batch), "", ratio, f"× the time of {first}"))
+
+
+def _a_picture(timing: Timing, batch: int) -> str:
+    median, low, high = (1e3 * seconds / batch for seconds in (timing.median, timing.p10, timing.p90))
+    return f"{median:.3f} ms a picture ({low:.3f}–{high:.3f})"
+
+
+def _held(graph: bytes, threads: int) -> str:
+    held = footprint(graph, 1, threads)
+    if held is None:
+        return ""
+    return f"{held.opened / 1e6:.1f} MB opened and {held.ran / 1e6:.1f} MB at most while it runs, above an empty graph"
+
+
+def _ours(name: str, runtimes: list[str], threads: int) -> Iterator[Contender]:
+    if name.endswith(EXPORTED):
+        session = Session(name, threads)
+        yield _graph(Path(name).stem, _read(Path(name)), threads, (session.card.model,))
+        return
+    import torch
+
+    from foveal.deploy.cost import flops, weights
+    from foveal.deploy.export import export_onnx
+    from foveal.models.store import load_or_new
+
+    torch.set_num_threads(threads)
+    model, card, new = load_or_new(name)
+    if new:
+        print(f"{name}: no weights come with foveal, so they are random: times are those of any weights")
+    label = Path(name).name
+    picture = torch.zeros(1, 3, card.size, card.size)
+    facts = (f"{weights(model):,} weights", f"{flops(model, picture) / 1e6:.1f} MFLOP")
+    for runtime in runtimes:
+        if runtime == "onnxruntime":
+            yield _graph(label, export_onnx(model, card), threads, facts)
+        else:
+            yield Contender(f"{label} ({runtime})", _in_torch(model, card.size, runtime), None, facts)
+
+
+def _graph(name: str, content: bytes, threads: int, facts: tuple[str, ...] = ()) -> Contender:
+    try:
+        session = opened(content, threads)
+    except Exception as error:  # noqa: BLE001 — onnxruntime has an exception for each kind of damage
+        told = " ".join(str(error).split())[:160]
+        raise FovealError(f"{name}: expected an ONNX graph, got a file that onnxruntime cannot open: {told}") from None
+
+    def job(batch: int) -> Job:
+        feed = {one.name: _noise(one, batch) for one in session.get_inputs()}
+        return lambda: session.run(None, feed)
+
+    return Contender(name, job, content, (*facts, f"{len(content):,} bytes"))
+
+
+def _noise(one: Any, batch: int) -> NDArray[Any]:
+    """A picture as bytes, or as numbers, for an input of a graph; a side without a number is the batch."""
+    expect(one.type in KINDS, f"the input {one.name}", f"one of {', '.join(KINDS)}", one.type)
+    shape = [side if isinstance(side, int) else batch for side in one.shape]
+    expect(shape[:1] == [batch], f"the input {one.name}", f"a batch of {batch}", one.shape, "give --batch 1")
+    draw = np.random.default_rng(0)
+    return draw.integers(0, 256, shape, np.uint8) if one.type == "tensor(uint8)" else draw.standard_normal(shape, np.float32)
+
+
+def _in_torch(model: Any, size: int, runtime: str) -> Callable[[int], Job]:
+    import torch
+
+    def job(batch: int) -> Job:
+        pictures = torch.randn(batch, 3, size, size, generator=torch.Generator().manual_seed(0))
+        net = model.eval().requires_grad_(False)
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a trace is of these shapes only, which is what is timed
+            if runtime == "compile":
+                net = torch.compile(net)
+            elif runtime == "script":
+                net = torch.jit.freeze(torch.jit.trace(net, pictures))
+
+        @torch.inference_mode()
+        def once() -> Any:
+            return net(pictures)
+
+        return once
+
+    return job
+
+
+def _check(one: Contender) -> None:
+    """In evaluation mode and deterministic: the same pictures, the same answer."""
+    job = one.job(1)
+    first, second = _arrays(job()), _arrays(job())
+    same = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, second, strict=True))
+    expect(same, one.name, "the same answer twice", "another", "put it into evaluation mode")
+
+
+def _arrays(answer: Any) -> list[NDArray[Any]]:
+    return [np.asarray(part) for part in (answer if isinstance(answer, (list, tuple)) else [answer])]
+
+
+def _batches(text: str) -> list[int]:
+    try:
+        counts = [int(word) for word in text.split(",")]
+    except ValueError:
+        counts = []
+    expect(bool(counts) and min(counts) >= 1, "--batch", "whole numbers from 1 on, such as 1,4,16", text)
+    return counts
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise FovealError(f"cannot read {file}: {error.strerror or error}") from None

@@ -1,0 +1,116 @@
+"""foveal bench models: exported files, runs and others' graphs side by side, checked before they are timed."""
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper
+
+from foveal.app.bench.models import Contender, _check
+from foveal.app.cli import main
+from foveal.deploy.export import export_onnx, write_export
+from foveal.errors import FovealError
+from foveal.models.card import Card
+from foveal.models.store import load_or_new
+from foveal.models.zoo import create
+
+
+def graph(operator="Relu", side="batch"):
+    """A peer that does one thing to pictures of 8 × 8."""
+    given, told = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [side, 3, 8, 8]) for name in ("x", "y"))
+    made = helper.make_graph([helper.make_node(operator, ["x"], ["y"])], "peer", [given], [told])
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)])
+    model.ir_version = 8
+    return model.SerializeToString()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    place = tmp_path_factory.mktemp("files")
+    torch.manual_seed(0)
+    model = create("icam-31k", classes=2, image=28, patch=14).eval()
+    card = Card("icam-31k", "icam", {}, ("a", "b"), size=28)
+    write_export(export_onnx(model, card), {}, place / "small.onnx")
+    (place / "peer.onnx").write_bytes(graph())
+    return place
+
+
+def test_the_table_and_its_figures(files, tmp_path, capsys):
+    words = ["bench", "models", files / "small.onnx", "--peer", files / "peer.onnx", "--batch", "1,3", "--rounds", "3", "--out", tmp_path]
+    assert main([str(word) for word in words]) == 0
+    told = capsys.readouterr().out
+    assert "checked: 2 contenders answer the same twice" in told
+    (file,) = tmp_path.glob("models-*.json")
+    content = json.loads(file.read_text(encoding="utf-8"))
+    assert set(content["seconds"]) == {"batch 1", "batch 3"}
+    assert set(content["seconds"]["batch 3"]) == {"small", "peer"}
+    rows = {row["what"]: row for row in content["rows"]}
+    assert rows["batch 1: small"]["ratio"] is None
+    seconds = content["seconds"]["batch 1"]
+    assert rows["batch 1: peer"]["ratio"] == pytest.approx(seconds["peer"]["median"] / seconds["small"]["median"])
+    assert f"{(files / 'small.onnx').stat().st_size:,} bytes" in rows["small: costs"]["ours"]
+    held = float(rows["small: costs"]["ours"].split(" MB at most")[0].split()[-1])
+    assert 0 < held < 200
+
+
+def test_torch_runs_beside_it(tmp_path, capsys):
+    assert main(["bench", "models", "icam-30k", "--runtime", "onnxruntime,torch,script", "--rounds", "1", "--out", str(tmp_path)]) == 0
+    told = capsys.readouterr()
+    assert "icam-30k: no weights come with foveal" in told.out
+    for name in ("icam-30k", "icam-30k (torch)", "icam-30k (script)"):
+        assert f"batch 1: {name}: " in told.out
+    assert "29,691 weights" in told.out
+    assert not told.err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "at least one model, got none"),
+        (["icam-30k", "--batch", "0"], "--batch: expected whole numbers from 1 on"),
+        (["icam-30k", "--batch", "few"], "--batch: expected whole numbers from 1 on"),
+        (["icam-30k", "--runtime", "onnx"], "no runtime is called 'onnx'"),
+        (["icam-9k"], "the model: expected a .safetensors file"),
+        (["none.onnx"], "cannot read none.onnx"),
+        (["peer.onnx"], "without foveal's card"),
+        (["small.onnx", "small.onnx"], "one of each name"),
+        (["small.onnx", "--peer", "broken.onnx"], "broken: expected an ONNX graph"),
+        (["small.onnx", "--peer", "fixed.onnx", "--batch", "2"], "a batch of 2"),
+    ],
+)
+def test_bad_ones_get_one_line(files, words, says, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(files)
+    (files / "broken.onnx").write_bytes(b"onnx?")
+    (files / "fixed.onnx").write_bytes(graph(side=1))
+    assert main(["bench", "models", *words, "--rounds", "1", "--out", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1
+
+
+def test_models_are_for_models_only(capsys, tmp_path):
+    assert main(["bench", "crossover", "icam-31k", "--out", str(tmp_path)]) == 2
+    assert "no model, got icam-31k" in capsys.readouterr().err
+
+
+def test_a_model_that_answers_otherwise_is_refused():
+    draw = np.random.default_rng(0)
+    with pytest.raises(FovealError, match="the same answer twice"):
+        _check(Contender("dropout", lambda batch: lambda: draw.random(3)))
+
+
+def test_a_preset_without_weights_is_new_and_the_same_each_time():
+    model, card, new = load_or_new("icam-30k", classes=3)
+    other = load_or_new("icam-30k", classes=3)[0]
+    assert new
+    assert card.classes == ("class 0", "class 1", "class 2")
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+    assert load_or_new("icam-pipes")[2] is False
+
+
+def test_the_empty_graph_is_one():
+    from foveal.runtime.footprint import EMPTY
+
+    onnx.checker.check_model(onnx.load_model_from_string(EMPTY))
