@@ -13,7 +13,9 @@ import torch
 from PIL import Image
 
 from foveal.app.cli import main
-from foveal.deploy.export import export_onnx, prove, write_export
+from foveal.app.export import MARGINS, Margin
+from foveal.deploy.export import export_onnx, write_export
+from foveal.deploy.prove import Held, by_onnxruntime, prove
 from foveal.errors import FovealError
 from foveal.explain.inspect import Inspector
 from foveal.explain.look import look
@@ -83,7 +85,7 @@ def test_the_same_answers_as_torch(kind, tmp_path):
 def test_a_peer(tmp_path):
     model, card = made("one label", "mobilenet-v2")
     content = export_onnx(model, card)
-    parity = prove(content, model, card, frames(5, 64))
+    parity = prove(by_onnxruntime(content), model, card, Held(frames(5, 64), "noise"))
     assert parity.frames == 5
     assert parity.largest < 1e-5
     assert parity.agree == 1.0
@@ -96,7 +98,7 @@ def test_a_proof_sees_a_wrong_file():
     content = export_onnx(model, card)
     with torch.no_grad():
         model.head[-1].bias[1] += 0.25
-    parity = prove(content, model, card, frames(6))
+    parity = prove(by_onnxruntime(content), model, card, Held(frames(6), "noise"))
     assert parity.largest == pytest.approx(0.25, abs=1e-4)
     assert parity.mean == pytest.approx(0.25 / 3, abs=1e-4)
 
@@ -244,12 +246,13 @@ def test_export_as_it_is_typed(kind, tmp_path, capsys, monkeypatch):
     assert proof == Session(out).proof
     assert proof["largest"] < 1e-4
     for words, message in (
-        (["--out", "a.pt"], "--out: expected a name that ends in .onnx"),
+        (["--out", "a.txt"], "--out: expected a name that ends in .onnx, .pt, .pt2, got a.txt"),
+        (["--out", "a.pt", "--precision", "int8"], "--precision: expected fp32 for a .pt file, got int8"),
         (["--out", "b.onnx", "--precision", "int3"], "--precision: expected one of fp32"),
     ):
         assert main(["export", str(tmp_path / "model.safetensors"), *words]) == 2
         assert message in capsys.readouterr().err
-    monkeypatch.setattr("foveal.app.export.LARGEST", 1e-12)
+    monkeypatch.setitem(MARGINS, "fp32", Margin(largest=1e-12))
     assert main(["export", str(tmp_path / "model.safetensors"), "--out", str(tmp_path / "bad.onnx")]) == 2
     assert "nothing was written" in capsys.readouterr().err
     assert not (tmp_path / "bad.onnx").exists()

@@ -1,8 +1,8 @@
 """`foveal export MODEL --out FILE.onnx`: one file that describes itself, answers by itself, and carries the proof that it says the same."""
 
 import argparse
-import dataclasses
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,70 +14,185 @@ from foveal.errors import FovealError, expect
 from foveal.whole import expect_folder, write_whole
 
 if TYPE_CHECKING:
+    from torch import nn
+
+    from foveal.deploy.prove import Answering, Held, Parity
     from foveal.models.card import Card
 
-PRECISIONS = ("fp32",)
-LARGEST = 1e-3  # difference of a logit that is rounding, in float32
-PICTURES, DRAWN = 256, 64
+TORCH = (".pt", ".pt2")  # TorchScript and torch.export
+PICTURES, DRAWN, CALIBRATION = 256, 64, 64
+
+
+@dataclass(frozen=True)
+class Margin:
+    """What may differ from the model; more is no success, and nothing is written."""
+
+    largest: float | None = None  # difference of a logit
+    mean: float | None = None
+    points: float | None = None  # of the figure that decides, × 100
+    faster: bool = False  # than the float32 file
+
+
+MARGINS = {
+    "fp32": Margin(largest=1e-3),
+    "fp16": Margin(largest=0.05, points=0.5),
+    "int8": Margin(mean=0.1, points=0.5, faster=True),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="a run's folder, a .safetensors file, or icam-pipes")
-    parser.add_argument("--out", metavar="FILE", type=Path, required=True, help=f"the {EXPORTED} file to write; its proof lies beside it")
-    parser.add_argument("--precision", default="fp32", help=f"of the weights and of the arithmetic: {', '.join(PRECISIONS)}")
+    parser.add_argument("model", metavar="MODEL", help="a run's folder, a .safetensors file, icam-pipes, or a preset, with random weights")
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        type=Path,
+        required=True,
+        help="the .onnx file to write, or .pt2 or .pt for torch; its proof lies beside it",
+    )
+    parser.add_argument("--precision", default="fp32", help=f"of the weights and of the arithmetic: {', '.join(MARGINS)}")
 
 
 def run(args: argparse.Namespace) -> int:
-    expect(args.precision in PRECISIONS, "--precision", f"one of {', '.join(PRECISIONS)}", args.precision)
-    expect(args.out.suffix == EXPORTED, "--out", f"a name that ends in {EXPORTED}", args.out.name)
+    expect(args.precision in MARGINS, "--precision", f"one of {', '.join(MARGINS)}", args.precision)
+    kinds = (EXPORTED, *TORCH)
+    expect(args.out.suffix in kinds, "--out", f"a name that ends in {', '.join(kinds)}", args.out.name)
+    expect(args.out.suffix == EXPORTED or args.precision == "fp32", "--precision", f"fp32 for a {args.out.suffix} file", args.precision)
     beside = args.out.with_suffix(".proof.json")
     for file in (args.out, beside):
         expect(not file.is_dir(), "--out", "the name of a file", f"the folder {file}")
     expect_folder(args.out.parent)
     import torch
 
-    from foveal.deploy.export import export_onnx, prove, write_export
+    from foveal.deploy.export import export_onnx, write_export
     from foveal.deploy.origin import origin
-    from foveal.models.store import load_model
+    from foveal.deploy.prove import by_onnxruntime, prove, timed
+    from foveal.models.store import load_or_new
 
-    model, card = load_model(args.model)
-    content = export_onnx(model, card)
-    frames, words = held_beside(card)
-    parity = prove(content, model, card, frames)
-    sound = parity.largest <= LARGEST
-    expect(sound, "the exported file", f"logits within {LARGEST:g} of the model's", f"{parity.largest:.2g}", "nothing was written")
+    model, card, new = load_or_new(args.model)
+    if new:
+        print(f"{args.model}: no weights come with foveal, so they are random")
+    plain = export_onnx(model, card)
+    held = held_beside(card)
+    if args.out.suffix == EXPORTED:
+        content, plan = _made(args.precision, plain, card, held)
+        answer = by_onnxruntime(content)
+    else:
+        (content, answer), plan = _for_torch(args.out.suffix, model, card), ""
+    parity = prove(answer, model, card, held)
+    times = timed({"file": answer} | ({} if content is plain else {"float32": by_onnxruntime(plain)}), held.frames[0])
+    _judge(args.precision, parity, times)
     proof = {
         "precision": args.precision,
-        "pictures": words,
-        **dataclasses.asdict(parity),
+        "quantised": plan,
+        "pictures": held.words,
+        **parity.facts(),
+        "bytes": len(content),
+        "float32_bytes": len(plain),
+        "milliseconds": times,
         "origin": origin("cpu", torch.get_num_threads()),
     }
     write_whole(beside, json.dumps(proof, indent=1).encode())
-    write_export(content, proof, args.out)
-    print(f"wrote {args.out}, {args.out.stat().st_size:,} bytes")
-    print(f"logits differ by {parity.largest:.1e} at most and {parity.mean:.1e} on average, on {words}")
-    print(f"{parity.agree:.2%} of the answers are the same")
+    if args.out.suffix == EXPORTED:
+        write_export(content, proof, args.out)
+    else:
+        write_whole(args.out, content)
+    _tell(args.out, parity, held, times)
     return 0
 
 
-def held_beside(card: "Card") -> tuple[NDArray[np.uint8], str]:
-    """Pictures to prove it on, (N, S, S, 3), and what they are: the validation split it was chosen on, or drawn frames."""
+def _made(precision: str, plain: bytes, card: "Card", held: "Held") -> tuple[bytes, str]:
+    """The file in this precision, and what of it is quantised, in words."""
+    if precision == "fp32":
+        return plain, ""
+    if precision == "fp16":
+        from foveal.deploy.half import halved
+
+        return halved(plain), ""
+    from foveal.deploy.quantise import blame, plans
+
+    calibration = pictures(card, "train", CALIBRATION)
+    shown = held.frames[:DRAWN]
+    margin = MARGINS[precision]
+    calibrated = shown if calibration is None else calibration[0]
+    tried = plans(plain, calibrated, shown)
+    expect(bool(tried), "to quantise", "a model with convolutions", "one without")
+    near = [plan for plan in tried if margin.mean is None or plan.error <= margin.mean]
+    best = min(near or tried, key=lambda plan: plan.ratio)
+    if best.ratio < 1 and near:
+        return best.content, best.name
+    worst = ", ".join(f"{one.layer} ({one.error:.2g})" for one in blame(plain, calibrated, shown)[:3])
+    told = "; ".join(f"{plan.name}: {plan.ratio:.2f} × the time, logits off by {plan.error:.2g}" for plan in tried)
+    raise FovealError(
+        f"the int8 file: expected one that is faster than float32 with logits within {margin.mean:g} on average, got {told}; "
+        f"most of the error is of {worst}; nothing was written, use fp32 or fp16"
+    )
+
+
+def _for_torch(suffix: str, model: "nn.Module", card: "Card") -> "tuple[bytes, Answering]":
+    from foveal.deploy.export_torch import export_program, export_script, load_program, load_script
+    from foveal.deploy.prove import by_torch
+
+    if suffix == ".pt":
+        content = export_script(model, card)
+        return content, by_torch(load_script(content))
+    content = export_program(model, card)
+    return content, by_torch(load_program(content))
+
+
+def _judge(precision: str, parity: "Parity", times: dict[str, dict[str, float]]) -> None:
+    margin = MARGINS[precision]
+    what, nothing = f"the {precision} file", "nothing was written"
+    for limit, found, words in ((margin.largest, parity.largest, "at most"), (margin.mean, parity.mean, "on average")):
+        expect(limit is None or found <= limit, what, f"logits within {limit or 0:g} of the model's {words}", f"{found:.2g}", nothing)
+    if margin.points is not None and parity.before is not None and parity.after is not None:
+        lost = 100 * (parity.before - parity.after)
+        expect(lost <= margin.points, what, f"{parity.figure} within {margin.points:g} points of the model's", f"{lost:.2f} less", nothing)
+    if margin.faster:
+        ratio = times["file"]["median"] / times["float32"]["median"]
+        expect(ratio < 1, what, "one that is faster than the float32 file", f"{ratio:.2f} × its time", nothing)
+
+
+def _tell(out: Path, parity: "Parity", held: "Held", times: dict[str, dict[str, float]]) -> None:
+    print(f"wrote {out}, {out.stat().st_size:,} bytes")
+    print(f"logits differ by {parity.largest:.1e} at most and {parity.mean:.1e} on average, on {held.words}")
+    print(f"{parity.agree:.2%} of the answers are the same")
+    if parity.before is not None and parity.after is not None:
+        print(f"{parity.figure} {100 * parity.after:.2f}, the model's {100 * parity.before:.2f}")
+    other = f", as float32 .onnx {times['float32']['median']:.2f} ms" if "float32" in times else ""
+    print(f"{times['file']['median']:.2f} ms a picture on one thread{other}")
+
+
+def held_beside(card: "Card") -> "Held":
+    """Pictures to prove it on: the validation split it was chosen on, or drawn frames."""
+    from foveal.data.rendered import RenderedPictures
+    from foveal.deploy.prove import Held
+
+    found = pictures(card, "val", PICTURES)
+    if found is not None:
+        frames, truth, name = found
+        return Held(frames, f"{len(frames)} pictures of the validation split of {name}", truth)
+    drawn = RenderedPictures(DRAWN, 0)
+    return Held(np.stack([drawn.image(index, card.size) for index in range(DRAWN)]), f"{DRAWN} drawn frames")
+
+
+def pictures(card: "Card", split: str, most: int) -> tuple[NDArray[np.uint8], NDArray[Any] | None, str] | None:
+    """Pictures of a split of the training data (N, S, S, 3), their labels if all are known, and the data's name; None where they are elsewhere."""
     from foveal.data.image import BadImage
     from foveal.data.read import read
 
-    frames: list[Any] = []
+    frames, kept = [], []
     try:
         source = read(card.recipe["data"], label=card.recipe.get("label"), by=card.recipe.get("by"), seed=0)
-        for index in source.indices("val", card.recipe.get("fold"))[:PICTURES]:
+        chosen = source.indices(split, card.recipe.get("fold"))
+        for index in np.random.default_rng(0).permutation(chosen)[:most]:
             try:
                 frames.append(source.image(int(index), card.size))
+                kept.append(int(index))
             except BadImage:
                 continue
-    except (FovealError, KeyError, OSError):  # the pictures are elsewhere: the file is as good without them
-        frames = []
-    if frames:
-        return np.stack(frames), f"{len(frames)} pictures of the validation split of {source.name}"
-    from foveal.data.rendered import RenderedPictures
-
-    drawn = RenderedPictures(DRAWN, 0)
-    return np.stack([drawn.image(index, card.size) for index in range(DRAWN)]), f"{DRAWN} drawn frames"
+    except (FovealError, KeyError, OSError):  # the file is as good without them
+        return None
+    if not frames:
+        return None
+    known = source.classes == card.classes and bool(source.known(np.array(kept)).all())
+    return np.stack(frames), source.labels[kept] if known else None, source.name

@@ -18,20 +18,15 @@ import json
 import logging
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveal.deploy.lean import Frames
 from foveal.deploy.names import CARD, INPUT, LOOKED, OUTPUTS, PROOF
-from foveal.deploy.opened import opened
 from foveal.errors import FovealError
-from foveal.explain.inspect import Inspector
 from foveal.models.card import Card
 from foveal.models.icam import Icam
 from foveal.whole import write_whole
@@ -68,16 +63,6 @@ class Answers(nn.Module):
         return chance, torch.cat([~second, second], 1), logits
 
 
-@dataclass(frozen=True)
-class Parity:
-    """How far an exported file is from the model it was made of, on some frames."""
-
-    frames: int
-    largest: float  # of |difference| of the logits
-    mean: float
-    agree: float  # share of the answers (found or not, each class) that are the same
-
-
 def export_onnx(model: nn.Module, card: Card) -> bytes:
     """The file's content."""
     onnx = _onnx()
@@ -101,24 +86,10 @@ def export_onnx(model: nn.Module, card: Card) -> bytes:
     _strip(proto)
     proto.ir_version = min(proto.ir_version, IR)
     proto.producer_name, proto.producer_version = "foveal", card.foveal
-    onnx.helper.set_model_props(proto, {CARD: _named(card).text()})
+    onnx.helper.set_model_props(proto, {CARD: named(card).text()})
     onnx.checker.check_model(proto)
     content: bytes = proto.SerializeToString()
     return content
-
-
-def prove(content: bytes, model: nn.Module, card: Card, frames: NDArray[np.uint8]) -> Parity:
-    """Hold the file beside the model: frames (N, S, S, 3)."""
-    session = opened(content)
-    inspector = Inspector(model, card, "cpu")
-    errors, same = [], []
-    for part in np.array_split(frames, max(1, len(frames) // 16)):
-        found, logits = session.run(["found", "logits"], {INPUT: part})
-        said = inspector.logits(list(part))
-        errors.append(np.abs(logits - said))
-        same.append(found == inspector.chosen(inspector.chances(said)))
-    error = np.concatenate(errors)
-    return Parity(len(frames), float(error.max()), float(error.mean()), float(np.concatenate(same).mean()))
 
 
 def write_export(content: bytes, parity: dict[str, Any], file: Path) -> None:
@@ -150,7 +121,7 @@ def _told(card: Card) -> Iterator[None]:
         raise FovealError(f"to export: expected a {card.model} that torch's exporter can follow, got {told}") from None
 
 
-def _named(card: Card) -> Card:
+def named(card: Card) -> Card:
     """The card without the folders of the machine that trained: the file goes to others."""
     paths = {key: Path(value).name for key in ("data", "start", "teachers") if isinstance(value := card.recipe.get(key), str)}
     return dataclasses.replace(card, recipe=card.recipe | paths)

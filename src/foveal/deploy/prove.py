@@ -1,0 +1,107 @@
+"""The proof that a file says what its model says: held beside it on the same frames.
+
+    error = |logits of the file − logits of the model|,   of the maps alike;   agree = share of equal answers;   Δ = the figure that decides, after − before
+
+Time is the file's at batch 1 on one thread, in turns with the float32 file of the same model.
+"""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from foveal.core.watch import watch
+from foveal.deploy.clock import interleaved
+from foveal.deploy.names import INPUT, LOOKED, OUTPUTS
+from foveal.deploy.opened import opened
+from foveal.explain.compare import headline
+from foveal.explain.inspect import Inspector
+from foveal.explain.predicted import Predicted
+from foveal.models.card import Card
+
+PART = 16
+ROUNDS, WARM_UP = 31, 5
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Frames to prove a file on, what they are, and what is true of them where that is known."""
+
+    frames: NDArray[np.uint8]  # (N, S, S, 3)
+    words: str
+    truth: NDArray[np.integer] | None = None  # (N,), or (N, C)
+
+
+@dataclass(frozen=True)
+class Parity:
+    """How far a file is from the model it was made of."""
+
+    frames: int
+    largest: float  # of |difference| of the logits
+    mean: float
+    agree: float  # share of the answers (found or not, each class) that are the same
+    maps: float | None  # largest |difference| of the attention maps, where it has them
+    figure: str = ""  # the figure that decides
+    before: float | None = None  # of the model, on these frames
+    after: float | None = None  # of the file
+
+    def facts(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+Answering = Callable[[NDArray[np.uint8]], Sequence[NDArray[Any]]]  # frames → probability, found, logits and, of an Icam that looks, maps
+
+
+def by_onnxruntime(content: bytes) -> Answering:
+    session = opened(content)
+    names = [name for name in (*OUTPUTS, LOOKED) if name in {one.name for one in session.get_outputs()}]
+    return lambda frames: session.run(names, {INPUT: frames})
+
+
+def by_torch(loaded: Callable[[Tensor], tuple[Tensor, ...]]) -> Answering:
+    @torch.no_grad()
+    def answer(frames: NDArray[np.uint8]) -> Sequence[NDArray[Any]]:
+        return [part.numpy() for part in loaded(torch.from_numpy(frames))]
+
+    return answer
+
+
+def prove(answer: Answering, model: nn.Module, card: Card, held: Held) -> Parity:
+    inspector, looks = Inspector(model, card, "cpu"), False
+    told, said, same, off = [], [], [], [0.0]
+    for part in np.array_split(held.frames, -(-len(held.frames) // PART)):
+        _, found, logits, *maps = answer(part)
+        looks = bool(maps)
+        told.append(logits)
+        with contextlib.ExitStack() as stack:
+            seen = stack.enter_context(watch(inspector.model)) if looks else {}
+            said.append(inspector.logits(list(part)))
+        same.append(found == inspector.chosen(inspector.chances(said[-1])))
+        if looks:
+            expected = torch.cat([record.weights for record in seen.values()], 1).cpu().numpy()
+            off.append(float(np.abs(maps[0] - expected).max()))
+    after, before = np.concatenate(told).astype(np.float64), np.concatenate(said)
+    error = np.abs(after - before)
+    facts = (len(held.frames), float(error.max()), float(error.mean()), float(np.concatenate(same).mean()), max(off) if looks else None)
+    if held.truth is None:
+        return Parity(*facts)
+    name = "mean average precision" if card.many else "balanced accuracy"
+    return Parity(*facts, name, *(_score(logits, held.truth, card) for logits in (before, after)))
+
+
+def _score(logits: NDArray[np.float64], truth: NDArray[np.integer], card: Card) -> float:
+    files = tuple(str(number) for number in range(len(truth)))
+    return float(headline(Predicted(files, card.classes, truth, logits), card.many)(None))
+
+
+def timed(answers: dict[str, Answering], frame: NDArray[np.uint8]) -> dict[str, dict[str, float]]:
+    """Milliseconds a frame (S, S, 3) of every file, in turns."""
+    jobs = {name: partial(answer, frame[None]) for name, answer in answers.items()}
+    taken = interleaved(jobs, rounds=ROUNDS, warm_up=WARM_UP)
+    return {name: {"median": 1e3 * one.median, "p10": 1e3 * one.p10, "p90": 1e3 * one.p90} for name, one in taken.items()}

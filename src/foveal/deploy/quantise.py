@@ -1,0 +1,141 @@
+"""int8: weights a channel, maps a tensor, by onnxruntime's quantiser; which convolutions take part is chosen by what it costs and gives.
+
+    x ≈ s (q − z),  q in 0 … 255;   W_c ≈ s_c q_c,  q_c in −127 … 127
+
+A plan names what is quantised. Every plan is calibrated on the same frames, held beside the model on others, and timed in turns with the float
+file: the fastest plan whose logits are near enough is kept. What a convolution costs in error is seen by quantising it alone.
+"""
+
+import contextlib
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foveal.deploy.clock import interleaved
+from foveal.deploy.names import INPUT
+from foveal.deploy.opened import opened
+
+BATCH = 8
+BETWEEN = ("Relu", "Clip", "AveragePool", "GlobalAveragePool", "Add", "Sigmoid", "Mul", "HardSwish")  # what may stand between convolutions
+ROUNDS, WARM_UP = 31, 5
+
+
+@dataclass(frozen=True)
+class Plan:
+    name: str
+    content: bytes
+    error: float  # mean |difference| of the logits
+    ratio: float  # its time over that of the float file
+
+
+@dataclass(frozen=True)
+class Blame:
+    """What one convolution costs when it alone is quantised."""
+
+    layer: str
+    error: float
+
+
+def plans(content: bytes, calibration: NDArray[np.uint8], held: NDArray[np.uint8]) -> list[Plan]:
+    """Every plan, the fastest first. Frames (N, S, S, 3) each."""
+    graph = _graph(content)
+    convolutions = [node for node in graph.node if node.op_type == "Conv"]
+    between = [node.name for node in graph.node if node.op_type in BETWEEN]
+    picks = {
+        "all convolutions but the first, and what stands between": [*(node.name for node in convolutions[1:]), *between],
+        "all convolutions, and what stands between": [*(node.name for node in convolutions), *between],
+        "all convolutions but the first": [node.name for node in convolutions[1:]],
+        "wide ones": [node.name for node in convolutions[1:] if _group(node) == 1],
+    }
+    made = {name: _quantised(content, nodes, calibration) for name, nodes in picks.items() if nodes}
+    sessions = {name: opened(graph_) for name, graph_ in {"float": content, **made}.items()}
+    expected = _logits(sessions["float"], held)
+    one = {INPUT: held[:1]}
+    taken = interleaved({name: _job(session, one) for name, session in sessions.items()}, rounds=ROUNDS, warm_up=WARM_UP)
+    found = [
+        Plan(
+            name,
+            graph_,
+            float(np.abs(_logits(sessions[name], held) - expected).mean()),
+            taken[name].median / taken["float"].median,
+        )
+        for name, graph_ in made.items()
+    ]
+    return sorted(found, key=lambda plan: plan.ratio)
+
+
+def blame(content: bytes, calibration: NDArray[np.uint8], held: NDArray[np.uint8]) -> list[Blame]:
+    """Every convolution, the worst first."""
+    expected = _logits(opened(content), held)
+    found = []
+    for node in _graph(content).node:
+        if node.op_type == "Conv":
+            alone = _quantised(content, [node.name], calibration)
+            found.append(Blame(node.name, float(np.abs(_logits(opened(alone), held) - expected).mean())))
+    return sorted(found, key=lambda one: -one.error)
+
+
+def _quantised(content: bytes, nodes: Sequence[str], calibration: NDArray[np.uint8]) -> bytes:
+    from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_static  # type: ignore[import-untyped]
+
+    class Frames(CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.parts = iter(range(0, len(calibration), BATCH))
+
+        def get_next(self) -> dict[str, Any] | None:
+            start = next(self.parts, None)
+            return None if start is None else {INPUT: calibration[start : start + BATCH]}
+
+    with tempfile.TemporaryDirectory() as folder, _quiet():
+        given, made = Path(folder) / "float.onnx", Path(folder) / "int8.onnx"
+        given.write_bytes(content)
+        quantize_static(
+            given,
+            made,
+            Frames(),
+            quant_format=QuantFormat.QDQ,
+            per_channel=True,
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+            calibrate_method=CalibrationMethod.MinMax,
+            nodes_to_quantize=list(nodes),
+        )
+        return made.read_bytes()
+
+
+def _graph(content: bytes) -> Any:
+    import onnx
+
+    return onnx.load_model_from_string(content).graph
+
+
+def _group(node: Any) -> int:
+    return next((int(one.i) for one in node.attribute if one.name == "group"), 1)
+
+
+def _logits(session: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+    return np.concatenate([session.run(["logits"], {INPUT: frames[start : start + BATCH]})[0] for start in range(0, len(frames), BATCH)])
+
+
+def _job(session: Any, feed: dict[str, Any]) -> Any:
+    return lambda: session.run(["probability"], feed)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The quantiser tells of every tensor that it leaves alone."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,153 @@
+"""Every preset in every precision and runtime, for any batch, beside the model it comes from; and the proof that goes with the file."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from foveal.app.cli import main
+from foveal.app.export import MARGINS, Margin
+from foveal.data.pipes import render
+from foveal.deploy.export import export_onnx
+from foveal.deploy.export_torch import export_program, export_script, load_program, load_script
+from foveal.deploy.half import halved
+from foveal.deploy.prove import Held, by_onnxruntime, by_torch, prove
+from foveal.deploy.quantise import blame, plans
+from foveal.errors import FovealError
+from foveal.models.card import Card
+from foveal.models.mbconv import Stage
+from foveal.models.store import load_or_new
+from foveal.models.zoo import PRESETS, create
+from foveal.runtime.session import Session
+
+LEAN = {"activation": "relu", "stages": (Stage(16, expand=1, squeeze=False), Stage(24, blocks=2, stride=2, squeeze=False))}
+
+
+def frames(count, side=56, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (count, side, side, 3), np.uint8)
+
+
+def small(name="icam-31k", **settings):
+    """A preset on pictures of 56 × 56, with BatchNorm that has seen something."""
+    torch.manual_seed(0)
+    model = create(name, classes=3, image=56, patch=14, **settings).train()
+    with torch.no_grad():
+        for _ in range(3):
+            model(torch.randn(6, 3, 56, 56))
+    return model.eval(), Card(name, "icam", {}, ("a", "b", "c"), size=56)
+
+
+@pytest.fixture(scope="module", params=sorted(PRESETS))
+def answering(request):
+    """name of a runtime and precision → the answers of this preset in it."""
+    model, card = small(request.param)
+    plain = export_onnx(model, card)
+    answers = {
+        "fp32, onnxruntime": (by_onnxruntime(plain), 1e-4),
+        "fp16, onnxruntime": (by_onnxruntime(halved(plain)), 0.02),
+        "fp32, TorchScript": (by_torch(load_script(export_script(model, card))), 1e-4),
+        "fp32, torch.export": (by_torch(load_program(export_program(model, card))), 1e-4),
+    }
+    for plan in plans(plain, frames(16, seed=1), frames(8, seed=2)):
+        if plan.name == "wide ones":
+            answers["int8, onnxruntime"] = (by_onnxruntime(plan.content), 0.3)
+    return model, card, answers
+
+
+@pytest.mark.parametrize("batch", [1, 3, 17])
+def test_every_precision_and_runtime_says_the_same(answering, batch):
+    model, card, answers = answering
+    assert len(answers) == 5
+    for name, (answer, limit) in answers.items():
+        parity = prove(answer, model, card, Held(frames(batch), "noise"))
+        assert parity.frames == batch
+        assert parity.largest < limit, name
+        assert parity.maps < limit, name
+    assert parity.before is None
+
+
+def test_half_the_file():
+    model, card = small()
+    plain = export_onnx(model, card)
+    assert len(halved(plain)) < 0.75 * len(plain)
+
+
+def test_a_number_that_16_bits_cannot_hold_stays():
+    model, card = small()
+    with torch.no_grad():
+        model.head[3].weight[0, 0] = 1e6
+    parity = prove(by_onnxruntime(halved(export_onnx(model, card))), model, card, Held(frames(2), "noise"))
+    assert np.isfinite(parity.largest)
+
+
+def test_the_figure_that_decides_is_in_the_proof():
+    model, card = small()
+    held = Held(frames(12), "noise", np.arange(12) % 3)
+    parity = prove(by_onnxruntime(export_onnx(model, card)), model, card, held)
+    said = model(
+        (torch.from_numpy(held.frames).permute(0, 3, 1, 2) / 255 - torch.tensor(card.mean)[:, None, None])
+        / torch.tensor(card.std)[:, None, None]
+    )
+    right = said.argmax(1).numpy() == held.truth
+    expected = np.mean([right[held.truth == label].mean() for label in range(3)])
+    assert parity.figure == "balanced accuracy"
+    assert parity.before == pytest.approx(expected)
+    assert parity.after == pytest.approx(expected)
+
+
+def test_blame_names_the_worst_first():
+    model, card = small(**LEAN)
+    found = blame(export_onnx(model, card), frames(8, seed=1), frames(8, seed=2))
+    assert len(found) == 9  # Φ's eight, and the mixer
+    assert [one.error for one in found] == sorted((one.error for one in found), reverse=True)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run's model beside the pictures it was trained on."""
+    place = tmp_path_factory.mktemp("run")
+    rows = [("file", "label", "split")]
+    for number in range(24):
+        Image.fromarray(render(5_000_000 + number, 64).image).save(place / f"{number}.png")
+        rows.append((f"{number}.png", ("a", "b")[number % 2], ("train", "train", "val", "test")[number // 6]))
+    with (place / "labels.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    words = ["train", "classify", "--data", place, "--size", "56", "--settings", "{image: 56, patch: 14}", "--epochs", "1", "--batch", "6"]
+    assert main([str(word) for word in [*words, "--device", "cpu", "--out", place / "run"]]) == 0
+    return place / "run"
+
+
+@pytest.mark.parametrize(("name", "precision"), [("m.onnx", "fp32"), ("m.onnx", "fp16"), ("m.pt", "fp32"), ("m.pt2", "fp32")])
+def test_the_proof_of_an_export(run, name, precision, tmp_path, capsys):
+    assert main(["export", str(run), "--out", str(tmp_path / name), "--precision", precision]) == 0
+    said = capsys.readouterr().out
+    assert "6 pictures of the validation split" in said
+    assert "balanced accuracy" in said
+    proof = json.loads((tmp_path / "m.proof.json").read_text(encoding="utf-8"))
+    assert proof["precision"] == precision
+    assert proof["maps"] < 0.01
+    assert proof["before"] is not None
+    assert proof["bytes"] > 0
+    assert proof["milliseconds"]["file"]["median"] > 0
+    if name.endswith(".onnx"):
+        assert Session(tmp_path / name).proof == proof
+
+
+def test_an_int8_file_that_is_no_gain_is_refused_and_says_who_is_to_blame(run, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(MARGINS, "int8", Margin(mean=1e-9, points=0.5, faster=True))
+    assert main(["export", str(run), "--out", str(tmp_path / "m.onnx"), "--precision", "int8"]) == 2
+    error = capsys.readouterr().err
+    assert "most of the error is of node_" in error
+    assert "nothing was written" in error
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_preset_without_weights_is_said_aloud(tmp_path, capsys):
+    assert main(["export", "icam-30k", "--out", str(tmp_path / "m.onnx")]) == 0
+    assert "icam-30k: no weights come with foveal, so they are random" in capsys.readouterr().out
+    with pytest.raises(FovealError, match="the model: expected"):
+        load_or_new("icam-3k")
