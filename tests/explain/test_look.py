@@ -7,7 +7,8 @@ from torch import nn
 
 from foveal.core.watch import watch
 from foveal.errors import FovealError
-from foveal.explain.look import cell_of, gradient, look, occlusion, shares, sides_of
+from foveal.explain.look import cell_of, gradient, look, occlusion, sides_of
+from foveal.explain.looks import shares
 from foveal.models.zoo import create
 
 

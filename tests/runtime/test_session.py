@@ -285,7 +285,12 @@ def test_an_exported_file_is_on_the_processor(file, tmp_path, capsys):
     assert "--device: expected auto or cpu for an exported file, got cuda:7" in capsys.readouterr().err
 
 
-def test_an_exported_file_is_not_explained_yet(file, tmp_path, capsys):
-    Image.fromarray(frames(1)[0]).save(tmp_path / "a.png")
-    assert main(["explain", str(file), str(tmp_path / "a.png")]) == 2
-    assert "an exported file" in capsys.readouterr().err
+def test_a_file_that_cannot_tell_where_it_looked(tmp_path, capsys):
+    assert main(["export", "mobilenet-v2", "--out", str(tmp_path / "peer.onnx")]) == 0
+    capsys.readouterr()
+    Image.fromarray(frames(1, 64)[0]).save(tmp_path / "a.png")
+    assert main(["explain", str(tmp_path / "peer.onnx"), str(tmp_path / "a.png"), "--out", str(tmp_path / "b.png")]) == 2
+    error = capsys.readouterr().err
+    assert "a model whose attention tells where it looked" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "b.png").exists()

@@ -7,6 +7,7 @@ import sys
 import venv
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from foveal.app.cli import main
@@ -50,6 +51,18 @@ def test_without_torch_an_exported_file_answers_as_the_model_does(bare, tmp_path
     said = [json.loads(line) for line in called(words, cwd=tmp_path).splitlines()]
     assert [one["file"] for one in said] == [one["file"] for one in expected]
     assert [one["found"] for one in said] == [one["found"] for one in expected]
+    assert main(["explain", "icam-pipes", str(tmp_path / "0.png"), "--json", "--device", "cpu"]) == 0
+    looked = json.loads(capsys.readouterr().out)
+    words = [bare, "-m", "foveal", "explain", "inspector.onnx", "0.png", "--json", "--out", "sheet.png"]
+    seen = json.loads(called(words, cwd=tmp_path))
+    assert seen["answer"] == looked["answer"]
+    assert [one["layer"] for one in seen["attention"]] == [one["layer"] for one in looked["attention"]]
+    for mine, theirs in zip(seen["attention"], looked["attention"], strict=True):
+        assert np.allclose(mine["map"], theirs["map"], atol=1e-5)
+    assert np.allclose(seen["occlusion"], looked["occlusion"], atol=0.02)  # a mean colour is a whole number there
+    assert "gradient" not in seen
+    with Image.open(tmp_path / "sheet.png") as sheet:
+        assert sheet.size[0] > 600
     timed = called([bare, "-m", "foveal", "bench", "models", "inspector.onnx", "--rounds", "3", "--out", "timed"], cwd=tmp_path)
     assert "batch 1: inspector: " in timed
     assert "MB at most while it runs" in timed

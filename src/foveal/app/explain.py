@@ -2,7 +2,8 @@
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,9 @@ from foveal.errors import FovealError, expect
 
 if TYPE_CHECKING:
     from foveal.app.overlay import Sheet
-    from foveal.explain.answer import Inspection
-    from foveal.explain.inspect import Inspector
+    from foveal.data.image import Pixels
+    from foveal.explain.answer import Inspecting
+    from foveal.explain.looks import Array, Looks
 
 SHARP = 660  # pixels of the photo's side on a sheet
 
@@ -24,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="PATH",
         nargs="*",
-        help="the picture; before it may stand the model: a .safetensors file or a run's folder; without one, the weights that come with "
+        help="the picture; before it may stand the model: a .safetensors file, a run's folder or an exported file; without one, the weights that come with "
         "foveal are used. With --faithful: the model only",
     )
     parser.add_argument("--out", metavar="PATH", type=Path, help="the PNG to write (default: NAME-explained.png); with --faithful a folder")
@@ -48,11 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if out is not None:
         expect(out.suffix.lower() == ".png", "--out", "the name of a .png file", str(out))
         expect(not _same(out, Path(words[0])), "--out", "another file than the picture", str(out))
-    from foveal.explain.inspect import Inspector
-
-    expect(model.suffix != EXPORTED, str(model), "a .safetensors file or a run's folder, which can be explained", "an exported file")
-    inspector = Inspector.load(model, args.device)
-    facts, sheet = explained(inspector, words[0])
+    facts, sheet = explained(_of_file(model) if model.suffix == EXPORTED else _of_torch(model, args.device), words[0])
     if out is not None:
         from foveal.app.overlay import draw
         from foveal.app.picture import save
@@ -66,20 +64,59 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def explained(inspector: "Inspector", path: str) -> "tuple[dict[str, Any], Sheet]":
+@dataclass(frozen=True)
+class Explaining:
+    """A model, and the maps that can be had of it; each of a picture of the card's side."""
+
+    inspector: "Inspecting"
+    look: "Callable[[Pixels], Looks]"
+    occlusion: "Callable[[Pixels, Looks], Array]"  # (C, rows, columns)
+    gradient: "Callable[[Pixels, int], Array] | None"  # of a class, (rows, columns); None: a file without torch has none
+
+
+def _of_torch(model: Path, device: str) -> Explaining:
+    from foveal.explain.inspect import Inspector
+    from foveal.explain.look import gradient, look, occlusion
+    from foveal.objective.calibrate import apply
+
+    inspector = Inspector.load(model, device)
+    net, card = inspector.model, inspector.card
+
+    def probability(logits: Any) -> Any:
+        return apply(logits.double().cpu().numpy(), card.many, card.temperature)
+
+    return Explaining(
+        inspector,
+        lambda photo: look(net, inspector.prepare([photo])),
+        lambda photo, _: occlusion(net, inspector.prepare([photo]), probability)[0],
+        lambda photo, index: gradient(net, inspector.prepare([photo]), index)[0],
+    )
+
+
+def _of_file(model: Path) -> Explaining:
+    from foveal.runtime.inspect import Exported
+    from foveal.runtime.look import look, occlusion
+
+    exported = Exported.load(model)
+    return Explaining(exported, lambda photo: look(exported, photo), lambda photo, looks: occlusion(exported, photo, looks.sides), None)
+
+
+def explained(explaining: Explaining, path: str) -> "tuple[dict[str, Any], Sheet]":
     """What there is to say about one picture, as numbers and as a sheet."""
     from foveal.app.overlay import Panel, Sheet
     from foveal.data.image import open_image
     from foveal.explain.answer import Problem
-    from foveal.explain.look import look
 
+    inspector = explaining.inspector
     photo = open_image(path, inspector.card.size)
-    image = inspector.prepare([photo])
-    looks = look(inspector.model, image)
+    looks = explaining.look(photo)
     (answer,) = inspector.inspect([(path, photo)])
     if isinstance(answer, Problem):
         raise FovealError(f"{path}: {answer.reason}")
-    about, gradients, losses = _for_the_answer(inspector, image, answer)
+    # The first finding, or the most probable class where nothing was found.
+    about = answer.found[0] if answer.found else inspector.card.classes[int(answer.probability.argmax())]
+    index = inspector.card.classes.index(about)
+    losses = explaining.occlusion(photo, looks)[index]
     average = looks.average[0]
     highest = max(float(panel.max()) for *_, panel in looks.each())
     rows: dict[str, list[Panel]] = {}
@@ -109,25 +146,11 @@ def explained(inspector: "Inspector", path: str) -> "tuple[dict[str, Any], Sheet
         "average": _plain(average),
         "attention": [{"layer": layer, "head": head, "query": query, "map": _plain(one)} for layer, head, query, one in looks.each()],
         "answer": about,
-        "gradient": _plain(gradients),
         "occlusion": _plain(losses),
     }
+    if explaining.gradient is not None:
+        facts["gradient"] = _plain(explaining.gradient(photo, index))
     return facts, sheet
-
-
-def _for_the_answer(inspector: "Inspector", image: Any, answer: "Inspection") -> tuple[str, Any, Any]:
-    """The first finding, or the most probable class where nothing was found; its gradient and occlusion maps."""
-    from foveal.explain.look import gradient, occlusion
-    from foveal.objective.calibrate import apply
-
-    card = inspector.card
-    about = answer.found[0] if answer.found else card.classes[int(answer.probability.argmax())]
-    index = card.classes.index(about)
-
-    def probability(logits: Any) -> Any:
-        return apply(logits.double().cpu().numpy(), card.many, card.temperature)
-
-    return about, gradient(inspector.model, image, index)[0], occlusion(inspector.model, image, probability)[0, index]
 
 
 def _title(layer: str, head: int, query: int, shape: Sequence[int]) -> str:

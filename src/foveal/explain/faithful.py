@@ -26,7 +26,8 @@ from torch.nn import functional as F
 from foveal.data.pipes import KINDS, Frame
 from foveal.errors import FovealError, expect, unknown, whole
 from foveal.explain.inspect import Inspector
-from foveal.explain.look import Sides, cell_of, gradient, look, occlusion, sides_of
+from foveal.explain.look import cell_of, gradient, look, occlusion, sides_of
+from foveal.explain.looks import Sides
 from foveal.models.card import Card
 from foveal.objective.calibrate import apply
 from foveal.objective.interval import bootstrap

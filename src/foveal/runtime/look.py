@@ -1,0 +1,38 @@
+"""Where an exported model looked, and what its answer loses without a cell: the maps of explain/look.py without torch, and without gradients."""
+
+import numpy as np
+
+from foveal.data.image import Pixels
+from foveal.deploy.names import LOOKED
+from foveal.errors import expect
+from foveal.explain.looks import Array, Looks, shares
+from foveal.runtime.inspect import Exported
+
+
+def look(model: Exported, photo: Pixels) -> Looks:
+    """The attention maps of one picture of the card's side (S, S, 3)."""
+    session, config = model.session, model.card.config
+    expect(LOOKED in session.outputs, session.file, "a model whose attention tells where it looked, such as an icam", model.card.model)
+    maps = np.asarray(session(photo[None], [LOOKED])[LOOKED], np.float64)  # (1, M, N, P)
+    heads, layers = int(config["heads"]), int(config["layers"])
+    first, side = maps.shape[1] - heads * layers, round(maps.shape[3] ** 0.5)
+    expect(first in (0, 1) and side * side == maps.shape[3], session.file, f"maps of {layers} layers of {heads} heads", maps.shape)
+    grids = maps.reshape(*maps.shape[:3], side, side)
+    named = {"first query": grids[:, :1]} if first else {}
+    for layer in range(layers):
+        start = first + layer * heads
+        named[f"layer {layer + 1}"] = grids[:, start : start + heads]
+    return Looks(named)
+
+
+def occlusion(model: Exported, photo: Pixels, sides: tuple[int, int]) -> Array:
+    """(C, rows, columns): what each class's probability loses when a cell is shown in the picture's mean colour."""
+    rows, columns = sides
+    height, width = photo.shape[:2]
+    owner = (np.arange(height) * rows // height)[:, None] * columns + np.arange(width) * columns // width
+    plain = photo.mean((0, 1)).round().astype(np.uint8)
+    hidden = [photo, *(np.where((owner == cell)[..., None], plain, photo) for cell in range(rows * columns))]
+    chances = model.chances(
+        np.concatenate([model.logits(hidden[start : start + model.batch]) for start in range(0, len(hidden), model.batch)])
+    )
+    return shares(np.clip(chances[:1] - chances[1:], 0, None).T.reshape(-1, rows, columns))
