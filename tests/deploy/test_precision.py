@@ -1,9 +1,11 @@
 """Every preset in every precision and runtime, for any batch, beside the model it comes from; and the proof that goes with the file."""
 
 import csv
+import dataclasses
 import json
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from PIL import Image
@@ -33,10 +35,11 @@ def frames(count, side=56, seed=0):
 def small(name="icam-31k", **settings):
     """A preset on pictures of 56 × 56, with BatchNorm that has seen something."""
     torch.manual_seed(0)
-    model = create(name, classes=3, image=56, patch=14, **settings).train()
+    settings = {"image": 56, "patch": 14} | settings
+    model = create(name, classes=3, **settings).train()
     with torch.no_grad():
         for _ in range(3):
-            model(torch.randn(6, 3, 56, 56))
+            model(torch.randn(6, 3, settings["image"], settings["image"]))
     return model.eval(), Card(name, "icam", {}, ("a", "b", "c"), size=56)
 
 
@@ -98,10 +101,29 @@ def test_the_figure_that_decides_is_in_the_proof():
     assert parity.after == pytest.approx(expected)
 
 
+def test_a_first_convolution_reads_bytes_as_they_come():
+    model, card = small(image=112, patch=56, stem_kernel=4, stem_stride=4, **LEAN)
+    card = dataclasses.replace(card, size=112)
+    shown = frames(8, 112, seed=1)
+    shown[0, :2], shown[0, 2:4] = 0, 255  # so that a byte is worth exactly itself
+    plain = export_onnx(model, card)
+    found = {plan.name: plan.content for plan in plans(plain, shown, shown)}
+    kinds = {name: [node.op_type for node in onnx.load_model_from_string(content).graph.node] for name, content in found.items()}
+    assert kinds["all convolutions, and what stands between"].count("Cast") == 0
+    assert kinds["all convolutions but the first, and what stands between"].count("Cast") == 1
+    parity = prove(by_onnxruntime(found["all convolutions, and what stands between"]), model, card, Held(shown, "noise"))
+    assert parity.mean < 0.1
+    quantised = kinds["all convolutions, and what stands between"]
+    assert quantised.count("LayerNormalization") == 5  # vectors stay as they were
+    dull = plans(plain, shown[1:] // 2, shown)  # no byte above 127: the cast has to stay
+    assert all("Cast" in [node.op_type for node in onnx.load_model_from_string(plan.content).graph.node] for plan in dull)
+
+
 def test_blame_names_the_worst_first():
-    model, card = small(**LEAN)
-    found = blame(export_onnx(model, card), frames(8, seed=1), frames(8, seed=2))
-    assert len(found) == 9  # Φ's eight, and the mixer
+    model, card = small(image=112, patch=56, **LEAN)
+    card = dataclasses.replace(card, size=112)
+    found = blame(export_onnx(model, card), frames(8, 112, seed=1), frames(8, 112, seed=2))
+    assert len(found) == 8  # the last projection is of vectors, and the mixer makes a small map
     assert [one.error for one in found] == sorted((one.error for one in found), reverse=True)
 
 

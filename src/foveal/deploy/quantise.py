@@ -2,6 +2,9 @@
 
     x ≈ s (q − z),  q in 0 … 255;   W_c ≈ s_c q_c,  q_c in −127 … 127
 
+Bytes of a camera are q already (s = 1, z = 0): a first convolution that takes part reads them as they come. Small maps and what works on vectors
+stay in float32: there a step between the two costs more than it saves.
+
 A plan names what is quantised. Every plan is calibrated on the same frames, held beside the model on others, and timed in turns with the float
 file: the fastest plan whose logits are near enough is kept. What a convolution costs in error is seen by quantising it alone.
 """
@@ -24,6 +27,7 @@ from foveal.deploy.opened import opened
 
 BATCH = 8
 BETWEEN = ("Relu", "Clip", "AveragePool", "GlobalAveragePool", "Add", "Sigmoid", "Mul", "HardSwish")  # what may stand between convolutions
+LEAST = 6  # rows and columns of a map that is worth it
 ROUNDS, WARM_UP = 31, 5
 
 
@@ -45,9 +49,9 @@ class Blame:
 
 def plans(content: bytes, calibration: NDArray[np.uint8], held: NDArray[np.uint8]) -> list[Plan]:
     """Every plan, the fastest first. Frames (N, S, S, 3) each."""
-    graph = _graph(content)
-    convolutions = [node for node in graph.node if node.op_type == "Conv"]
-    between = [node.name for node in graph.node if node.op_type in BETWEEN]
+    wide = _wide(content)
+    convolutions = [node for node in wide if node.op_type == "Conv"]
+    between = [node.name for node in wide if node.op_type in BETWEEN]
     picks = {
         "all convolutions but the first, and what stands between": [*(node.name for node in convolutions[1:]), *between],
         "all convolutions, and what stands between": [*(node.name for node in convolutions), *between],
@@ -75,7 +79,7 @@ def blame(content: bytes, calibration: NDArray[np.uint8], held: NDArray[np.uint8
     """Every convolution, the worst first."""
     expected = _logits(opened(content), held)
     found = []
-    for node in _graph(content).node:
+    for node in _wide(content):
         if node.op_type == "Conv":
             alone = _quantised(content, [node.name], calibration)
             found.append(Blame(node.name, float(np.abs(_logits(opened(alone), held) - expected).mean())))
@@ -107,13 +111,49 @@ def _quantised(content: bytes, nodes: Sequence[str], calibration: NDArray[np.uin
             calibrate_method=CalibrationMethod.MinMax,
             nodes_to_quantize=list(nodes),
         )
-        return made.read_bytes()
+        return _direct(made.read_bytes())
 
 
-def _graph(content: bytes) -> Any:
+def _wide(content: bytes) -> list[Any]:
+    """The nodes that make maps of some size."""
     import onnx
 
-    return onnx.load_model_from_string(content).graph
+    graph = onnx.shape_inference.infer_shapes(onnx.load_model_from_string(content)).graph
+    sides = {one.name: [side.dim_value for side in one.type.tensor_type.shape.dim] for one in (*graph.value_info, *graph.output)}
+    input_sides = sides | {node.output[0]: sides.get(node.input[0], []) for node in graph.node if "Pool" in node.op_type}
+    return [node for node in graph.node if len(shape := input_sides.get(node.output[0], [])) == 4 and min(shape[2:]) >= LEAST]
+
+
+def _direct(content: bytes) -> bytes:
+    """Leave out the cast of bytes to numbers, and of these numbers to the same bytes."""
+    import onnx
+    from onnx import numpy_helper
+
+    proto = onnx.load_model_from_string(content)
+    graph = proto.graph
+    held = {one.name: one for one in graph.initializer}
+    makers = {node.output[0]: node for node in graph.node}
+    read = [name for node in graph.node for name in node.input]
+    for node in [node for node in graph.node if node.op_type == "QuantizeLinear"]:
+        cast = makers.get(node.input[0])
+        if cast is None or cast.op_type != "Cast" or read.count(cast.output[0]) != 1 or not _are_bytes(cast.input[0], graph, makers):
+            continue
+        scale, zero = (numpy_helper.to_array(held[name]) for name in node.input[1:3])
+        if scale.size != 1 or abs(float(scale) - 1) > 1e-6 or int(zero) != 0:  # no byte was 255 in calibration
+            continue
+        for other in graph.node:
+            other.input[:] = [cast.input[0] if name == node.output[0] else name for name in other.input]
+        graph.node.remove(cast)
+        graph.node.remove(node)
+    made: bytes = proto.SerializeToString()
+    return made
+
+
+def _are_bytes(name: str, graph: Any, makers: dict[str, Any]) -> bool:
+    """Whether a tensor is the frames themselves, cut and turned."""
+    while name in makers and makers[name].op_type in ("Reshape", "Transpose"):
+        name = makers[name].input[0]
+    return bool(name == graph.input[0].name)
 
 
 def _group(node: Any) -> int:
