@@ -1,102 +1,122 @@
-"""search_fast.py PEERS… : time builds of Φ as exported files, in one interleaved run with ONNX graphs of peers, one thread, batch 1.
+"""search_fast.py PEERS… : time builds of Φ as exported files, float32 and int8, in one interleaved run with ONNX graphs of peers.
 
-What is fast enough is trained afterwards; what is not need not be.
+One thread, batch 1, from bytes to answer. Peers are quantised too (all their nodes, a channel at a time), and the ratios of int8 are to the first
+peer's int8. Weights are random: what is fast enough is trained afterwards; what is not need not be.
 """
 
-import itertools
-import statistics
 import sys
-import time
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quant_pre_process, quantize_static
 
+from foveal.data.pipes import render
+from foveal.deploy.clock import interleaved
 from foveal.deploy.cost import flops, weights
 from foveal.deploy.export import export_onnx
 from foveal.deploy.opened import opened
+from foveal.deploy.origin import origin
+from foveal.deploy.quantise import plans
 from foveal.models.card import Card
 from foveal.models.mbconv import Stage
 from foveal.models.zoo import create
 
-ROUNDS, WARM = 60, 10
+ROUNDS, WARM_UP = 101, 10
+PUBLISHED = "icam-31k"
 
 
 def plain(width: int, **rest: Any) -> Stage:
     return Stage(width, squeeze=False, **rest)
 
 
+def pixels_of(side: int, stem: int, *stages: Stage) -> dict[str, Any]:
+    """A stem that cuts its patch into squares of pixels, and does not pad."""
+    return {"activation": "relu", "stem": stem, "stem_kernel": side, "stem_stride": side, "stages": stages}
+
+
 BUILDS: dict[str, dict[str, Any]] = {
-    "icam-31k": {},
-    "relu": {"activation": "relu"},
-    "relu, no squeeze": {"activation": "relu", "stages": (plain(16, expand=1), plain(24, blocks=2, stride=2))},
-    "16 · 16 · 24×2 e3": {"stem": 16, "stages": (plain(16, expand=1), plain(24, blocks=2, stride=2, expand=3))},
-    "16 · 24×2 e3": {"stem": 16, "stages": (plain(24, blocks=2, stride=2, expand=3),)},
-    "16 · 24 e3 · 24 e3 s2": {"stem": 16, "stages": (plain(24, stride=2, expand=3), plain(24, stride=2, expand=3), plain(24, expand=3))},
-    "16 · 16 e1 s2 · 24 e4 s2 · 24 e4": {
+    PUBLISHED: {},
+    "rectified": {"activation": "relu"},
+    "rectified, no squeeze": {"activation": "relu", "stages": (plain(16, expand=1), plain(24, blocks=2, stride=2))},
+    "3×3 stem 16 · 16 e1 s2 · 24 e4 s2 · 24 e4": {
+        "activation": "relu",
         "stem": 16,
         "stages": (plain(16, stride=2, expand=1), plain(24, stride=2, expand=4), plain(24, expand=4)),
     },
-    "16 · 24 e1 s2 · 24×2 e4 · 32 e4 s2": {
-        "stem": 16,
-        "stages": (plain(24, stride=2, expand=1), plain(24, blocks=2, expand=4), plain(32, stride=2, expand=4)),
-    },
-    "16 · 24 e1 s2 · 32 e4 s2 · 32×2 e4": {
-        "stem": 16,
-        "stages": (plain(24, stride=2, expand=1), plain(32, stride=2, expand=4), plain(32, blocks=2, expand=4)),
-    },
-    "p4 32 · 32×2 e2": {"stem": 32, "stem_kernel": 4, "stem_stride": 4, "stages": (plain(32, blocks=2, expand=2),)},
-    "p4 24 · 24×2 e4 · 32 e4 s2 · 32 e4": {
-        "stem": 24,
-        "stem_kernel": 4,
-        "stem_stride": 4,
-        "stages": (plain(24, blocks=2, expand=4), plain(32, stride=2, expand=4), plain(32, expand=4)),
-    },
-    "k7s4 24 · 24×2 e4 · 32 e4 s2 · 32 e4": {
-        "stem": 24,
-        "stem_kernel": 7,
-        "stem_stride": 4,
-        "stages": (plain(24, blocks=2, expand=4), plain(32, stride=2, expand=4), plain(32, expand=4)),
-    },
-    "k7s4 32 · 32 e2 · 32×2 e3 s2": {
-        "stem": 32,
-        "stem_kernel": 7,
-        "stem_stride": 4,
-        "stages": (plain(32, expand=2), plain(32, blocks=2, stride=2, expand=3)),
-    },
+    "4×4 cut 16 · 24 e4 s2 · 24 e4": pixels_of(4, 16, plain(24, stride=2, expand=4), plain(24, expand=4)),
+    "4×4 cut 24 · 24 e4 s2 · 24 e4": pixels_of(4, 24, plain(24, stride=2, expand=4), plain(24, expand=4)),
+    "4×4 cut 24 · 32 e4 s2 · 32 e4": pixels_of(4, 24, plain(32, stride=2, expand=4), plain(32, expand=4)),
+    "4×4 cut 32 · 32 e3 s2 · 32 e3": pixels_of(4, 32, plain(32, stride=2, expand=3), plain(32, expand=3)),
+    "4×4 cut 32 · 32 e4 s2 · 32×2 e4": pixels_of(4, 32, plain(32, stride=2, expand=4), plain(32, blocks=2, expand=4)),
+    "8×8 cut 48 · 48×2 e2": pixels_of(8, 48, plain(48, blocks=2, expand=2)),
 }
 
 
+def frames(count: int, seed: int) -> np.ndarray:
+    shown = np.stack([render(seed + number, 224).image for number in range(count)])
+    shown[0, :4, :4], shown[0, 4:8, :4] = 0, 255
+    return shown
+
+
+class Numbers(CalibrationDataReader):
+    """Frames as a peer takes them."""
+
+    def __init__(self, name: str, shown: np.ndarray) -> None:
+        self.parts = iter([{name: ((shown / 255 - 0.5) / 0.25).transpose(0, 3, 1, 2).astype(np.float32)}])
+
+    def get_next(self) -> Any:
+        return next(self.parts, None)
+
+
+def peer_int8(file: Path, name: str, shown: np.ndarray) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        ready, made = Path(folder) / "ready.onnx", Path(folder) / "int8.onnx"
+        quant_pre_process(file, ready, skip_symbolic_shape=True)  # without it, BatchNorm stays and int8 takes four times as long
+        kinds = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8}
+        quantize_static(ready, made, Numbers(name, shown), quant_format=QuantFormat.QDQ, per_channel=True, **kinds)
+        return made.read_bytes()
+
+
+def job(session: Any, feed: dict[str, Any]) -> Any:
+    wanted = ["probability"] if "frames" in feed else None
+    return lambda: session.run(wanted, feed)
+
+
 def main(peers: list[Path]) -> None:
-    runs, facts = {}, {}
-    frame = np.random.default_rng(0).integers(0, 256, (1, 224, 224, 3), np.uint8)
+    shown, held = frames(16, 3_000_000), frames(8, 4_000_000)
+    jobs, facts, told = {}, {}, {}
     for name, settings in BUILDS.items():
-        settings = {"activation": "relu", **settings} if name != "icam-31k" else settings
         torch.manual_seed(0)
-        model = create("icam-31k", classes=2, **settings).eval()
-        content = export_onnx(model, Card("icam-31k", "icam", {}, ("a", "b")))
-        session = opened(content)
-        runs[name] = (session, {"frames": frame}, ["probability"])
-        facts[name] = (weights(model), flops(model, torch.zeros(1, 3, 224, 224)) / 1e6, len(content) / 1000)
+        model = create(PUBLISHED, classes=2, **settings).eval()
+        content = export_onnx(model, Card(PUBLISHED, "icam", {}, ("a", "b")))
+        best = plans(content, shown, held)[0]
+        for kind, graph in (("", content), (" int8", best.content)):
+            jobs[name + kind] = job(opened(graph), {"frames": held[:1]})
+            facts[name + kind] = len(graph)
+        told[name] = (f"{weights(model):,}", f"{flops(model, torch.zeros(1, 3, 224, 224)) / 1e6:.0f}")
     for peer in peers:
         session = opened(str(peer))
-        runs[peer.stem] = (session, {session.get_inputs()[0].name: np.random.randn(1, 3, 224, 224).astype(np.float32)}, None)
-        facts[peer.stem] = (0, 0.0, peer.stat().st_size / 1000)
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for turn, (name, (session, feed, wanted)) in itertools.product(range(ROUNDS + WARM), runs.items()):
-        began = time.perf_counter()
-        session.run(wanted, feed)
-        if turn >= WARM:
-            times[name].append(1000 * (time.perf_counter() - began))
-    base = statistics.median(times[peers[0].stem]) if peers else float("nan")
-    print(
-        f"| build | weights | MFLOP | kB | ms (median) | p10 | {peers[0].stem if peers else ''} takes × |\n|---|---:|---:|---:|---:|---:|---:|"
-    )
-    for name, spent in sorted(times.items(), key=lambda item: statistics.median(item[1])):
-        count, work, size = facts[name]
-        middle = statistics.median(spent)
-        print(f"| {name} | {count:,} | {work:.0f} | {size:.0f} | {middle:.2f} | {np.quantile(spent, 0.1):.2f} | {base / middle:.2f} |")
+        name = session.get_inputs()[0].name
+        feed = {name: np.random.default_rng(0).standard_normal((1, 3, 224, 224), np.float32)}
+        int8 = peer_int8(peer, name, shown)
+        jobs[peer.stem], jobs[f"{peer.stem} int8"] = job(session, feed), job(opened(int8), feed)
+        facts[peer.stem], facts[f"{peer.stem} int8"] = peer.stat().st_size, len(int8)
+        told[peer.stem] = ("", "")
+    taken = interleaved(jobs, rounds=ROUNDS, warm_up=WARM_UP)
+    first = peers[0].stem if peers else PUBLISHED
+    print(" · ".join(f"{key} {value}" for key, value in origin("cpu", 1).items()), end="\n\n")
+    print(f"| build | weights | MFLOP | kB | ms | {first} takes × | int8 kB | int8 ms | {first} int8 takes × |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+    for name in sorted(told, key=lambda name: taken[name].median):
+        cells = [name, *told[name]]
+        for kind in ("", " int8"):
+            timing = taken[name + kind]
+            spread = f"{1e3 * timing.median:.2f} ({1e3 * timing.p10:.2f}–{1e3 * timing.p90:.2f})"
+            cells += [f"{facts[name + kind] / 1000:.0f}", spread, f"{taken[first + kind].median / timing.median:.2f}"]
+        print(f"| {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":
