@@ -9,6 +9,7 @@ import torch
 from onnx import TensorProto, helper
 
 from foveal.app.bench.models import Contender, _check
+from foveal.app.bench.resolution import exponent
 from foveal.app.cli import main
 from foveal.deploy.export import export_onnx, write_export
 from foveal.errors import FovealError
@@ -114,3 +115,20 @@ def test_the_empty_graph_is_one():
     from foveal.runtime.footprint import EMPTY
 
     onnx.checker.check_model(onnx.load_model_from_string(EMPTY))
+
+
+def test_how_time_grows_with_pixels():
+    assert exponent((224, 448, 896), [1.0, 4.0, 16.0]) == pytest.approx(1)
+    assert exponent((224, 448, 896), [1.0, 16.0, 256.0]) == pytest.approx(2)
+
+
+def test_resolution(tmp_path, capsys, monkeypatch, files):
+    monkeypatch.setattr("foveal.app.bench.resolution.SIDES", (224, 448))
+    words = ["bench", "resolution", "icam-30k", "vit-24", "--peer", files / "peer.onnx", "--rounds", "1", "--out", tmp_path]
+    assert main([str(word) for word in words]) == 0
+    told = capsys.readouterr().out
+    for name in ("icam-30k", "vit-24", "peer"):
+        assert f"448 × 448: {name}: " in told
+        assert f"{name}: grows with pixels to the power: " in told
+    assert main(["bench", "resolution", "icam-pipes", "--rounds", "1", "--out", str(tmp_path)]) == 2
+    assert "a preset or a peer, which can be built for any side" in capsys.readouterr().err

@@ -34,12 +34,18 @@ _BUILDS: dict[str, tuple[str, str, dict[str, Any]]] = {
         {"hidden_sizes": [64, 80, 96], "neck_hidden_sizes": [16, 16, 24, 48, 64, 80, 320], "expand_ratio": 2.0},
     ),
     "deit-tiny": ("ViTConfig", "ViTForImageClassification", {"hidden_size": 192, "num_attention_heads": 3, "intermediate_size": 768}),
+    "vit-24": (  # as wide and as deep as icam-31k after Φ: what a decoder of cross-attention only saves
+        "ViTConfig",
+        "ViTForImageClassification",
+        {"hidden_size": 24, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 96},
+    ),
     "resnet-18": (
         "ResNetConfig",
         "ResNetForImageClassification",
         {"layer_type": "basic", "depths": [2, 2, 2, 2], "hidden_sizes": [64, 128, 256, 512]},
     ),
 }
+VITS = ("deit-tiny", "vit-24")
 PEERS = {name: PeerConfig(kind=name) for name in _BUILDS}
 
 
@@ -59,7 +65,7 @@ class Peer(nn.Module):
         except ModuleNotFoundError:
             raise FovealError(f"{config.kind}: expected transformers to be installed, got none; pip install foveal[peers]") from None
         settings, model, changes = _BUILDS[config.kind]
-        if "image_size" in changes or config.kind in ("deit-tiny", "mobilevit-xxs"):
+        if "image_size" in changes or config.kind in (*VITS, "mobilevit-xxs"):
             changes = changes | {"image_size": config.image}
         # Eager in training mode as others run it: transformers chooses torch's scaled_dot_product_attention by itself.
         self.net = getattr(transformers, model)(getattr(transformers, settings)(num_labels=config.classes, **changes))
@@ -68,8 +74,8 @@ class Peer(nn.Module):
         size, kind = self.config.image, self.config.kind
         fits = isinstance(images, Tensor) and images.dim() == 4 and images.shape[1] == 3
         # A ViT has one position for each patch that it was built for; the others take any size.
-        if not fits or (kind == "deit-tiny" and (images.shape[2] != size or images.shape[3] != size)):
-            wanted = f"(B, 3, {size}, {size})" if kind == "deit-tiny" else "(B, 3, h, w)"
+        if not fits or (kind in VITS and (images.shape[2] != size or images.shape[3] != size)):
+            wanted = f"(B, 3, {size}, {size})" if kind in VITS else "(B, 3, h, w)"
             raise FovealError(
                 f"{kind}'s images: expected {wanted}, got {tuple(images.shape) if isinstance(images, Tensor) else shown(images)}"
             )

@@ -14,16 +14,24 @@ BENCHES = {  # what is typed → its module, which has `measure(bench) -> None`
     "attention": "foveal.app.bench.attention",
     "crossover": "foveal.app.bench.crossover",
     "models": "foveal.app.bench.models",
+    "resolution": "foveal.app.bench.resolution",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", metavar="WHAT", help=f"one of {', '.join(BENCHES)}")
     parser.add_argument(
-        "models", metavar="MODEL", nargs="*", help="of models: exported files, runs, presets; the first is held beside the others"
+        "models",
+        metavar="MODEL",
+        nargs="*",
+        help="of models: exported files, runs, presets, the first of which is held beside the others; of resolution: presets",
     )
     parser.add_argument(
-        "--peer", metavar="FILE", action="append", default=[], help="of models: an ONNX graph of somebody else's; may be repeated"
+        "--peer",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="of models and resolution: an ONNX graph of somebody else's; may be repeated",
     )
     parser.add_argument("--batch", metavar="A,B", default="1", help="of models: pictures at once")
     parser.add_argument("--runtime", metavar="A,B", default="onnxruntime", help=f"of models: {', '.join(RUNTIMES)}")
@@ -43,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     expect(args.longest >= 256, "--longest", "at least 256", args.longest)
     expect_folder(args.out)
     bench = Bench(args.what, "cpu", args.threads, args.rounds, args.longest, args)
-    if args.what == "models":  # what runs exported files runs without torch
+    if args.what in ("models", "resolution"):  # what runs exported files runs without torch
         importlib.import_module(BENCHES[args.what]).measure(bench)
         bench.write(args.out)
         return 0
