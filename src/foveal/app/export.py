@@ -74,7 +74,10 @@ def run(args: argparse.Namespace) -> int:
     plain = export_onnx(model, card)
     held = held_beside(card)
     if args.out.suffix == EXPORTED:
-        content, plan = _made(args.precision, plain, card, held)
+        whole = (
+            plain if args.precision != "int8" else export_onnx(model, card, chunked=False)
+        )  # the quantiser sees no nodes inside of nodes
+        content, plan = _made(args.precision, whole, card, held)
         answer = by_onnxruntime(content)
     else:
         (content, answer), plan = _for_torch(args.out.suffix, model, card), ""

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from foveal.deploy.chunks import FEATURES, PATCHES, chunk_of, graphs, in_chunks, unmark
 from foveal.deploy.lean import Frames
 from foveal.deploy.names import CARD, INPUT, LOOKED, OUTPUTS, PROOF
 from foveal.errors import FovealError
@@ -42,13 +43,17 @@ class Answers(nn.Module):
     def __init__(self, model: nn.Module, card: Card) -> None:
         super().__init__()
         self.frames, self.card = Frames(model, card), card
+        self.marked = False  # whether patches and what Φ saw in them are answers, too: deploy/chunks.py
         self.looks = isinstance(model, Icam) and (len(model.layers) > 0 or "static" not in model.config.first)
         cuts = None if card.threshold is None else torch.tensor(card.threshold, dtype=torch.float32)
         self.register_buffer("cuts", cuts)
 
     def forward(self, frames: Tensor) -> tuple[Tensor, ...]:
-        logits, looked = self.frames(frames)
-        return self.answer(logits) if looked is None else (*self.answer(logits), looked)
+        patches = self.frames.cut(frames)
+        seen = self.frames.see(patches)
+        logits, looked = (seen, None) if self.frames.decoder is None else self.frames.decoder(seen)
+        told = self.answer(logits) if looked is None else (*self.answer(logits), looked)
+        return (*told, patches, seen) if self.marked else told
 
     def answer(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         card = self.card
@@ -63,13 +68,16 @@ class Answers(nn.Module):
         return chance, torch.cat([~second, second], 1), logits
 
 
-def export_onnx(model: nn.Module, card: Card) -> bytes:
-    """The file's content."""
+def export_onnx(model: nn.Module, card: Card, *, chunked: bool = True) -> bytes:
+    """The file's content. chunked: Φ takes a few patches after the other where all together would leave the cache."""
     onnx = _onnx()
     answers = Answers(model, card)
     _try(answers, card)
+    patches = (card.size // answers.frames.patch) ** 2 if answers.frames.patch else 1
+    chunk = chunk_of(patches, answers.frames.widest()) if answers.frames.patch and chunked else patches
+    answers.marked = chunk < patches
     frames = torch.randint(0, 256, (2, card.size, card.size, 3), dtype=torch.uint8)
-    outputs = [*OUTPUTS, *([LOOKED] if answers.looks else [])]
+    outputs = [*OUTPUTS, *([LOOKED] if answers.looks else []), *([PATCHES, FEATURES] if answers.marked else [])]
     with _quiet(), _told(card):
         program = torch.onnx.export(
             answers,
@@ -83,6 +91,9 @@ def export_onnx(model: nn.Module, card: Card) -> bytes:
         )
     assert program is not None
     proto = program.model_proto
+    if answers.marked:
+        in_chunks(proto, chunk)
+        unmark(proto)
     _strip(proto)
     proto.ir_version = min(proto.ir_version, IR)
     proto.producer_name, proto.producer_version = "foveal", card.foveal
@@ -129,7 +140,7 @@ def named(card: Card) -> Card:
 
 def _strip(proto: Any) -> None:
     """Remove what the exporter notes for its makers: lines of source code with their paths, names of modules."""
-    for graph in (proto.graph, *proto.functions):
+    for graph in (*graphs(proto), *proto.functions):
         for node in graph.node:
             node.ClearField("metadata_props")
             node.ClearField("doc_string")

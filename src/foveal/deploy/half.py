@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from foveal.deploy.chunks import graphs
+
 LEAST = 16  # numbers in a tensor that are worth a cast
 LARGEST = float(np.finfo(np.float16).max)
 
@@ -19,19 +21,20 @@ def halved(content: bytes) -> bytes:
     from onnx import TensorProto, helper, numpy_helper
 
     proto = onnx.load_model_from_string(content)
-    graph, casts = proto.graph, []
-    for place, held in enumerate(graph.initializer):
-        if held.data_type != TensorProto.FLOAT or np.prod(held.dims) < LEAST:
-            continue
-        values = numpy_helper.to_array(held)
-        if not np.abs(values).max() <= LARGEST:
-            continue
-        name = f"{held.name}.half"
-        casts.append(helper.make_node("Cast", [name], [held.name], to=TensorProto.FLOAT))
-        graph.initializer[place].CopyFrom(numpy_helper.from_array(values.astype(np.float16), name))
-    nodes: list[Any] = [*casts, *graph.node]
-    graph.ClearField("node")
-    graph.node.extend(nodes)
+    for graph in reversed(graphs(proto)):  # the inner first: the outer one is made anew out of copies
+        casts = []
+        for place, held in enumerate(graph.initializer):
+            if held.data_type != TensorProto.FLOAT or np.prod(held.dims) < LEAST:
+                continue
+            values = numpy_helper.to_array(held)
+            if not np.abs(values).max() <= LARGEST:
+                continue
+            name = f"{held.name}.half"
+            casts.append(helper.make_node("Cast", [name], [held.name], to=TensorProto.FLOAT))
+            graph.initializer[place].CopyFrom(numpy_helper.from_array(values.astype(np.float16), name))
+        nodes: list[Any] = [*casts, *graph.node]
+        graph.ClearField("node")
+        graph.node.extend(nodes)
     onnx.checker.check_model(proto)
     made: bytes = proto.SerializeToString()
     return made

@@ -56,16 +56,34 @@ class Frames(nn.Module):
         self.register_buffer("std", 255 * torch.tensor(card.std)[:, None, None])
 
     def forward(self, frames: Tensor) -> tuple[Tensor, Tensor | None]:
+        seen = self.see(self.cut(frames))
+        return (seen, None) if self.decoder is None else self.decoder(seen)
+
+    def cut(self, frames: Tensor) -> Tensor:
+        """Bytes still: pictures, or of an Icam their patches (B·P, 3, patch, patch)."""
         if self.blank is not None:
             frames = torch.where(self.blank, GREY, frames)
-        pictures = cut_frames(frames, self.patch) if self.patch else frames.permute(0, 3, 1, 2)
+        return cut_frames(frames, self.patch) if self.patch else frames.permute(0, 3, 1, 2)
+
+    def see(self, pictures: Tensor) -> Tensor:
+        """What Φ sees in each patch; of another model, its logits."""
         pixels = pictures.to(self.mean.dtype)
         pixels = pixels - self.mean if self.centred else pixels
         seen: Tensor = self.net(pixels / self.std if self.scaled else pixels)
-        if self.decoder is None:
-            return seen, None
-        answer: tuple[Tensor, Tensor | None] = self.decoder(seen)
-        return answer
+        return seen
+
+    def widest(self) -> int:
+        """Bytes of the widest map that Φ makes of one patch."""
+        sizes = [0]
+        hooks = [
+            part.register_forward_hook(lambda _, __, y: sizes.append(y.nbytes)) for part in self.modules() if isinstance(part, nn.Conv2d)
+        ]
+        try:
+            self.see(torch.zeros(1, 3, self.patch, self.patch, dtype=torch.uint8))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return max(sizes)
 
 
 def check_cut(size: int, patch: int) -> None:
