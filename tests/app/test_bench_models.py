@@ -18,9 +18,9 @@ from foveal.models.store import load_or_new
 from foveal.models.zoo import create
 
 
-def graph(operator="Relu", side="batch"):
+def graph(operator="Relu", side="batch", pixels=8):
     """A peer that does one thing to pictures of 8 × 8."""
-    given, told = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [side, 3, 8, 8]) for name in ("x", "y"))
+    given, told = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [side, 3, pixels, 8]) for name in ("x", "y"))
     made = helper.make_graph([helper.make_node(operator, ["x"], ["y"])], "peer", [given], [told])
     model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)])
     model.ir_version = 8
@@ -78,13 +78,17 @@ def test_torch_runs_beside_it(tmp_path, capsys):
         (["peer.onnx"], "without foveal's card"),
         (["small.onnx", "small.onnx"], "one of each name"),
         (["small.onnx", "--peer", "broken.onnx"], "broken: expected an ONNX graph"),
-        (["small.onnx", "--peer", "fixed.onnx", "--batch", "2"], "a batch of 2"),
+        (["small.onnx", "--peer", "fixed.onnx", "--batch", "2"], "any batch, or 2"),
+        (["small.onnx", "--peer", "free.onnx"], "sides with numbers, but for the batch"),
+        (["small.onnx", "--runtime", "torch"], "onnxruntime for an exported file"),
+        (["small.onnx", "--device", "cuda"], "auto or cpu"),
     ],
 )
 def test_bad_ones_get_one_line(files, words, says, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(files)
     (files / "broken.onnx").write_bytes(b"onnx?")
     (files / "fixed.onnx").write_bytes(graph(side=1))
+    (files / "free.onnx").write_bytes(graph(pixels="h"))
     assert main(["bench", "models", *words, "--rounds", "1", "--out", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert says in error

@@ -13,7 +13,7 @@ from PIL import Image
 from foveal.app.cli import main
 from foveal.app.export import MARGINS, Margin
 from foveal.data.pipes import render
-from foveal.deploy.export import export_onnx
+from foveal.deploy.export import Answers, export_onnx
 from foveal.deploy.export_torch import export_program, export_script, load_program, load_script
 from foveal.deploy.half import halved
 from foveal.deploy.prove import Held, by_onnxruntime, by_torch, prove
@@ -148,11 +148,12 @@ def test_the_proof_of_an_export(run, name, precision, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "6 pictures of the validation split" in said
     assert "balanced accuracy" in said
-    proof = json.loads((tmp_path / "m.proof.json").read_text(encoding="utf-8"))
+    proof = json.loads((tmp_path / f"{name}.proof.json").read_text(encoding="utf-8"))
     assert proof["precision"] == precision
     assert proof["maps"] < 0.01
     assert proof["before"] is not None
-    assert proof["bytes"] > 0
+    assert proof["bytes_before_this_proof"] <= (tmp_path / name).stat().st_size
+    assert proof["sound"]
     assert proof["milliseconds"]["file"]["median"] > 0
     if name.endswith(".onnx"):
         assert Session(tmp_path / name).proof == proof
@@ -166,6 +167,39 @@ def test_an_int8_file_that_is_no_gain_is_refused_and_says_who_is_to_blame(run, t
     assert "nothing was written" in error
     assert error.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("wrong", ["probability", "found", "maps"])
+def test_a_file_that_says_something_else_is_not_written(run, wrong, tmp_path, capsys, monkeypatch):
+    right = Answers.forward
+
+    def forward(self, given):
+        chance, found, logits, maps, *rest = right(self, given)
+        changed = {
+            "probability": (1 - chance, found, logits, maps),
+            "found": (chance, ~found, logits, maps),
+            "maps": (chance, found, logits, maps.flip(-1)),
+        }
+        return (*changed[wrong], *rest)
+
+    monkeypatch.setattr(Answers, "forward", forward)
+    assert main(["export", str(run), "--out", str(tmp_path / "m.onnx")]) == 2
+    error = capsys.readouterr().err
+    assert "nothing was written" in error
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupted_export_leaves_the_old_file_and_its_proof(run, tmp_path, monkeypatch):
+    assert main(["export", str(run), "--out", str(tmp_path / "m.onnx")]) == 0
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("foveal.deploy.export.write_export", interrupted)
+    assert main(["export", str(run), "--out", str(tmp_path / "m.onnx"), "--precision", "fp16"]) == 130
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
 def test_a_preset_without_weights_is_said_aloud(tmp_path, capsys):

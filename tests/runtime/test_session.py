@@ -242,7 +242,7 @@ def test_export_as_it_is_typed(kind, tmp_path, capsys, monkeypatch):
     said = capsys.readouterr().out
     assert f"wrote {out}" in said
     assert "on 64 drawn frames" in said
-    proof = json.loads((tmp_path / "out.proof.json").read_text())
+    proof = json.loads((tmp_path / "out.onnx.proof.json").read_text())
     assert proof == Session(out).proof
     assert proof["largest"] < 1e-4
     for words, message in (
@@ -266,7 +266,7 @@ def test_what_cannot_be_exported(tmp_path, capsys):
     assert "one that patches of 14 divide, got 60" in err
     assert err.count("\n") == 1
     save_model(model, tmp_path / "m.safetensors", card)
-    (tmp_path / "m.proof.json").mkdir()
+    (tmp_path / "m.onnx.proof.json").mkdir()
     assert main(["export", str(tmp_path / "m.safetensors"), "--out", str(tmp_path / "m.onnx")]) == 2
     assert not (tmp_path / "m.onnx").exists()
 

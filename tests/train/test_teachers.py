@@ -206,6 +206,20 @@ def test_a_teacher_of_finer_classes_says_the_pupils(tmp_path, balance):
     assert train(recipe, tmp_path / "pupils" / "fold1", machine=CPU)
 
 
+@pytest.mark.parametrize("empty", [1, 4])
+def test_a_picture_without_a_label_of_one_kind(tmp_path, empty):
+    """Column 1 is the pupil's label, 4 the teacher's: rows of the two sets are not at the same place."""
+    data = finer_set(tmp_path / "set")
+    lines = (data / "labels.csv").read_text().splitlines()
+    cells = lines[2].split(",")
+    lines[2] = ",".join(["" if place == empty else cell for place, cell in enumerate(cells)])
+    (data / "labels.csv").write_text("\n".join(lines) + "\n")
+    train(Recipe(data=str(data), **FIELDS | {"fold": 1, "label": "part"}), tmp_path / "teachers" / "fold1", machine=CPU)
+    asked = Wanted(read(str(data), label="label"), 32, SEWER_MEAN, SEWER_STD, 1, [], lambda label: read(str(data), label=label))
+    teachers, _ = load_teachers(f"{tmp_path}/teachers/fold{{fold}}", asked, tmp_path / "pupil")
+    assert teachers.coarser[0].tolist() == [[1, 0], [0, 1], [1, 0], [0, 1]]
+
+
 def test_a_finer_class_lies_within_one(tmp_path):
     data = finer_set(tmp_path / "set", also="upper right")
     assert rows(data / "labels.csv")[0]["label"] == "left"

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if out is not None:
         expect(out.suffix.lower() == ".png", "--out", "the name of a .png file", str(out))
         expect(not _same(out, Path(words[0])), "--out", "another file than the picture", str(out))
-    facts, sheet = explained(_of_file(model) if model.suffix == EXPORTED else _of_torch(model, args.device), words[0])
+    facts, sheet = explained(_of_file(model, args.device) if model.suffix == EXPORTED else _of_torch(model, args.device), words[0])
     if out is not None:
         from foveal.app.overlay import draw
         from foveal.app.picture import save
@@ -93,7 +93,8 @@ def _of_torch(model: Path, device: str) -> Explaining:
     )
 
 
-def _of_file(model: Path) -> Explaining:
+def _of_file(model: Path, device: str) -> Explaining:
+    expect(device in ("auto", "cpu"), "--device", "auto or cpu for an exported file", device)
     from foveal.runtime.inspect import Exported
     from foveal.runtime.look import look, occlusion
 

@@ -1,6 +1,7 @@
 """`foveal export MODEL --out FILE.onnx`: one file that describes itself, answers by itself, and carries the proof that it says the same."""
 
 import argparse
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,13 +31,15 @@ class Margin:
     largest: float | None = None  # difference of a logit
     mean: float | None = None
     points: float | None = None  # of the figure that decides, × 100
+    chance: float = 1.0  # difference of a probability
+    maps: float = 1.0  # of a cell of a map
     faster: bool = False  # than the float32 file
 
 
 MARGINS = {
-    "fp32": Margin(largest=1e-3),
-    "fp16": Margin(largest=0.05, points=0.5),
-    "int8": Margin(mean=0.1, points=0.5, faster=True),
+    "fp32": Margin(largest=1e-3, chance=1e-3, maps=1e-3),
+    "fp16": Margin(largest=0.05, points=0.5, chance=0.02, maps=0.02),
+    "int8": Margin(mean=0.1, points=0.5, maps=0.25, faster=True),
 }
 
 
@@ -57,12 +60,10 @@ def run(args: argparse.Namespace) -> int:
     kinds = (EXPORTED, *TORCH)
     expect(args.out.suffix in kinds, "--out", f"a name that ends in {', '.join(kinds)}", args.out.name)
     expect(args.out.suffix == EXPORTED or args.precision == "fp32", "--precision", f"fp32 for a {args.out.suffix} file", args.precision)
-    beside = args.out.with_suffix(".proof.json")
+    beside = args.out.with_name(f"{args.out.name}.proof.json")
     for file in (args.out, beside):
         expect(not file.is_dir(), "--out", "the name of a file", f"the folder {file}")
     expect_folder(args.out.parent)
-    import torch
-
     from foveal.deploy.export import export_onnx, write_export
     from foveal.deploy.origin import origin
     from foveal.deploy.prove import by_onnxruntime, prove, timed
@@ -71,9 +72,10 @@ def run(args: argparse.Namespace) -> int:
     model, card, new = load_or_new(args.model)
     if new:
         print(f"{args.model}: no weights come with foveal, so they are random")
-    plain = export_onnx(model, card)
+    plain = export_onnx(model, card) if args.out.suffix == EXPORTED else None
     held = held_beside(card)
     if args.out.suffix == EXPORTED:
+        assert plain is not None
         whole = (
             plain if args.precision != "int8" else export_onnx(model, card, chunked=False)
         )  # the quantiser sees no nodes inside of nodes
@@ -82,23 +84,24 @@ def run(args: argparse.Namespace) -> int:
     else:
         (content, answer), plan = _for_torch(args.out.suffix, model, card), ""
     parity = prove(answer, model, card, held)
-    times = timed({"file": answer} | ({} if content is plain else {"float32": by_onnxruntime(plain)}), held.frames[0])
+    others = {} if plain is None or content is plain else {"float32": by_onnxruntime(plain)}
+    times = timed({"file": answer} | others, held.frames[0])
     _judge(args.precision, parity, times)
     proof = {
         "precision": args.precision,
         "quantised": plan,
         "pictures": held.words,
         **parity.facts(),
-        "bytes": len(content),
-        "float32_bytes": len(plain),
+        "bytes_before_this_proof": len(content),
+        "digest_before_this_proof": hashlib.sha256(content).hexdigest(),
         "milliseconds": times,
-        "origin": origin("cpu", torch.get_num_threads()),
+        "origin": origin("cpu", 1),
     }
-    write_whole(beside, json.dumps(proof, indent=1).encode())
     if args.out.suffix == EXPORTED:
         write_export(content, proof, args.out)
     else:
         write_whole(args.out, content)
+    write_whole(beside, json.dumps(proof, indent=1).encode())  # after its file: a proof without one is of another
     _tell(args.out, parity, held, times)
     return 0
 
@@ -116,18 +119,19 @@ def _made(precision: str, plain: bytes, card: "Card", held: "Held") -> tuple[byt
     calibration = pictures(card, "train", CALIBRATION)
     shown = held.frames[:DRAWN]
     margin = MARGINS[precision]
-    calibrated = shown if calibration is None else calibration[0]
+    calibrated = _drawn(card, seed=1) if calibration is None else calibration[0]
     tried = plans(plain, calibrated, shown)
     expect(bool(tried), "to quantise", "a model with convolutions", "one without")
     near = [plan for plan in tried if margin.mean is None or plan.error <= margin.mean]
     best = min(near or tried, key=lambda plan: plan.ratio)
     if best.ratio < 1 and near:
         return best.content, best.name
-    worst = ", ".join(f"{one.layer} ({one.error:.2g})" for one in blame(plain, calibrated, shown)[:3])
+    worst = "" if near else ", ".join(f"{one.layer} ({one.error:.2g})" for one in blame(plain, calibrated, shown)[:3])
+    blamed = f"most of the error is of {worst}; " if worst else ""
     told = "; ".join(f"{plan.name}: {plan.ratio:.2f} × the time, logits off by {plan.error:.2g}" for plan in tried)
     raise FovealError(
         f"the int8 file: expected one that is faster than float32 with logits within {margin.mean:g} on average, got {told}; "
-        f"most of the error is of {worst}; nothing was written, use fp32 or fp16"
+        f"{blamed}nothing was written, use fp32 or fp16"
     )
 
 
@@ -147,6 +151,9 @@ def _judge(precision: str, parity: "Parity", times: dict[str, dict[str, float]])
     what, nothing = f"the {precision} file", "nothing was written"
     for limit, found, words in ((margin.largest, parity.largest, "at most"), (margin.mean, parity.mean, "on average")):
         expect(limit is None or found <= limit, what, f"logits within {limit or 0:g} of the model's {words}", f"{found:.2g}", nothing)
+    expect(parity.chance <= margin.chance, what, f"probabilities within {margin.chance:g}", f"{parity.chance:.2g}", nothing)
+    expect((parity.maps or 0) <= margin.maps, what, f"attention maps within {margin.maps:g}", f"{parity.maps or 0:.2g}", nothing)
+    expect(parity.sound, what, "answers that its probabilities give", "others", nothing)
     if margin.points is not None and parity.before is not None and parity.after is not None:
         lost = 100 * (parity.before - parity.after)
         expect(lost <= margin.points, what, f"{parity.figure} within {margin.points:g} points of the model's", f"{lost:.2f} less", nothing)
@@ -167,19 +174,24 @@ def _tell(out: Path, parity: "Parity", held: "Held", times: dict[str, dict[str, 
 
 def held_beside(card: "Card") -> "Held":
     """Pictures to prove it on: the validation split it was chosen on, or drawn frames."""
-    from foveal.data.rendered import RenderedPictures
     from foveal.deploy.prove import Held
 
     found = pictures(card, "val", PICTURES)
     if found is not None:
         frames, truth, name = found
         return Held(frames, f"{len(frames)} pictures of the validation split of {name}", truth)
-    drawn = RenderedPictures(DRAWN, 0)
-    return Held(np.stack([drawn.image(index, card.size) for index in range(DRAWN)]), f"{DRAWN} drawn frames")
+    return Held(_drawn(card, seed=0), f"{DRAWN} drawn frames")
+
+
+def _drawn(card: "Card", seed: int) -> NDArray[np.uint8]:
+    from foveal.data.rendered import RenderedPictures
+
+    drawn = RenderedPictures(DRAWN, seed)
+    return np.stack([drawn.image(index, card.size) for index in range(DRAWN)])
 
 
 def pictures(card: "Card", split: str, most: int) -> tuple[NDArray[np.uint8], NDArray[Any] | None, str] | None:
-    """Pictures of a split of the training data (N, S, S, 3), their labels if all are known, and the data's name; None where they are elsewhere."""
+    """Pictures of a split of the training data (N, S, S, 3), their labels if they are of the card's classes, and the data's name; None where they are elsewhere."""
     from foveal.data.image import BadImage
     from foveal.data.read import read
 
@@ -187,6 +199,8 @@ def pictures(card: "Card", split: str, most: int) -> tuple[NDArray[np.uint8], ND
     try:
         source = read(card.recipe["data"], label=card.recipe.get("label"), by=card.recipe.get("by"), seed=0)
         chosen = source.indices(split, card.recipe.get("fold"))
+        alike = source.classes == card.classes and source.many == card.many
+        chosen = chosen[source.known(chosen)] if alike else chosen
         for index in np.random.default_rng(0).permutation(chosen)[:most]:
             try:
                 frames.append(source.image(int(index), card.size))
@@ -197,5 +211,4 @@ def pictures(card: "Card", split: str, most: int) -> tuple[NDArray[np.uint8], ND
         return None
     if not frames:
         return None
-    known = source.classes == card.classes and bool(source.known(np.array(kept)).all())
-    return np.stack(frames), source.labels[kept] if known else None, source.name
+    return np.stack(frames), source.labels[kept] if alike else None, source.name

@@ -26,6 +26,7 @@ from foveal.explain.predicted import Predicted
 from foveal.models.card import Card
 
 PART = 16
+NEARLY = 0.999  # of the answers: a probability within rounding of its threshold may fall on either side
 ROUNDS, WARM_UP = 31, 5
 
 
@@ -45,7 +46,9 @@ class Parity:
     frames: int
     largest: float  # of |difference| of the logits
     mean: float
+    chance: float  # largest |difference| of the probabilities
     agree: float  # share of the answers (found or not, each class) that are the same
+    sound: bool  # whether its answers are those that its own probabilities give, by the card's thresholds
     maps: float | None  # largest |difference| of the attention maps, where it has them
     figure: str = ""  # the figure that decides
     before: float | None = None  # of the model, on these frames
@@ -74,34 +77,51 @@ def by_torch(loaded: Callable[[Tensor], tuple[Tensor, ...]]) -> Answering:
 
 def prove(answer: Answering, model: nn.Module, card: Card, held: Held) -> Parity:
     inspector, looks = Inspector(model, card, "cpu"), False
-    told, said, same, off = [], [], [], [0.0]
+    told, said, same, off, apart, sound = [], [], [], [0.0], [0.0], True
     for part in np.array_split(held.frames, -(-len(held.frames) // PART)):
-        _, found, logits, *maps = answer(part)
+        chances, found, logits, *maps = answer(part)
         looks = bool(maps)
+        sound &= bool((found == inspector.chosen(chances.astype(np.float64))).mean() > NEARLY)
         told.append(logits)
         with contextlib.ExitStack() as stack:
             seen = stack.enter_context(watch(inspector.model)) if looks else {}
             said.append(inspector.logits(list(part)))
-        same.append(found == inspector.chosen(inspector.chances(said[-1])))
+        expected_chances = inspector.chances(said[-1])
+        apart.append(float(np.abs(chances - expected_chances).max()))
+        same.append(found == inspector.chosen(expected_chances))
         if looks:
             expected = torch.cat([record.weights for record in seen.values()], 1).cpu().numpy()
             off.append(float(np.abs(maps[0] - expected).max()))
     after, before = np.concatenate(told).astype(np.float64), np.concatenate(said)
     error = np.abs(after - before)
-    facts = (len(held.frames), float(error.max()), float(error.mean()), float(np.concatenate(same).mean()), max(off) if looks else None)
+    facts = (
+        len(held.frames),
+        float(error.max()),
+        float(error.mean()),
+        max(apart),
+        float(np.concatenate(same).mean()),
+        sound,
+        max(off) if looks else None,
+    )
     if held.truth is None:
         return Parity(*facts)
     name = "mean average precision" if card.many else "balanced accuracy"
     return Parity(*facts, name, *(_score(logits, held.truth, card) for logits in (before, after)))
 
 
-def _score(logits: NDArray[np.float64], truth: NDArray[np.integer], card: Card) -> float:
+def _score(logits: NDArray[np.float64], truth: NDArray[np.integer], card: Card) -> float | None:
     files = tuple(str(number) for number in range(len(truth)))
-    return float(headline(Predicted(files, card.classes, truth, logits), card.many)(None))
+    value = float(headline(Predicted(files, card.classes, truth, logits), card.many)(None))
+    return value if np.isfinite(value) else None
 
 
 def timed(answers: dict[str, Answering], frame: NDArray[np.uint8]) -> dict[str, dict[str, float]]:
-    """Milliseconds a frame (S, S, 3) of every file, in turns."""
+    """Milliseconds a frame (S, S, 3) of every file, in turns, on one thread."""
     jobs = {name: partial(answer, frame[None]) for name, answer in answers.items()}
-    taken = interleaved(jobs, rounds=ROUNDS, warm_up=WARM_UP)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        taken = interleaved(jobs, rounds=ROUNDS, warm_up=WARM_UP)
+    finally:
+        torch.set_num_threads(threads)
     return {name: {"median": 1e3 * one.median, "p10": 1e3 * one.p10, "p90": 1e3 * one.p90} for name, one in taken.items()}

@@ -20,13 +20,13 @@ import numpy, onnxruntime
 batch, threads = int(sys.argv[1]), int(sys.argv[2])
 def peak():
     with open("/proc/self/status") as lines:  # getrusage would count the process that began this one
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+        return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), None)
 options = onnxruntime.SessionOptions()
 options.intra_op_num_threads, options.inter_op_num_threads, options.log_severity_level = threads, 1, 4
 session = onnxruntime.InferenceSession(sys.stdin.buffer.read(), options, providers=["CPUExecutionProvider"])
 ready = peak()
 kinds = {"tensor(uint8)": numpy.uint8, "tensor(float)": numpy.float32}
-feed = {one.name: numpy.zeros([side if isinstance(side, int) else batch for side in one.shape], kinds[one.type]) for one in session.get_inputs()}
+feed = {one.name: numpy.zeros([one.shape[0] if isinstance(one.shape[0], int) else batch, *one.shape[1:]], kinds[one.type]) for one in session.get_inputs()}
 for _ in range(3):
     session.run(None, feed)
 print(json.dumps([ready, peak()]))
@@ -47,10 +47,12 @@ def footprint(graph: bytes, batch: int = 1, threads: int = 1) -> Footprint | Non
         return None
     ready, most = _peaks(graph, batch, threads)
     empty_ready, empty_most = _peaks(EMPTY, batch, threads)
+    if ready is None or most is None or empty_ready is None or empty_most is None:
+        return None
     return Footprint(max(0, ready - empty_ready), max(0, most - empty_most))
 
 
-def _peaks(graph: bytes, batch: int, threads: int) -> tuple[int, int]:
+def _peaks(graph: bytes, batch: int, threads: int) -> tuple[int | None, int | None]:
     command = [sys.executable, "-c", CHILD, str(batch), str(threads)]
     done = subprocess.run(command, input=graph, capture_output=True, check=False)
     if done.returncode:

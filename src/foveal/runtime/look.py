@@ -3,6 +3,7 @@
 import numpy as np
 
 from foveal.data.image import Pixels
+from foveal.data.pack import paint
 from foveal.deploy.names import LOOKED
 from foveal.errors import expect
 from foveal.explain.looks import Array, Looks, shares
@@ -13,6 +14,7 @@ def look(model: Exported, photo: Pixels) -> Looks:
     """The attention maps of one picture of the card's side (S, S, 3)."""
     session, config = model.session, model.card.config
     expect(LOOKED in session.outputs, session.file, "a model whose attention tells where it looked, such as an icam", model.card.model)
+    expect({"heads", "layers"} <= set(config), session.file, "heads and layers in its card's config", sorted(config))
     maps = np.asarray(session(photo[None], [LOOKED])[LOOKED], np.float64)  # (1, M, N, P)
     heads, layers = int(config["heads"]), int(config["layers"])
     first, side = maps.shape[1] - heads * layers, round(maps.shape[3] ** 0.5)
@@ -28,6 +30,8 @@ def look(model: Exported, photo: Pixels) -> Looks:
 def occlusion(model: Exported, photo: Pixels, sides: tuple[int, int]) -> Array:
     """(C, rows, columns): what each class's probability loses when a cell is shown in the picture's mean colour."""
     rows, columns = sides
+    photo = photo.copy()
+    paint(photo[None], model.card.recipe.get("blank", ()))  # what the model never sees is in no mean
     height, width = photo.shape[:2]
     owner = (np.arange(height) * rows // height)[:, None] * columns + np.arange(width) * columns // width
     plain = photo.mean((0, 1)).round().astype(np.uint8)

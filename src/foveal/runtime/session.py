@@ -25,6 +25,8 @@ class Session:
         self.file, content = str(file), _content(Path(file))
         try:
             self.session = opened(content, threads)
+        except ModuleNotFoundError:
+            raise
         except Exception as error:  # noqa: BLE001 — onnxruntime has an exception for each kind of damage
             told = " ".join(str(error).split())[:160]
             raise FovealError(f"{file}: expected an exported model, got a file that onnxruntime cannot open: {told}") from None

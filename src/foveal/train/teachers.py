@@ -127,9 +127,17 @@ def _coarser(path: str, card: Card, own: Source, wanted: Wanted) -> Tensor:
     """(finer classes, C): the share of each in the class of the pupil's in which it lies."""
     pupils = wanted.source
     expect(not (own.many or pupils.many), f"the teacher {path}", f"the pupil's classes, {pupils.classes}", card.classes)
-    both = own.known(np.arange(len(own))) & pupils.known(np.arange(len(own)))
+    place = {pupils.file(index): index for index in range(len(pupils))}  # a row without a label of one kind is in one set only
+    pairs = [(index, place[file]) for index in range(len(own)) if (file := own.file(index)) in place]
+    mine, theirs = (np.array(part, np.int64) for part in zip(*pairs, strict=True)) if pairs else (np.empty(0, np.int64),) * 2
+    for what, of_own, of_pupils in (("split", own.split, pupils.split), ("fold", own.fold, pupils.fold)):
+        same = of_own is of_pupils is None or (
+            of_own is not None and of_pupils is not None and np.array_equal(of_own[mine], of_pupils[theirs])
+        )
+        expect(bool(same), f"the teacher {path}", f"the pupil's {what} of every picture", "another")
+    both = own.known(mine) & pupils.known(theirs)
     together = np.zeros((len(own.classes), len(pupils.classes)))
-    np.add.at(together, (own.labels[both], pupils.labels[both]), 1)
+    np.add.at(together, (own.labels[mine[both]], pupils.labels[theirs[both]]), 1)
     lies = together > 0
     for name, row in zip(own.classes, lies, strict=True):
         expect(row.sum() < 2, f"the teacher {path}", "classes that each lie within one of the pupil's", f"{name}, which lies in several")

@@ -56,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
         bench.write(args.out)
         return 0
     expect(not args.models, f"foveal bench {args.what}", "no model", " ".join(args.models))
+    expect(not args.peer, f"foveal bench {args.what}", "no --peer", " ".join(args.peer))
     import torch
 
     from foveal.device import choose

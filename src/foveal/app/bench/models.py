@@ -44,18 +44,21 @@ def measure(bench: Bench) -> None:
     for runtime in runtimes:
         if runtime not in RUNTIMES:
             raise unknown("runtime", runtime, RUNTIMES)
+    expect(asked.device in ("auto", "cpu"), "--device", "auto or cpu: models are timed on a processor", asked.device)
+    files = [name for name in asked.models if name.endswith(EXPORTED)]
+    expect(not files or "onnxruntime" in runtimes, "--runtime", "onnxruntime for an exported file", asked.runtime)
     expect(bool(asked.models), "foveal bench models", "at least one model", "none", "name an exported file, a run or a preset")
     contenders = [one for name in asked.models for one in _ours(name, runtimes, bench.threads)]
     contenders += [_graph(Path(file).stem, _read(Path(file)), bench.threads) for file in asked.peer]
     names = [one.name for one in contenders]
     expect(len(set(names)) == len(names), "the models", "one of each name", ", ".join(names))
     for one in contenders:
-        _check(one)
-    bench.add(Row("checked", f"{len(contenders)} contenders answer the same twice; none tracks gradients", "", None, ""))
+        _check(one, batches[0])
+    bench.add(Row("checked", f"{len(contenders)} contenders answer the same twice", "", None, ""))
     for batch in batches:
         _one_batch(bench, contenders, batch)
     for one in contenders:
-        held = "" if one.graph is None else _held(one.graph, bench.threads)
+        held = "" if one.graph is None else _held(one.graph, max(batches), bench.threads)
         bench.add(Row(f"{one.name}: costs", ", ".join((*one.facts, held) if held else one.facts), "", None, ""))
 
 
@@ -74,11 +77,14 @@ def _a_picture(timing: Timing, batch: int) -> str:
     return f"{median:.3f} ms a picture ({low:.3f}–{high:.3f})"
 
 
-def _held(graph: bytes, threads: int) -> str:
-    held = footprint(graph, 1, threads)
+def _held(graph: bytes, batch: int, threads: int) -> str:
+    try:
+        held = footprint(graph, batch, threads)
+    except FovealError as error:  # what was timed is not lost for it
+        return str(error)
     if held is None:
         return ""
-    return f"{held.opened / 1e6:.1f} MB opened and {held.ran / 1e6:.1f} MB at most while it runs, above an empty graph"
+    return f"{held.opened / 1e6:.1f} MB opened and {held.ran / 1e6:.1f} MB at most while it runs at batch {batch}, above an empty graph"
 
 
 def _ours(name: str, runtimes: list[str], threads: int) -> Iterator[Contender]:
@@ -109,13 +115,23 @@ def _ours(name: str, runtimes: list[str], threads: int) -> Iterator[Contender]:
 def _graph(name: str, content: bytes, threads: int, facts: tuple[str, ...] = ()) -> Contender:
     try:
         session = opened(content, threads)
+    except ModuleNotFoundError:
+        raise
     except Exception as error:  # noqa: BLE001 — onnxruntime has an exception for each kind of damage
         told = " ".join(str(error).split())[:160]
         raise FovealError(f"{name}: expected an ONNX graph, got a file that onnxruntime cannot open: {told}") from None
 
     def job(batch: int) -> Job:
         feed = {one.name: _noise(one, batch) for one in session.get_inputs()}
-        return lambda: session.run(None, feed)
+
+        def once() -> Any:
+            try:
+                return session.run(None, feed)
+            except Exception as error:  # noqa: BLE001 — a graph from anybody may fail in any operator
+                told = " ".join(str(error).split())[:160]
+                raise FovealError(f"{name}: expected an answer to {batch} pictures, got {told}") from None
+
+        return once
 
     return Contender(name, job, content, (*facts, f"{len(content):,} bytes"))
 
@@ -123,8 +139,11 @@ def _graph(name: str, content: bytes, threads: int, facts: tuple[str, ...] = ())
 def _noise(one: Any, batch: int) -> NDArray[Any]:
     """A picture as bytes, or as numbers, for an input of a graph; a side without a number is the batch."""
     expect(one.type in KINDS, f"the input {one.name}", f"one of {', '.join(KINDS)}", one.type)
-    shape = [side if isinstance(side, int) else batch for side in one.shape]
-    expect(shape[:1] == [batch], f"the input {one.name}", f"a batch of {batch}", one.shape, "give --batch 1")
+    first, *rest = one.shape
+    free = [side for side in rest if not isinstance(side, int)]
+    expect(not free, f"the input {one.name}", "sides with numbers, but for the batch", one.shape)
+    shape = [batch if not isinstance(first, int) else first, *rest]
+    expect(shape[0] == batch, f"the input {one.name}", f"any batch, or {batch}", one.shape, f"give --batch {first}")
     draw = np.random.default_rng(0)
     return draw.integers(0, 256, shape, np.uint8) if one.type == "tensor(uint8)" else draw.standard_normal(shape, np.float32)
 
@@ -151,9 +170,9 @@ def _in_torch(model: Any, size: int, runtime: str) -> Callable[[int], Job]:
     return job
 
 
-def _check(one: Contender) -> None:
+def _check(one: Contender, batch: int = 1) -> None:
     """In evaluation mode and deterministic: the same pictures, the same answer."""
-    job = one.job(1)
+    job = one.job(batch)
     first, second = _arrays(job()), _arrays(job())
     same = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, second, strict=True))
     expect(same, one.name, "the same answer twice", "another", "put it into evaluation mode")
