@@ -1,6 +1,7 @@
 """foveal bench models: exported files, runs and others' graphs side by side, checked before they are timed."""
 
 import json
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import onnx
@@ -43,6 +44,10 @@ def test_the_table_and_its_figures(files, tmp_path, capsys):
     assert main([str(word) for word in words]) == 0
     told = capsys.readouterr().out
     assert "checked: 2 contenders answer the same twice" in told
+    (drawn,) = tmp_path.glob("models-*.svg")
+    picture = ET.fromstring(drawn.read_text(encoding="utf-8"))
+    assert len(picture.findall("{*}polyline")) == 2
+    assert {"small", "peer", "ms a picture"} <= {text.text for text in picture.findall("{*}text")}
     (file,) = tmp_path.glob("models-*.json")
     content = json.loads(file.read_text(encoding="utf-8"))
     assert set(content["seconds"]) == {"batch 1", "batch 3"}

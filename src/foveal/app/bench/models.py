@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foveal.app.bench.curve import curve
 from foveal.app.bench.table import RUNTIMES, Bench, Row
 from foveal.deploy.clock import Job, Timing
 from foveal.deploy.names import EXPORTED
@@ -57,6 +58,11 @@ def measure(bench: Bench) -> None:
     bench.add(Row("checked", f"{len(contenders)} contenders answer the same twice", "", None, ""))
     for batch in batches:
         _one_batch(bench, contenders, batch)
+    if len(batches) > 1:
+        lines = {
+            one.name: [(batch, 1e3 * bench.timings[f"batch {batch}"][one.name].median / batch) for batch in batches] for one in contenders
+        }
+        bench.picture = curve(lines, "pictures at once", "ms a picture")
     for one in contenders:
         held = "" if one.graph is None else _held(one.graph, max(batches), bench.threads)
         bench.add(Row(f"{one.name}: costs", ", ".join((*one.facts, held) if held else one.facts), "", None, ""))

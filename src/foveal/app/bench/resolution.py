@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from foveal.app.bench.curve import curve
 from foveal.app.bench.models import Contender, _graph, _read
 from foveal.app.bench.table import Bench, Row
 from foveal.errors import FovealError, expect
@@ -34,6 +35,11 @@ def measure(bench: Bench) -> None:
             times.setdefault(one.name, []).append(timing.median)
             told = f"{1e3 * timing.median:.2f} ms ({1e3 * timing.p10:.2f}–{1e3 * timing.p90:.2f})"
             bench.add(Row(f"{side} × {side}: {one.name}", told, "", timing.median / times[one.name][0], f"× the time at {SIDES[0]}"))
+    bench.picture = curve(
+        {name: [(side, 1e3 * one) for side, one in zip(SIDES, spent, strict=True)] for name, spent in times.items()},
+        "side in pixels",
+        "ms a picture",
+    )
     for name, spent in times.items():
         bench.add(Row(f"{name}: grows with pixels to the power", f"{exponent(SIDES, spent):.2f}", "", None, ""))
 

@@ -40,6 +40,7 @@ class Bench:
     asked: argparse.Namespace | None = None  # what was typed
     rows: list[Row] = field(default_factory=list)
     timings: dict[str, dict[str, Timing]] = field(default_factory=dict)
+    picture: str = ""  # an SVG that goes with the table
 
     def time(self, what: str, jobs: Mapping[str, Job], rounds: int | None = None) -> dict[str, Timing]:
         taken = interleaved(jobs, rounds=rounds or self.rounds, warm_up=WARM_UP, device=self.device)
@@ -93,8 +94,10 @@ class Bench:
         seconds = {what: {name: asdict(timing) for name, timing in taken.items()} for what, taken in self.timings.items()}
         content = {"origin": facts, "warm_up": WARM_UP, "rows": [asdict(row) for row in self.rows], "seconds": seconds}
         write_whole(folder / f"{stem}.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+        if self.picture:
+            write_whole(folder / f"{stem}.svg", self.picture.encode())
         with contextlib.suppress(OSError):
-            print(f"written: {folder / stem}.md and .json")
+            print(f"written: {folder / stem}.md and .json{' and .svg' if self.picture else ''}")
 
     def _method(self) -> str:
         return (
