@@ -2,8 +2,8 @@
 
     features = Scan over chunks of patches: Φ(chunk)
 
-The function is the same, as Φ sees every patch by itself; a graph that takes a batch at once writes each map to memory and reads it back. icam-31k on
-one thread: 7 % less time for one picture, 27 % less for eight, and time that grows with the pixels and no faster.
+The function is the same, as Φ sees every patch by itself; a graph that takes a batch at once writes each map to memory and reads it back. The Φ of
+icam-31k on one thread: 7 % less time for one picture, 27 % less for eight, and time that grows with the pixels and no faster.
 """
 
 from typing import Any

@@ -13,10 +13,7 @@ an onnxruntime of some years ago opens it: tried with 1.17.3, which refuses IR 1
 
 import contextlib
 import dataclasses
-import io
 import json
-import logging
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +24,7 @@ from torch import Tensor, nn
 from foveal.deploy.chunks import FEATURES, PATCHES, chunk_of, graphs, in_chunks, unmark
 from foveal.deploy.lean import Frames
 from foveal.deploy.names import CARD, INPUT, LOOKED, OUTPUTS, PROOF
+from foveal.deploy.quiet import quiet
 from foveal.errors import FovealError
 from foveal.models.card import Card
 from foveal.models.icam import Icam
@@ -78,7 +76,7 @@ def export_onnx(model: nn.Module, card: Card, *, chunked: bool = True) -> bytes:
     answers.marked = chunk < patches
     frames = torch.randint(0, 256, (2, card.size, card.size, 3), dtype=torch.uint8)
     outputs = [*OUTPUTS, *([LOOKED] if answers.looks else []), *([PATCHES, FEATURES] if answers.marked else [])]
-    with _quiet(), _told(card):
+    with quiet(), _told(card):
         program = torch.onnx.export(
             answers,
             (frames,),
@@ -161,16 +159,3 @@ def _onnx() -> Any:
     except ModuleNotFoundError as error:
         raise FovealError(f"to export: expected {error.name} to be installed, got none; pip install foveal[export]") from None
     return onnx
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """The exporter tells of each of its steps, and warns of what it does itself."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from foveal.layers.absorbed import Absorbed
 from foveal.layers.gated import Gated
 from foveal.layers.multihead import MultiHead
-from foveal.models.icam import Adaptive, CrossBlock, Icam, Projected, _grid
+from foveal.models.icam import Adaptive, CrossBlock, Icam, Projected, grid_of
 
 
 class LeanDecoder(nn.Module):
@@ -32,7 +32,7 @@ class LeanDecoder(nn.Module):
         self.mixer, self.norm = model.mixer, model.norm
         self.memory = Memory(model, rows * model.config.pool, columns * model.config.pool)
         self.first = First(model)
-        self.layers = nn.ModuleList(LeanBlock(cast("CrossBlock", layer), self.queries) for layer in model.layers)
+        self.layers = nn.ModuleList(LeanCrossBlock(cast("CrossBlock", layer), self.queries) for layer in model.layers)
         self.inner, self.outer = head(model), cast("nn.Linear", model.head[3])
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -51,7 +51,7 @@ class LeanDecoder(nn.Module):
         """(B, h, w, C′)."""
         if features.shape[2:] == (1, 1):
             return features.reshape(-1, self.rows, self.columns, features.shape[1])
-        return _grid(features, self.rows, self.columns)
+        return grid_of(features, self.rows, self.columns)
 
 
 class Memory(nn.Module):
@@ -102,7 +102,7 @@ class First(nn.Module):
         return queries, looked[:, None]
 
 
-class LeanBlock(nn.Module):
+class LeanCrossBlock(nn.Module):
     def __init__(self, block: CrossBlock, queries: int) -> None:
         super().__init__()
         around, after = block.attention, block.feed_forward

@@ -9,11 +9,8 @@ A plan names what is quantised. Every plan is calibrated on the same frames, hel
 file: the fastest plan whose logits are near enough is kept. What a convolution costs in error is seen by quantising it alone.
 """
 
-import contextlib
-import logging
 import tempfile
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +21,7 @@ from numpy.typing import NDArray
 from foveal.deploy.clock import interleaved
 from foveal.deploy.names import INPUT
 from foveal.deploy.opened import opened
+from foveal.deploy.quiet import quiet
 
 BATCH = 8
 BETWEEN = ("Relu", "Clip", "AveragePool", "GlobalAveragePool", "Add", "Sigmoid", "Mul", "HardSwish")  # what may stand between convolutions
@@ -97,7 +95,7 @@ def _quantised(content: bytes, nodes: Sequence[str], calibration: NDArray[np.uin
             start = next(self.parts, None)
             return None if start is None else {INPUT: calibration[start : start + BATCH]}
 
-    with tempfile.TemporaryDirectory() as folder, _quiet():
+    with tempfile.TemporaryDirectory() as folder, quiet():
         given, made = Path(folder) / "float.onnx", Path(folder) / "int8.onnx"
         given.write_bytes(content)
         quantize_static(
@@ -166,16 +164,3 @@ def _logits(session: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 def _job(session: Any, feed: dict[str, Any]) -> Any:
     return lambda: session.run(["probability"], feed)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """The quantiser tells of every tensor that it leaves alone."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)

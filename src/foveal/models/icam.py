@@ -96,7 +96,7 @@ class Icam(nn.Module):
 
     def tokens(self, features: Tensor, rows: int, columns: int) -> tuple[Tensor, Tensor]:
         """What Φ saw in each patch (B·P, C′, pool, pool) → tokens without and with their position."""
-        grid = self.norm(self.mixer(_grid(features, rows, columns)))  # (B, h, w, C′)
+        grid = self.norm(self.mixer(grid_of(features, rows, columns)))  # (B, h, w, C′)
         content: Tensor = self.embed(grid)
         memory = self.position.embed(content)
         return self.dropout(content).flatten(1, 2), self.dropout(memory).flatten(1, 2)
@@ -205,7 +205,7 @@ def cut(images: Tensor, patch: int) -> tuple[Tensor, int, int]:
     return tiles.reshape(batch * rows * columns, channels, patch, patch), rows, columns
 
 
-def _grid(features: Tensor, rows: int, columns: int) -> Tensor:
+def grid_of(features: Tensor, rows: int, columns: int) -> Tensor:
     """The cells of all patches (B·P, C, s, s) as one grid (B, rows·s, columns·s, C)."""
     channels, side = features.shape[1], features.shape[2]
     tiles = features.reshape(-1, rows, columns, channels, side, side).permute(0, 1, 4, 2, 5, 3)

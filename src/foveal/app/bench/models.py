@@ -50,7 +50,7 @@ def measure(bench: Bench) -> None:
     expect(not files or "onnxruntime" in runtimes, "--runtime", "onnxruntime for an exported file", asked.runtime)
     expect(bool(asked.models), "foveal bench models", "at least one model", "none", "name an exported file, a run or a preset")
     contenders = [one for name in asked.models for one in _ours(name, runtimes, bench.threads)]
-    contenders += [_graph(Path(file).stem, _read(Path(file)), bench.threads) for file in asked.peer]
+    contenders += [of_graph(Path(file).stem, read_graph(Path(file)), bench.threads) for file in asked.peer]
     names = [one.name for one in contenders]
     expect(len(set(names)) == len(names), "the models", "one of each name", ", ".join(names))
     for one in contenders:
@@ -96,7 +96,7 @@ def _held(graph: bytes, batch: int, threads: int) -> str:
 def _ours(name: str, runtimes: list[str], threads: int) -> Iterator[Contender]:
     if name.endswith(EXPORTED):
         session = Session(name, threads)
-        yield _graph(Path(name).stem, _read(Path(name)), threads, (session.card.model,))
+        yield of_graph(Path(name).stem, read_graph(Path(name)), threads, (session.card.model,))
         return
     import torch
 
@@ -113,12 +113,12 @@ def _ours(name: str, runtimes: list[str], threads: int) -> Iterator[Contender]:
     facts = (f"{weights(model):,} weights", f"{flops(model, picture) / 1e6:.1f} MFLOP")
     for runtime in runtimes:
         if runtime == "onnxruntime":
-            yield _graph(label, export_onnx(model, card), threads, facts)
+            yield of_graph(label, export_onnx(model, card), threads, facts)
         else:
             yield Contender(f"{label} ({runtime})", _in_torch(model, card.size, runtime), None, facts)
 
 
-def _graph(name: str, content: bytes, threads: int, facts: tuple[str, ...] = ()) -> Contender:
+def of_graph(name: str, content: bytes, threads: int, facts: tuple[str, ...] = ()) -> Contender:
     try:
         session = opened(content, threads)
     except ModuleNotFoundError:
@@ -197,7 +197,7 @@ def _batches(text: str) -> list[int]:
     return counts
 
 
-def _read(file: Path) -> bytes:
+def read_graph(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:

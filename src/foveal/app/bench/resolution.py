@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from foveal.app.bench.curve import curve
-from foveal.app.bench.models import Contender, _graph, _read
+from foveal.app.bench.models import Contender, of_graph, read_graph
 from foveal.app.bench.table import Bench, Row
 from foveal.errors import FovealError, expect
 
@@ -60,7 +60,7 @@ def _built(name: str, side: int, threads: int) -> Contender:
     expect(new, name, "a preset or a peer, which can be built for any side", "a model that was trained for one")
     torch.manual_seed(0)
     model = create(name, classes=len(card.classes), image=side).eval()
-    return _graph(name, export_onnx(model, dataclasses.replace(card, size=side)), threads)
+    return of_graph(name, export_onnx(model, dataclasses.replace(card, size=side)), threads)
 
 
 def _resized(file: Path, side: int, threads: int) -> Contender:
@@ -69,10 +69,10 @@ def _resized(file: Path, side: int, threads: int) -> Contender:
         import onnx
     except ModuleNotFoundError:
         raise FovealError("to give a graph another side: expected onnx to be installed, got none; pip install foveal[export]") from None
-    content = _read(file)
-    _graph(file.stem, content, threads)  # says in one line what is no graph
+    content = read_graph(file)
+    of_graph(file.stem, content, threads)  # says in one line what is no graph
     proto = onnx.load_model_from_string(content)
     for place in (2, 3):
         proto.graph.input[0].type.tensor_type.shape.dim[place].dim_value = side
     proto.graph.ClearField("value_info")
-    return _graph(file.stem, proto.SerializeToString(), threads)
+    return of_graph(file.stem, proto.SerializeToString(), threads)
