@@ -28,6 +28,7 @@ OTHERS = {  # a value for each setting that is not its default, as typed and as 
     "warmup": (".1", 0.1),
     "smoothing": ("0.02", 0.02),
     "balance": ("sampling", "sampling"),
+    "margin": ("1.8", 1.8),
     "ema": ("0", 0),
     "mixup": ("1e-1", 0.1),
     "augment": ("none", "none"),

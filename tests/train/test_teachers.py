@@ -124,7 +124,6 @@ def test_who_may_teach(taught, tmp_path):
         ({"fold": None}, "a pattern without {fold} where no fold is given"),
         ({"fold": 0}, "which meets none"),
         ({"source": others, "finer": lambda label: others}, "the pupil's classes, ('a', 'b'), got ('left', 'right')"),
-        ({"size": 64}, "the pupil's size, 64, got 32"),
         ({"source": several}, "the pupil's kind of label, True, got False"),
         ({"mean": (0.5, 0.5, 0.5)}, "the pupil's mean"),
         ({"std": (0.5, 0.5, 0.5)}, "the pupil's std"),
@@ -140,6 +139,18 @@ def test_who_may_teach(taught, tmp_path):
         load_teachers(f"{taught}/fold1-seed0", wanted(taught, fold=None), pupil)
     with pytest.raises(FovealError, match="runs in another folder than the pupil's"):
         load_teachers(pattern, wanted(taught), taught / "fold1-seed7")
+
+
+def test_a_teacher_sees_pictures_of_its_own_size(taught, tmp_path):
+    teachers, _ = load_teachers(f"{taught}/fold{{fold}}-*", wanted(taught, size=64), tmp_path / "pupil")
+    torch.manual_seed(0)
+    small = torch.randn(3, 3, 32, 32)
+    large = small.repeat_interleave(2, 2).repeat_interleave(2, 3)
+    said = teachers(large)
+    alike, _ = load_teachers(f"{taught}/fold{{fold}}-*", wanted(taught), tmp_path / "pupil")
+    shrunk = F.interpolate(large, (32, 32), mode="bilinear", antialias=True)
+    torch.testing.assert_close(said, alike(shrunk))
+    assert not torch.allclose(said, alike(large[:, :, :32, :32]))
 
 
 def test_a_pattern_that_meets_nothing_leaves_nothing(taught, tmp_path):

@@ -25,6 +25,7 @@ from foveal.train.teachers import Teachers
 
 class Classify(pl.LightningModule):
     prior: Tensor | None
+    shift: Tensor | None
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class Classify(pl.LightningModule):
         self.augment = augmentation(recipe.augment)
         self.register_buffer("class_weight", class_weight(counts) if recipe.balance == "weights" else None, persistent=False)
         self.register_buffer("prior", log_prior(counts, many, pictures) if recipe.balance == "margin" else None, persistent=False)
+        self.register_buffer("shift", None if self.prior is None else (1 - recipe.margin) * self.prior, persistent=False)
         self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(std)[:, None, None], persistent=False)
         self.teachers = teachers
@@ -143,7 +145,8 @@ class Classify(pl.LightningModule):
         targets = labels if self.many else F.one_hot(labels, self.classes).float()
         good = torch.ones(len(logits), device=logits.device)
         self.log("val_loss", self.loss(logits, targets, good), sync_dist=True)
-        self.log("val_score", self.score(logits, labels), prog_bar=True, sync_dist=True)
+        shifted = logits if self.shift is None else logits + self.shift  # as the kept model will answer: see tilt.py
+        self.log("val_score", self.score(shifted, labels), prog_bar=True, sync_dist=True)
 
     def logits(self, batch: Batch) -> Tensor:
         """(B, C) of the model that is judged; a process may have no picture of the last batch."""
@@ -172,7 +175,10 @@ class Classify(pl.LightningModule):
             share = self.recipe.backbone if is_backbone(name) else 1.0
             groups.setdefault((share, decay), []).append(parameter)
         listed = [{"params": params, "weight_decay": decay, "lr": self.recipe.lr * share} for (share, decay), params in groups.items()]
-        optimizer = torch.optim.AdamW(listed, lr=self.recipe.lr, fused=self.device.type == "cuda")
+        fused = (
+            self.device.type == "cuda" and self.recipe.precision == "32"
+        )  # in mixed precision, Lightning clips no gradient of a fused one
+        optimizer = torch.optim.AdamW(listed, lr=self.recipe.lr, fused=fused)
         warmup = round(self.recipe.warmup * self.steps)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: cosine(step, self.steps, warmup))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

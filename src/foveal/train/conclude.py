@@ -25,6 +25,7 @@ from foveal.train.classify import Classify
 from foveal.train.feeds import Feeds
 from foveal.train.gather import gathered
 from foveal.train.journal import WEIGHTS, Journal
+from foveal.train.tilt import tilt
 from foveal.whole import write_whole
 
 RESULT, BAD = "result.json", "bad.csv"
@@ -43,6 +44,8 @@ def conclude(trainer: pl.Trainer, task: Classify, feeds: Feeds, folder: Path, or
     """Judge the kept weights, choose temperature and thresholds on the validation split, and write model.safetensors and the result."""
     source, recipe = feeds.source, task.recipe
     task.judged.load_state_dict(load_file(folder / WEIGHTS))
+    if task.shift is not None and recipe.margin != 1:
+        tilt(task.judged, task.shift)
     parts = _predictions(trainer, task, feeds)
     val = next(part for part in parts if part.split == "val")
     truth = source.labels[val.index]

@@ -46,6 +46,9 @@ class Recipe:
         "rare classes count more in the loss, keep a wider margin, or are drawn more often",
         ("none", "weights", "margin", "sampling"),
     )
+    margin: float = setting(
+        1.0, "of balance margin: 1 takes all classes as equally frequent; more, rare ones as more frequent still", least=0
+    )
     ema: float = setting(0.99, "decay of the weights' moving average, which is what is judged and kept; 0: none", least=0, below=1)
     mixup: float = setting(0.0, "α of mixup; 0: none", least=0)
     augment: str = setting("pipe", "how pictures are varied", ("none", "light", "lamp", "mild", "pipe", "strong"))

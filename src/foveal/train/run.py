@@ -71,6 +71,8 @@ def train(
     first = os.environ.get("LOCAL_RANK", "0") == "0"  # the others are started by the first, within a run that has begun
     if (done := finished(recipe, folder, resume or not first)) is not None:
         return done
+    fits = recipe.margin == 1 or recipe.balance == "margin"
+    expect(fits, "the setting margin", f"1 beside balance {recipe.balance}", f"{recipe.margin:g}", "give margin: 1")
     _quiet()
     source = read(recipe.data, label=recipe.label, by=recipe.by, seed=0)
     expect(len(source.classes) > 1 or source.many, recipe.data, "at least 2 classes", f"{len(source.classes)}")

@@ -10,7 +10,8 @@ or defect:
 
     soft_k ∝ Σ_(f in k) softmax(teacher(x))_f · share of f in k
 
-The share stands where the teacher was trained as if all its classes were equally frequent; else the probabilities are added.
+The share stands where the teacher was trained as if all its classes were equally frequent; else the probabilities are added. A teacher that was
+trained on pictures of another size sees the pupil's at that size.
 Paper: Geoffrey Hinton, Oriol Vinyals, Jeff Dean (2015). Distilling the knowledge in a neural network. arXiv:1503.02531. The same view for both:
 Lucas Beyer et al. (2022). Knowledge distillation: a good teacher is patient and consistent. CVPR.
 """
@@ -24,6 +25,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from foveal.data.source import Source
 from foveal.errors import expect
@@ -38,10 +40,17 @@ PLACE = "{fold}"
 class Teachers:
     """Several models as one. No module of the pupil: what they weigh is in no checkpoint."""
 
-    def __init__(self, models: Sequence[nn.Module], many: bool, coarser: "Sequence[Tensor | None] | None" = None) -> None:
-        """coarser: for each model None, or (finer classes, C), what its classes count for in the pupil's."""
+    def __init__(
+        self,
+        models: Sequence[nn.Module],
+        many: bool,
+        coarser: "Sequence[Tensor | None] | None" = None,
+        sizes: "Sequence[int | None] | None" = None,
+    ) -> None:
+        """coarser: for each model None, or (finer classes, C), what its classes count for in the pupil's. sizes: of the pictures it takes, or None."""
         self.models, self.many = [model.eval().requires_grad_(False) for model in models], many
         self.coarser = list(coarser or [None] * len(self.models))
+        self.sizes = list(sizes or [None] * len(self.models))
         self.recorded: tuple[torch.cuda.CUDAGraph, Tensor, Tensor] | None = None
 
     def to(self, device: torch.device, sample: Tensor | None) -> None:
@@ -63,7 +72,8 @@ class Teachers:
         return answer
 
     def _answer(self, images: Tensor) -> Tensor:
-        answers = [model(images).float() for model in self.models]
+        views = {size: images if size is None else resized(images, size) for size in self.sizes}
+        answers = [model(views[size]).float() for model, size in zip(self.models, self.sizes, strict=True)]
         chances = [logits.sigmoid() if self.many else logits.softmax(1) for logits in answers]
         told = [chance if matrix is None else normalised(chance @ matrix) for chance, matrix in zip(chances, self.coarser, strict=True)]
         return torch.stack(told).mean(0)
@@ -80,6 +90,12 @@ class Teachers:
         with torch.cuda.graph(graph):
             answer = self._answer(given)
         return graph, given, answer
+
+
+def resized(images: Tensor, size: int) -> Tensor:
+    """Every pixel counts, as where pictures are read."""
+    smaller = F.interpolate(images, (size, size), mode="bilinear", antialias=True, align_corners=False)
+    return smaller.contiguous(memory_format=torch.channels_last)
 
 
 def normalised(chance: Tensor) -> Tensor:
@@ -110,7 +126,7 @@ def load_teachers(pattern: str, wanted: Wanted, folder: Path) -> tuple[Teachers,
     met = sorted(glob.glob(pattern.replace(PLACE, str(fold))))  # noqa: PTH207 — a pattern may begin anywhere
     paths = [path for path in met if path.endswith(".safetensors") or (Path(path) / FILE).is_file()]  # a run's log lies beside it
     expect(bool(paths), "the setting teachers", "a pattern of model files or run folders", f"{pattern}, which meets none")
-    models, coarser, digests = [], [], {}
+    models, coarser, sizes, digests = [], [], [], {}
     for path in paths:
         beside = Path(path).resolve().parent == folder.resolve().parent
         expect(not beside, "the setting teachers", "runs in another folder than the pupil's", path, "give another --out")
@@ -119,8 +135,9 @@ def load_teachers(pattern: str, wanted: Wanted, folder: Path) -> tuple[Teachers,
         _check(path, card, own, wanted)
         models.append(model)
         coarser.append(None if own is wanted.source else _coarser(path, card, own, wanted))
+        sizes.append(None if card.size == wanted.size else card.size)
         digests[path] = hashlib.sha256(model_file(path).read_bytes()).hexdigest()[:16]
-    return Teachers(models, wanted.source.many, coarser), digests
+    return Teachers(models, wanted.source.many, coarser, sizes), digests
 
 
 def _coarser(path: str, card: Card, own: Source, wanted: Wanted) -> Tensor:
@@ -152,7 +169,6 @@ def _check(path: str, card: Card, own: Source, wanted: Wanted) -> None:
     for what, asked, found in (
         ("classes", own.classes, card.classes),
         ("kind of label", own.many, card.many),
-        ("size", wanted.size, card.size),
         ("mean", wanted.mean, card.mean),
         ("std", wanted.std, card.std),
         ("pictures, labels and folds", own.fingerprint(), card.data.get("fingerprint")),
