@@ -169,6 +169,17 @@ def test_a_bug_is_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert "ZeroDivisionError: division by zero; this is a bug of foveal: --debug shows where" in error
 
 
+class OutOfMemoryError(RuntimeError):
+    """As torch calls it."""
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OutOfMemoryError("CUDA out of memory."), RuntimeError("CUBLAS_STATUS_ALLOC_FAILED")])
+def test_no_memory_left_is_no_bug(error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    command(monkeypatch, fails(error))
+    assert main(["do"]) == 2
+    assert capsys.readouterr().err == "foveal: error: the memory: expected room for this, got none left; lower --batch, --size or --jobs\n"
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full on this system")  # noqa: PTH110
 @pytest.mark.parametrize("arguments", [["show"], ["cite", "causal"]])
 def test_a_full_disk_behind_the_output_is_one_line(arguments: list[str]) -> None:

@@ -73,3 +73,11 @@ def test_without_transformers_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setattr(source.importlib, "import_module", missing)
     with pytest.raises(FovealError, match=r"resnet-18: expected transformers to be installed, got none; pip install foveal\[peers\]"):
         Peer(PeerConfig("resnet-18"))
+
+
+@pytest.mark.parametrize("kind", PUBLISHED)
+def test_statistics_are_of_many_batches(kind):
+    """As torch means momentum: what the new batch counts for."""
+    norms = [part for part in Peer(PEERS[kind]).modules() if isinstance(part, torch.nn.BatchNorm2d)]
+    assert all(part.momentum == 0.1 for part in norms)
+    assert norms or kind == "deit-tiny"

@@ -65,7 +65,16 @@ def main(argv: list[str] | None = None) -> int:
     except SystemExit as end:  # whatever foveal ran may not end foveal as if all were well
         return _say(f"error: what was run called sys.exit({end.code!r})", WRONG, debug)
     except Exception as error:  # noqa: BLE001 — nobody but a developer wants a traceback
-        return _bug(error, debug)
+        return _full(debug) if _no_room(error) else _bug(error, debug)
+
+
+def _no_room(error: Exception) -> bool:
+    """Whether memory ran out, here or on a GPU. torch is not asked: it may not be there."""
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "_ALLOC_FAILED" in str(error)
+
+
+def _full(debug: bool) -> int:
+    return _say("error: the memory: expected room for this, got none left; lower --batch, --size or --jobs", WRONG, debug)
 
 
 def _bug(error: Exception, debug: bool) -> int:

@@ -69,6 +69,11 @@ class Peer(nn.Module):
             changes = changes | {"image_size": config.image}
         # Eager in training mode as others run it: transformers chooses torch's scaled_dot_product_attention by itself.
         self.net = getattr(transformers, model)(getattr(transformers, settings)(num_labels=config.classes, **changes))
+        for part in self.net.modules():
+            # transformers hands torch the 0.99 of EfficientNet's and MobileNetV2's papers, which is the old statistics' share there and the
+            # new batch's share here: trained so, a network is judged with the statistics of its last batch.
+            if isinstance(part, nn.BatchNorm2d):
+                part.momentum = 0.1
 
     def forward(self, images: Tensor) -> Tensor:
         size, kind = self.config.image, self.config.kind
