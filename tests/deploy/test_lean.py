@@ -44,12 +44,14 @@ def card_of(**changes):
     return Card(**{"model": "icam-31k", "family": "icam", "config": {}, "classes": ("a", "b", "c"), "size": 56} | changes)
 
 
+@pytest.mark.parametrize("runs", [False, True])
 @pytest.mark.parametrize("build", BUILDS)
-def test_it_says_the_same(build):
+def test_it_says_the_same(build, runs):
     model, card = trained(**BUILDS[build]).double(), card_of()
     frames = torch.randint(0, 256, (3, 56, 56, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
     mean, std = (torch.tensor(values, dtype=torch.float64)[:, None, None] for values in (card.mean, card.std))
-    lean = Frames(model, card).double()
+    lean = Frames(model, card, runs).double()
+    assert lean.run == (7 if runs and "patches of pixels" in build else 1)
     lean.mean.copy_(255 * mean)  # float32 until here
     with torch.no_grad():
         expected = model((frames.permute(0, 3, 1, 2) / 255 - mean) / std)

@@ -54,7 +54,7 @@ def answering(request):
         "fp32, TorchScript": (by_torch(load_script(export_script(model, card))), 1e-4),
         "fp32, torch.export": (by_torch(load_program(export_program(model, card))), 1e-4),
     }
-    for plan in plans(export_onnx(model, card, chunked=False), frames(16, seed=1), frames(8, seed=2)):
+    for plan in plans(export_onnx(model, card, quantised=True), frames(16, seed=1), frames(8, seed=2)):
         if plan.name == "wide ones":
             answers["int8, onnxruntime"] = (by_onnxruntime(plan.content), 0.3)
     return model, card, answers

@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out.suffix == EXPORTED:
         assert plain is not None
         whole = (
-            plain if args.precision != "int8" else export_onnx(model, card, chunked=False)
+            plain if args.precision != "int8" else export_onnx(model, card, quantised=True)
         )  # the quantiser sees no nodes inside of nodes
         content, plan = _made(args.precision, whole, card, held)
         answer = by_onnxruntime(content)

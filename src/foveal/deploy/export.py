@@ -38,9 +38,9 @@ class Answers(nn.Module):
 
     cuts: Tensor | None
 
-    def __init__(self, model: nn.Module, card: Card) -> None:
+    def __init__(self, model: nn.Module, card: Card, runs: bool = False) -> None:
         super().__init__()
-        self.frames, self.card = Frames(model, card), card
+        self.frames, self.card = Frames(model, card, runs), card
         self.marked = False  # whether patches and what Φ saw in them are answers, too: deploy/chunks.py
         self.looks = isinstance(model, Icam) and (len(model.layers) > 0 or "static" not in model.config.first)
         cuts = None if card.threshold is None else torch.tensor(card.threshold, dtype=torch.float32)
@@ -66,13 +66,16 @@ class Answers(nn.Module):
         return chance, torch.cat([~second, second], 1), logits
 
 
-def export_onnx(model: nn.Module, card: Card, *, chunked: bool = True) -> bytes:
-    """The file's content. chunked: Φ takes a few patches after the other where all together would leave the cache."""
+def export_onnx(model: nn.Module, card: Card, *, quantised: bool = False) -> bytes:
+    """The file's content. quantised: int8 will be made of it: pixels are read in runs, and Φ takes all patches at once.
+
+    Else it takes a few after the other where all together would leave the cache.
+    """
     onnx = _onnx()
-    answers = Answers(model, card)
+    answers = Answers(model, card, runs=quantised)
     _try(answers, card)
     patches = (card.size // answers.frames.patch) ** 2 if answers.frames.patch else 1
-    chunk = chunk_of(patches, answers.frames.widest()) if answers.frames.patch and chunked else patches
+    chunk = chunk_of(patches, answers.frames.widest()) if answers.frames.patch and not quantised else patches
     answers.marked = chunk < patches
     frames = torch.randint(0, 256, (2, card.size, card.size, 3), dtype=torch.uint8)
     outputs = [*OUTPUTS, *([LOOKED] if answers.looks else []), *([PATCHES, FEATURES] if answers.marked else [])]

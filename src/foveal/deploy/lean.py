@@ -6,6 +6,8 @@
     mean(W′(s ⊙ h) + b′ + x) = W′(s ⊙ mean h) + b′ + mean x                    the last projection is of one vector, not of a map
     W₁(y + b′) + b₁ = W₁y + (W₁b′ + b₁)                                       a projection's bias goes into the next block's first bias
 
+    Σ_row Σ_column Σ_colour = Σ_row Σ_(column, colour)                        k pixels of a row are one of 3k channels, for int8
+
 Symbols: u bytes of the picture; μ, σ mean and deviation; s the gate of squeeze-and-excitation, made from mean h, which is there already.
 255μ stays a subtraction where the stem pads with 0 after it: a bias would not be 0 at the border. A stem that does not pad has it in its bias.
 Departs from the trained model by rounding only; holds in evaluation mode only, as BatchNorm in training needs the map that is left out.
@@ -36,10 +38,11 @@ class Frames(nn.Module):
     std: Tensor
     blank: Tensor | None
 
-    def __init__(self, model: nn.Module, card: Card) -> None:
+    def __init__(self, model: nn.Module, card: Card, runs: bool = False) -> None:
+        """runs: a stem that cuts its patch into squares reads their rows, and not pixels."""
         super().__init__()
         model = copy.deepcopy(model).eval().requires_grad_(False)
-        self.patch = model.config.patch if isinstance(model, Icam) else 0
+        self.patch, self.run = (model.config.patch, 1) if isinstance(model, Icam) else (0, 1)
         self.decoder, self.scaled, self.centred = None, True, True
         if isinstance(model, Icam):
             check_cut(card.size, self.patch)
@@ -48,6 +51,8 @@ class Frames(nn.Module):
             pooled = model.config.pool == 1 and not self.scaled
             phi = model.phi if self.scaled else LeanStages(cast("Stages", model.phi), card, pooled)
             self.centred = self.scaled or cast("LeanStages", phi).centred
+            if runs and not self.centred:
+                self.run = cast("LeanStages", phi).read_runs(self.patch)
             self.net: nn.Module = phi if pooled else nn.Sequential(phi, model.pool)
         else:
             self.net = model
@@ -60,10 +65,10 @@ class Frames(nn.Module):
         return (seen, None) if self.decoder is None else self.decoder(seen)
 
     def cut(self, frames: Tensor) -> Tensor:
-        """Bytes still: pictures, or of an Icam their patches (B·P, 3, patch, patch)."""
+        """Bytes still: pictures, or of an Icam their patches (B·P, 3, patch, patch); in runs of k pixels, (B·P, 3k, patch, patch / k)."""
         if self.blank is not None:
             frames = torch.where(self.blank, GREY, frames)
-        return cut_frames(frames, self.patch) if self.patch else frames.permute(0, 3, 1, 2)
+        return cut_frames(frames, self.patch, self.run) if self.patch else frames.permute(0, 3, 1, 2)
 
     def see(self, pictures: Tensor) -> Tensor:
         """What Φ sees in each patch; of another model, its logits."""
@@ -79,7 +84,7 @@ class Frames(nn.Module):
             part.register_forward_hook(lambda _, __, y: sizes.append(y.nbytes)) for part in self.modules() if isinstance(part, nn.Conv2d)
         ]
         try:
-            self.see(torch.zeros(1, 3, self.patch, self.patch, dtype=torch.uint8))
+            self.see(torch.zeros(1, 3 * self.run, self.patch, self.patch // self.run, dtype=torch.uint8))
         finally:
             for hook in hooks:
                 hook.remove()
@@ -100,15 +105,15 @@ def blanked(card: Card) -> Tensor | None:
     return torch.from_numpy(shown[..., :1] == GREY)
 
 
-def cut_frames(frames: Tensor, patch: int) -> Tensor:
-    """Frames (B, h, w, 3) → patches (B·P, 3, patch, patch), row by row.
+def cut_frames(frames: Tensor, patch: int, run: int = 1) -> Tensor:
+    """Frames (B, h, w, 3) → patches (B·P, 3·run, patch, patch / run), row by row.
 
     In two steps, each of which moves whole runs of bytes: rows of patches first, then colours.
     """
     batch, height, width, _ = frames.shape
     rows, columns = height // patch, width // patch
     tiles = frames.reshape(batch, rows, patch, columns, patch * 3).permute(0, 1, 3, 2, 4)
-    return tiles.reshape(batch * rows * columns, patch, patch, 3).permute(0, 3, 1, 2)
+    return tiles.reshape(batch * rows * columns, patch, patch // run, 3 * run).permute(0, 3, 1, 2)
 
 
 class LeanStages(nn.Module):
@@ -129,6 +134,22 @@ class LeanStages(nn.Module):
         for place, (block, after) in enumerate(itertools.pairwise(self.blocks)):
             last = pooled and place == len(self.blocks) - 2
             cast("LeanBlock", block).hand_on_bias(cast("LeanBlock", after), last)
+
+    def read_runs(self, patch: int) -> int:
+        """Let the stem take k pixels of a row as one of 3k channels, if it cuts its patch into squares of k; the answer is k, else 1.
+
+        onnxruntime gathers what an int8 convolution sees a position of the kernel at a time: k positions of 3k bytes instead of k² of 3.
+        That is an eighth of the time of a small model. A float convolution loses 2 %.
+        """
+        side = self.stem.kernel_size[0]
+        if self.stem.stride[0] != side or patch % side:
+            return 1
+        wide = nn.Conv2d(3 * side, self.stem.out_channels, (side, 1), (side, 1)).requires_grad_(False)
+        # (out, colour, row, column) → (out, column · colour, row, 1)
+        wide.weight.copy_(self.stem.weight.permute(0, 3, 1, 2).reshape(wide.weight.shape))
+        wide.bias = self.stem.bias
+        self.stem = wide
+        return side
 
     def forward(self, pixels: Tensor) -> Tensor:
         x: Tensor = self.activation(self.stem(pixels))
