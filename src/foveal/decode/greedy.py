@@ -1,0 +1,67 @@
+"""One sentence for each source, a word after the other: the likeliest, or one drawn from the likeliest.
+
+greedy:  y_t = argmax P(y | y_<t, X);      sampling:  y_t ~ P(y | y_<t, X)^(1/T), among the likeliest words only
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from foveal.decode.engine import Engine, Next, Rows
+from foveal.decode.search import Search, Sentence, bans
+
+ALL = 2**31 - 1  # words: as many as there are
+
+
+def one_by_one(engine: Engine, sources: Sequence[Sequence[int]], search: Search) -> list[list[Sentence]]:
+    """For each source one sentence, or if they are drawn as many as are asked for."""
+    if not sources:
+        return []
+    rows = search.best if search.sample else 1
+    limits = np.array([search.limit(len(source)) for source in sources]).repeat(rows)
+    found: list[Sentence | None] = [None] * len(limits)
+    live = np.arange(len(limits))
+    draw = np.random.default_rng(search.seed)
+    engine.begin(sources, rows, int(limits.max()))
+    totals = np.zeros(len(limits))
+    said: Rows = np.empty((len(limits), 0), np.int64)
+    words: Rows = np.full(len(limits), engine.first, np.int64)
+    top = (search.top or ALL) if search.sample else 1
+    for length in range(1, int(limits.max()) + 1):
+        following = engine.step(words, top, bans(search, said, engine.end))
+        picked = _drawn(following, search, draw) if search.sample else np.zeros(len(words), np.int64)
+        words = np.take_along_axis(following.words, picked[:, None], 1)[:, 0]
+        gained = np.take_along_axis(following.values, picked[:, None], 1)[:, 0]
+        forced = limits[live] == length
+        ends = forced | (words == engine.end)
+        totals += np.where(ends, following.ends, gained)
+        for row in np.flatnonzero(ends):
+            if found[live[row]] is None:
+                total = float(totals[row])
+                found[live[row]] = Sentence(tuple(int(word) for word in said[row]), total / search.scale(length), total)
+        said = np.concatenate([said, words[:, None]], 1)
+        # The rows of one source stand together in the engine, and leave it together.
+        unfinished = np.array([found[row] is None for row in live]).reshape(-1, rows)
+        going = np.flatnonzero(unfinished.any(1))
+        if not len(going):
+            break
+        if len(going) < len(unfinished):
+            engine.keep(going)
+            kept = (going[:, None] * rows + np.arange(rows)).reshape(-1)
+            live, totals, said, words = live[kept], totals[kept], said[kept], words[kept]
+    told = [one for one in found if one is not None]
+    grouped = [told[place : place + rows] for place in range(0, len(told), rows)]
+    return [sorted(group, key=lambda one: -one.score) for group in grouped]
+
+
+def _drawn(following: Next, search: Search, draw: np.random.Generator) -> Rows:
+    """(R,): which of the candidates, the likeliest being first."""
+    values = following.values / search.temperature
+    chance = np.exp(values - values[:, :1])
+    chance = np.where(np.isfinite(chance), chance, 0.0)
+    chance /= chance.sum(1, keepdims=True)
+    before = chance.cumsum(1) - chance
+    chance = np.where(before < search.mass, chance, 0.0)
+    reached = chance.cumsum(1)
+    picked: Rows = (reached < draw.random((len(chance), 1)) * reached[:, -1:]).sum(1).clip(max=chance.shape[1] - 1)
+    return picked

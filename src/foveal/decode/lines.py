@@ -1,0 +1,38 @@
+"""Sentences in, sentences out: sorted by length so that a batch holds little padding, and put back in order."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+
+from foveal.decode.beam import beam_search
+from foveal.decode.engine import Engine
+from foveal.decode.greedy import one_by_one
+from foveal.decode.search import Search, Sentence
+
+
+def decode(engine: Engine, sources: Sequence[Sequence[int]], search: Search) -> list[list[Sentence]]:
+    """For each source its sentences, the best first."""
+    one = search.sample or search.beam == 1
+    return one_by_one(engine, sources, search) if one else beam_search(engine, sources, search)
+
+
+def decode_all(engine: Engine, sources: Sequence[Sequence[int]], search: Search, batch: int) -> list[list[Sentence]]:
+    """As decode, some sentences of like length at a time. An empty source has an empty sentence: no model was asked."""
+    answers: list[list[Sentence]] = [[Sentence((), 0.0, 0.0)] for _ in sources]
+    lengths = np.array([len(source) for source in sources], np.int64)
+    order = [
+        int(place) for place in np.argsort(-lengths, kind="stable") if lengths[place]
+    ]  # the longest first: what does not fit fails at once
+    for start in range(0, len(order), batch):
+        places = order[start : start + batch]
+        for place, found in zip(places, decode(engine, [sources[place] for place in places], search), strict=True):
+            answers[place] = found
+    return answers
+
+
+def in_parts(lines: Iterable[str], many: int, answer: Callable[[list[str]], list[str]]) -> Iterator[str]:
+    """Answers as lines come: `many` are gathered, answered together and handed out in order. 1: each as soon as it is there."""
+    waiting = iter(lines)
+    while part := list(islice(waiting, many)):
+        yield from answer(part)
