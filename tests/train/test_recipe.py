@@ -9,7 +9,8 @@ import yaml
 
 from foveal.app import train as train_command
 from foveal.errors import FovealError
-from foveal.train.recipe import Recipe, parsed, read_recipe
+from foveal.train.recipe import Recipe
+from foveal.train.settings import parsed, read_settings
 
 OTHERS = {  # a value for each setting that is not its default, as typed and as meant
     "data": ("photos", "photos"),
@@ -61,7 +62,7 @@ def test_every_setting_has_a_flag():
 def test_a_recipe_is_read_as_it_is_written(tmp_path):
     every = Recipe(**{name: value for name, (_, value) in OTHERS.items()})
     (tmp_path / "r.yaml").write_text(every.text())
-    assert Recipe(**read_recipe(str(tmp_path / "r.yaml"))) == every
+    assert Recipe(**read_settings(str(tmp_path / "r.yaml"), Recipe)) == every
     assert Recipe(**yaml.safe_load(Recipe().text())) == Recipe()
 
 
@@ -72,7 +73,7 @@ def test_flags_over_file(tmp_path):
 
 
 def test_shipped_recipes_load():
-    shipped = [entry.name.removesuffix(".yaml") for entry in (resources.files("foveal.train") / "recipes").iterdir()]
+    shipped = [entry.name.removesuffix(".yaml") for entry in (resources.files("foveal.train") / "recipes" / "classify").iterdir()]
     assert {"demo", "pipes", "published"} <= set(shipped)
     for name in shipped:
         assert recipe_of("--recipe", name) != Recipe()
@@ -91,20 +92,20 @@ def test_shipped_recipes_load():
 def test_a_bad_file(tmp_path, text, says):
     (tmp_path / "r.yaml").write_text(text)
     with pytest.raises(FovealError, match=says) as caught:
-        read_recipe(str(tmp_path / "r.yaml"))
+        read_settings(str(tmp_path / "r.yaml"), Recipe)
     assert "\n" not in str(caught.value)
 
 
 def test_no_such_recipe(tmp_path):
     with pytest.raises(FovealError, match="no recipe is called 'publish'; the nearest is 'published'"):
-        read_recipe("publish")
+        read_settings("publish", Recipe)
     with pytest.raises(FovealError, match="expected a file that can be read"):
-        read_recipe(str(tmp_path / "none.yaml"))
+        read_settings(str(tmp_path / "none.yaml"), Recipe)
     (tmp_path / "latin.yaml").write_bytes(b"data: caf\xe9")
     with pytest.raises(FovealError, match="expected a file that can be read"):
-        read_recipe(str(tmp_path / "latin.yaml"))
+        read_settings(str(tmp_path / "latin.yaml"), Recipe)
     (tmp_path / "empty.yaml").write_text("# nothing\n")
-    assert read_recipe(str(tmp_path / "empty.yaml")) == {}
+    assert read_settings(str(tmp_path / "empty.yaml"), Recipe) == {}
 
 
 @pytest.mark.parametrize(
@@ -143,10 +144,10 @@ def test_a_bad_value(name, text, says):
 
 
 def test_parsed_leaves_text_alone():
-    assert parsed("data", "2017") == "2017"
-    assert parsed("start", "null") == "null"
-    assert parsed("precision", "32") == "32"
-    assert parsed("fold", "null") is None
+    assert parsed(Recipe, "data", "2017") == "2017"
+    assert parsed(Recipe, "start", "null") == "null"
+    assert parsed(Recipe, "precision", "32") == "32"
+    assert parsed(Recipe, "fold", "null") is None
 
 
 def test_changed_is_checked():

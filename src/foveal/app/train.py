@@ -13,7 +13,8 @@ from foveal.app.progress import progress
 from foveal.data.pack import silent
 from foveal.data.read import read
 from foveal.errors import FovealError, expect, is_whole, reading, unknown, whole
-from foveal.train.recipe import Recipe, parsed, read_recipe
+from foveal.train.recipe import Recipe
+from foveal.train.settings import parsed, read_settings
 
 TASKS = ("classify",)
 
@@ -57,10 +58,10 @@ def run(args: argparse.Namespace) -> int:
 
 def recipe_of(args: argparse.Namespace) -> Recipe:
     """The shipped or written recipe, and over it what was said by flags; paths from the root on."""
-    settings: dict[str, Any] = read_recipe(args.recipe) if args.recipe else {}
+    settings: dict[str, Any] = read_settings(args.recipe, Recipe) if args.recipe else {}
     for one in dataclasses.fields(Recipe):
         if (text := getattr(args, one.name)) is not None:
-            settings[one.name] = parsed(one.name, text)
+            settings[one.name] = parsed(Recipe, one.name, text)
     return Recipe(**settings).from_anywhere()
 
 

@@ -54,7 +54,19 @@ def _one(run: Run, flags: Sequence[str], jobs: int, running: "set[subprocess.Pop
     """What went wrong, in a line; nothing if all went well."""
     recipe = run.folder.with_suffix(".yaml")
     write_whole(recipe, run.recipe.text().encode())
-    command = [sys.executable, "-m", "foveal", "train", "classify", "--recipe", str(recipe), "--out", str(run.folder), "--resume", *flags]
+    command = [
+        sys.executable,
+        "-m",
+        "foveal",
+        "train",
+        run.recipe.task,
+        "--recipe",
+        str(recipe),
+        "--out",
+        str(run.folder),
+        "--resume",
+        *flags,
+    ]
     environment = os.environ | {"OMP_NUM_THREADS": str(threads(jobs))}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
         running.add(process)

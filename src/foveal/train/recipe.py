@@ -1,31 +1,18 @@
-"""A recipe: every setting of a training run, from flags, from a YAML file, or from one of the recipes that are shipped."""
+"""A recipe: every setting of a training run on pictures, from flags, from a YAML file, or from one of the recipes that are shipped."""
 
-import dataclasses
 import glob
-import types
-import typing
-from dataclasses import dataclass, field
-from importlib import resources
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import Any, ClassVar
 
 from foveal.data.pack import expect_box
 from foveal.data.read import located
-from foveal.errors import FovealError, expect, is_number, is_whole, shown, unknown
-
-
-def setting(default: Any, means: str, among: tuple[str, ...] = (), least: float | None = None, below: float = float("inf")) -> Any:
-    """A field of a recipe: its default, what it means, and what is allowed."""
-    metadata = {"means": means, "among": among, "least": least, "below": below}
-    if isinstance(default, (dict, list)):
-        return field(default_factory=lambda: type(default)(default), metadata=metadata)
-    return field(default=default, metadata=metadata)
+from foveal.train.settings import Settings, setting
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(Settings):
+    task: ClassVar[str] = "classify"
     data: str = setting("pipes", "a name or a path: class folders, a csv, Sewer-ML, or pipes")
     label: str | None = setting(None, "the column of labels.csv that is the label")
     model: str = setting("icam-31k", "a preset or a peer")
@@ -62,11 +49,9 @@ class Recipe:
     blank: list[list[float]] = setting([], "boxes [x0, y0, x1, y1] in shares of the picture that are painted grey, such as burnt-in text")  # noqa: RUF009
 
     def __post_init__(self) -> None:
-        for one in dataclasses.fields(self):
-            _check(one, getattr(self, one.name))
-
-    def text(self) -> str:
-        return str(yaml.safe_dump(dataclasses.asdict(self), sort_keys=False, allow_unicode=True))
+        super().__post_init__()
+        for box in self.blank:
+            expect_box(box)
 
     def from_anywhere(self) -> "Recipe":
         """With whole paths: what a run keeps of its recipe holds in another folder, too."""
@@ -77,75 +62,3 @@ class Recipe:
         elif teachers is not None:
             teachers = str(Path(teachers).expanduser())
         return self.changed(data=located(self.data), start=start, teachers=teachers)
-
-    def changed(self, **changes: Any) -> "Recipe":
-        return dataclasses.replace(self, **changes)
-
-
-def read_recipe(name_or_file: str) -> dict[str, Any]:
-    """The settings in a YAML file, or in a recipe that is shipped, by its name."""
-    folder = resources.files("foveal.train") / "recipes"
-    shipped = {Path(entry.name).stem: entry for entry in folder.iterdir() if entry.name.endswith(".yaml")}
-    if name_or_file in shipped:
-        text = shipped[name_or_file].read_text(encoding="utf-8")
-    else:
-        file = Path(name_or_file)
-        if not file.is_file() and file.suffix not in (".yaml", ".yml"):
-            raise unknown("recipe", name_or_file, shipped)
-        try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise FovealError(f"the recipe {name_or_file}: expected a file that can be read, got {error}") from None
-    try:
-        content = yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
-        raise FovealError(f"the recipe {name_or_file}: expected YAML, got {' '.join(str(error).split())}") from None
-    expect(isinstance(content, dict), f"the recipe {name_or_file}", "settings and their values", shown(content))
-    names = {one.name for one in dataclasses.fields(Recipe)}
-    for key in content:
-        if key not in names:
-            raise unknown(f"setting in the recipe {name_or_file}", str(key), names)
-    return typing.cast("dict[str, Any]", content)
-
-
-def parsed(name: str, text: str) -> Any:
-    """The value of a flag: as YAML reads it, except where a setting is text."""
-    hint = typing.get_type_hints(Recipe)[name]
-    if str in _kinds(hint):
-        return text
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        value = text
-    if isinstance(value, str) and float in _kinds(hint):  # YAML reads 1e-3 as text
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
-
-
-def _kinds(hint: Any) -> tuple[Any, ...]:
-    if isinstance(hint, types.UnionType):
-        return typing.get_args(hint)
-    return (typing.get_origin(hint) or hint,)
-
-
-def _check(one: "dataclasses.Field[Any]", value: Any) -> None:
-    kinds = _kinds(typing.get_type_hints(Recipe)[one.name])
-    what, among, least, below = f"the setting {one.name}", one.metadata["among"], one.metadata["least"], one.metadata["below"]
-    if value is None and type(None) in kinds:
-        return
-    if among:
-        expect(value in among, what, f"one of {', '.join(among)}", shown(value))
-    elif int in kinds:
-        expect(is_whole(value) and value >= least, what, f"a whole number, at least {least}", shown(value))
-        expect(value < 2**31, what, "a number below 2³¹", shown(value))
-    elif float in kinds:
-        limit = f" and below {below:g}" if below < float("inf") else ""
-        expect(is_number(value) and least <= value < below, what, f"a number, at least {least:g}{limit}", shown(value))
-    else:
-        expect(isinstance(value, tuple(kind for kind in kinds if kind is not type(None))), what, f"a {kinds[0].__name__}", shown(value))
-    if one.name == "blank":
-        for box in value:
-            expect_box(box)
