@@ -44,10 +44,12 @@ def test_it_is_the_equations(kind):
         words = [model.tables.source.weight[word] * 5**0.5 for word in SOURCE[b, :length]]
         there, back, h = [], [], torch.zeros(7, dtype=torch.float64)
         for word in words:
-            there.append(h := gru(word, h, model.encoder))
+            h = gru(word, h, model.encoder)
+            there.append(h)
         h = torch.zeros(7, dtype=torch.float64)
         for word in reversed(words):
-            back.insert(0, h := gru(word, h, model.encoder, "_reverse"))
+            h = gru(word, h, model.encoder, "_reverse")
+            back.insert(0, h)
         memory = [torch.cat(pair) for pair in zip(there, back, strict=True)]
         last = torch.cat((there[-1], back[0]))
         s = torch.tanh(model.first(last))
