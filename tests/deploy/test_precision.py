@@ -22,7 +22,7 @@ from foveal.errors import FovealError
 from foveal.models.card import Card
 from foveal.models.mbconv import Stage
 from foveal.models.store import load_or_new
-from foveal.models.zoo import PRESETS, create
+from foveal.models.zoo import PRESETS, create, task_of
 from foveal.runtime.session import Session
 
 LEAN = {"activation": "relu", "stages": (Stage(16, expand=1, squeeze=False), Stage(24, blocks=2, stride=2, squeeze=False))}
@@ -43,7 +43,7 @@ def small(name="icam-31k", **settings):
     return model.eval(), Card(name, "icam", {}, ("a", "b", "c"), size=56)
 
 
-@pytest.fixture(scope="module", params=sorted(PRESETS))
+@pytest.fixture(scope="module", params=sorted(name for name in PRESETS if task_of(name) == "classify"))
 def answering(request):
     """name of a runtime and precision → the answers of this preset in it."""
     model, card = small(request.param)

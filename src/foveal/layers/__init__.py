@@ -28,6 +28,9 @@ _PLACES = {
     "Residual": "residual",
     "PreNorm": "residual",
     "PostNorm": "residual",
+    "Plain": "residual",
+    "PlainPreNorm": "residual",
+    "PlainPostNorm": "residual",
     "Encoder": "encoder",
     "Decoder": "decoder",
 }

@@ -76,9 +76,22 @@ class Cache:
         counts = isinstance(index, Tensor) and index.dtype in (torch.int32, torch.int64)
         expect(counts, "the cache's new order", "a tensor of whole numbers", index.dtype if isinstance(index, Tensor) else shown(index))
         expect(tuple(index.shape) == (batch,), "the cache's new order", f"one sample for each of {batch}", tuple(index.shape))
+        moved = None
+        if index.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere a look would make the device wait
+            # Most beams stay where they are: only what moves is copied.
+            moved = (index != torch.arange(batch)).nonzero()[:, 0]
+            if not len(moved):
+                return
         for room in (self.k, self.v):
             filled = room[:, :, : self.length]
-            filled.copy_(filled.index_select(0, index))
+            if moved is None:
+                filled.copy_(filled.index_select(0, index))
+            else:
+                filled.index_copy_(0, moved, filled.index_select(0, index[moved]))
+
+    def keep(self, index: Tensor) -> None:
+        """Only the samples of these numbers stay, in this order; the room of the others is given back."""
+        self.k, self.v = self.k.index_select(0, index), self.v.index_select(0, index)
 
     def __repr__(self) -> str:
         return f"Cache({self.length} of {self.capacity} tokens, {tuple(self.k.shape)})"

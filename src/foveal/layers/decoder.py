@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from foveal.core.mask import Mask
 from foveal.core.pattern.causal import causal  # noqa: F401  for the example above
+from foveal.errors import expect
 from foveal.layers.cache import Cache, Memory
 from foveal.layers.encoder import check_norm, shared_width
 from foveal.layers.feed_forward import FeedForward  # noqa: F401  for the example above
@@ -56,6 +57,19 @@ class Decoder(nn.Module):
         x = self.self_attention(x, mask=mask, cache=cache)
         x = self.cross_attention(x, memory, mask=memory_mask, start=start)
         y: Tensor = self.feed_forward(x)
+        return y
+
+    def step(self, x: Tensor, memory: Memory, *, memory_mask: Mask | Tensor | None = None, cache: Cache) -> Tensor:
+        """One token (R, 1, C) of each of R = S·beams sequences, and the remembered memories of S sources → (R, 1, C).
+
+        The beams of a source stand next to each other, and look at its memory as queries of one sample: it is neither copied nor
+        projected for each of them. memory_mask is that of the S sources.
+        """
+        rows, sources = x.shape[0], memory.k.shape[0]
+        expect(sources > 0 and rows % sources == 0, "Decoder's rows", f"a multiple of the {sources} sources", rows)
+        x = self.self_attention(x, cache=cache)
+        x = self.cross_attention(x.reshape(sources, rows // sources, self.width), memory, mask=memory_mask)
+        y: Tensor = self.feed_forward(x.reshape(rows, 1, self.width))
         return y
 
     def remember(self, memory: Tensor) -> Memory:

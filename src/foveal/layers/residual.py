@@ -1,11 +1,11 @@
 """Residual connection: a layer adds to what it is given; LayerNorm stands before it (pre-LN), after the sum (post-LN), or nowhere.
 
-    residual: x + f(x);   pre-LN: x + f(LN(x));   post-LN: LN(x + f(x))
+    residual: x + f(x);   pre-LN: x + f(LN(x));   post-LN: LN(x + f(x));   without the sum: f(x), f(LN(x)), LN(f(x))
 
 Symbols: f the layer with dropout on its output; what else the layer is given (a memory, a mask, a cache) is passed through.
 Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
 Paper: Ruibin Xiong, Yunchang Yang, Di He, Kai Zheng, Shuxin Zheng, Chen Xing, Huishuai Zhang, Yanyan Lan, Liwei Wang, Tie-Yan Liu (2020). On layer normalization in the transformer architecture. ICML. arXiv:2002.04745.
-Departs from the paper: nothing.
+Departs from the paper: nothing. The forms without the sum are for an ablation: they show what the residual connection is worth.
 Cost: O(N·C) beside the layer's own; 2·C weights for LayerNorm.
 Example: PreNorm(nn.Linear(14, 14), 14)(x)
 """
@@ -36,8 +36,12 @@ class Residual(nn.Module):
         y: Tensor = self.layer(x, *others, **named)
         return functional.dropout(y, self.dropout, self.training)
 
+    def joined(self, x: Tensor, change: Tensor) -> Tensor:
+        """The connection itself: what the layer was given, and what it makes of it."""
+        return x + change
+
     def forward(self, x: Tensor, *others: Any, **named: Any) -> Tensor:
-        return x + self.change(x, *others, **named)
+        return self.joined(x, self.change(x, *others, **named))
 
 
 class PreNorm(Residual):
@@ -51,7 +55,7 @@ class PreNorm(Residual):
         check_last(self, x, self.width)
         if x.element_size() > 2:  # LayerNorm takes tokens of 16 bits with weights of 32
             check_dtype(self, "input", x, self.norm.weight)
-        return x + self.change(self.norm(x), *others, **named)
+        return self.joined(x, self.change(self.norm(x), *others, **named))
 
 
 class PostNorm(Residual):
@@ -62,5 +66,20 @@ class PostNorm(Residual):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, x: Tensor, *others: Any, **named: Any) -> Tensor:
-        y: Tensor = self.norm(x + self.change(x, *others, **named))
+        y: Tensor = self.norm(self.joined(x, self.change(x, *others, **named)))
         return y
+
+
+class Plain(Residual):
+    """f(x): no connection around the layer."""
+
+    def joined(self, x: Tensor, change: Tensor) -> Tensor:
+        return change
+
+
+class PlainPreNorm(Plain, PreNorm):
+    """f(LN(x))."""
+
+
+class PlainPostNorm(Plain, PostNorm):
+    """LN(f(x))."""

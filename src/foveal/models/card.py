@@ -1,4 +1,4 @@
-"""What a model file says of itself: task, labels, preprocessing, thresholds, where it comes from. JSON, so that reading it runs nothing."""
+"""What a model file says of itself: task, labels or vocabulary, preprocessing, thresholds, where it comes from. JSON, so that reading it runs nothing."""
 
 import dataclasses
 import json
@@ -9,22 +9,24 @@ from typing import Any
 from foveal import __version__
 from foveal.errors import FovealError, expect, is_number, is_whole, shown
 
+TASKS = {"classify": "classifies", "translate": "translates"}  # what a model may be for, and what it then does
 SEWER_MEAN, SEWER_STD = (0.523, 0.453, 0.345), (0.210, 0.199, 0.154)  # of Sewer-ML: pictures from inside of pipes
 
 
 @dataclass(frozen=True)
 class Card:
     model: str  # the name it was created by
-    family: str  # which kind of config: "icam" or "peer"
+    family: str  # which kind of config: "icam", "peer", "transformer" or "seq2seq"
     config: dict[str, Any]
-    classes: tuple[str, ...]
+    classes: tuple[str, ...]  # none of a model that translates; many, size, mean, std, threshold and temperature say nothing there
     many: bool = False  # several classes may hold for one picture
-    task: str = "classify"
+    task: str = "classify"  # or "translate"
     size: int = 224  # side of the pictures in pixels
     mean: tuple[float, ...] = SEWER_MEAN
     std: tuple[float, ...] = SEWER_STD
     threshold: tuple[float, ...] | None = None  # many: one for each class; two classes: one, on the second; None: 0.5, or the largest
     temperature: float = 1.0  # probabilities = softmax or sigmoid of logits / temperature
+    vocabulary: str = ""  # of a model that translates: its tokenizer's own JSON, so that one file is all there is to give away
     data: dict[str, Any] = field(default_factory=dict)  # what it was trained on
     metrics: dict[str, Any] = field(default_factory=dict)
     recipe: dict[str, Any] = field(default_factory=dict)
@@ -36,8 +38,9 @@ class Card:
         return json.dumps(dataclasses.asdict(self), ensure_ascii=False)
 
 
-def read_card(text: str, where: str) -> Card:
-    """The card that is written in a file; `where` names the file in errors."""
+def read_card(text: str, where: str, task: str = "classify") -> Card:
+    """The card that is written in a file, of a model for this task; `where` names the file in errors."""
+    expect(task in TASKS, "the task", f"one of {', '.join(TASKS)}", shown(task))
     try:
         facts = json.loads(text)
     except (ValueError, RecursionError):
@@ -52,14 +55,18 @@ def read_card(text: str, where: str) -> Card:
         key: _frozen(value) if key in ("classes", "mean", "std", "threshold") else value for key, value in facts.items() if key in known
     }
     card = Card(**facts)
-    expect(card.task == "classify", where, "a model that classifies", f"one that does {shown(card.task)}")
+    expect(card.task == task, where, f"a model that {TASKS[task]}", f"one that does {shown(card.task)}")
     _check(card, where)
+    if task == "classify":
+        _check_classes(card, where)
+    else:
+        expect(card.classes == (), where, "no classes of a model that translates", shown(card.classes))
     return card
 
 
 def _check(card: Card, where: str) -> None:
     """Raise a FovealError unless every field is what its user expects: a file may come from anybody."""
-    for name in ("model", "family", "note"):
+    for name in ("model", "family", "note", "vocabulary"):
         value = getattr(card, name)
         expect(isinstance(value, str), where, f"a card whose {name} is text", shown(value))
     for name in ("config", "data", "metrics", "recipe", "origin"):
@@ -73,6 +80,10 @@ def _check(card: Card, where: str) -> None:
     blank = card.recipe.get("blank", [])
     boxes = isinstance(blank, list) and all(isinstance(box, list) and _numbers(tuple(box), 4) for box in blank)
     expect(boxes, where, "a recipe whose blank is a list of boxes", shown(blank))
+
+
+def _check_classes(card: Card, where: str) -> None:
+    """The same for what only a classifier of pictures has."""
     named = isinstance(card.classes, tuple) and bool(card.classes) and all(isinstance(name, str) for name in card.classes)
     expect(named, where, "names of classes", shown(card.classes))
     count = len(card.classes)

@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from foveal.errors import FovealError, expect, shown, unknown
 from foveal.models.card import Card, read_card
-from foveal.models.icam import Icam, IcamConfig
 from foveal.models.mbconv import Stage
 from foveal.models.packaged import FILE, packaged
-from foveal.models.peer import PEERS, Peer, PeerConfig
+from foveal.models.zoo import FAMILIES, Config, create, names
 from foveal.whole import write_whole
 
 
@@ -25,10 +24,10 @@ def save_model(model: nn.Module, path: Path, card: Card) -> None:
     write_whole(path, save(tensors, {"foveal": card.text()}))
 
 
-def load_model(path: str | Path) -> tuple[nn.Module, Card]:
-    """The model of a file, or of a run's folder, in evaluation mode."""
+def load_model(path: str | Path, task: str = "classify") -> tuple[nn.Module, Card]:
+    """The model of a file, or of a run's folder, in evaluation mode; an error unless it is for this task."""
     file = model_file(path)
-    tensors, card = read_file(file)
+    tensors, card = read_file(file, task)
     try:
         with torch.device("meta"):  # shapes without memory: the card may promise more than there is
             model = build(card)
@@ -43,9 +42,8 @@ def load_model(path: str | Path) -> tuple[nn.Module, Card]:
 
 def load_or_new(name: str, classes: int = 2) -> tuple[nn.Module, Card, bool]:
     """The model of a file, of a run's folder or of packaged weights; else a preset or a peer by its name, with random weights: then True."""
-    from foveal.models.zoo import PRESETS, create
-
-    if Path(name).exists() or packaged(name) is not None or name not in (*PRESETS, *PEERS):
+    if Path(name).exists() or packaged(name) is not None or name not in names("classify"):
+        expect(name not in names("translate") or Path(name).exists(), name, "a model that classifies", "one that does 'translate'")
         return *load_model(name), False
     torch.manual_seed(0)
     model = create(name, classes=classes).eval()
@@ -69,13 +67,13 @@ def model_file(path: str | Path) -> Path:
     return file
 
 
-def read_file(file: Path) -> tuple[dict[str, Tensor], Card]:
+def read_file(file: Path, task: str = "classify") -> tuple[dict[str, Tensor], Card]:
     try:
         with safe_open(file, framework="pt") as content:
             text = (content.metadata() or {}).get("foveal")
             if text is None:
                 raise FovealError(f"{file}: expected a model that foveal wrote, got safetensors without a card of foveal's")
-            return {name: content.get_tensor(name) for name in content.keys()}, read_card(text, str(file))  # noqa: SIM118 — no dict
+            return {name: content.get_tensor(name) for name in content.keys()}, read_card(text, str(file), task)  # noqa: SIM118 — no dict
     except (SafetensorError, OSError) as error:
         raise FovealError(f"{file}: expected a .safetensors file, got something else: {error}") from None
 
@@ -84,7 +82,8 @@ def build(card: Card) -> nn.Module:
     """The model that a card describes, with new weights."""
     if card.family not in FAMILIES:
         raise unknown("family of models", card.family, FAMILIES)
-    config, model = FAMILIES[card.family]
+    config, model, task = FAMILIES[card.family]
+    expect(card.task == task, f"the card of {card.model}", f"the task {task!r}, as {card.family} does", shown(card.task))
     try:
         built: nn.Module = model(config(**_settings(card.config)))
     except (TypeError, RuntimeError, MemoryError) as error:  # torch's own: a size that cannot be
@@ -96,8 +95,8 @@ def build(card: Card) -> nn.Module:
 def describe(model: nn.Module) -> tuple[str, dict[str, Any]]:
     """(family, config) of a model, for its card."""
     config = getattr(model, "config", None)
-    expect(isinstance(config, (IcamConfig, PeerConfig)), "the model", "one of foveal.create", type(model).__name__)
-    assert isinstance(config, (IcamConfig, PeerConfig))
+    expect(isinstance(config, Config), "the model", "one of foveal.create", type(model).__name__)
+    assert isinstance(config, Config)
     return config.family, json.loads(json.dumps(dataclasses.asdict(config)))
 
 
@@ -106,6 +105,3 @@ def _settings(config: dict[str, Any]) -> dict[str, Any]:
     if "stages" in settings:
         settings["stages"] = tuple(Stage(**stage) for stage in settings["stages"])
     return settings
-
-
-FAMILIES: dict[str, tuple[Any, Any]] = {"icam": (IcamConfig, Icam), "peer": (PeerConfig, Peer)}

@@ -1,29 +1,66 @@
-"""Models by name: `create("icam-31k", classes=2)`."""
+"""Models by name: `create("icam-31k", classes=2)`, `create("transformer-base", source_words=8000, target_words=8000)`."""
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
 from foveal.errors import FovealError, shown, unknown
 from foveal.models.icam import Icam, IcamConfig
 from foveal.models.mbconv import Stage
+from foveal.models.peer import PEERS, Peer, PeerConfig
+from foveal.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from foveal.models.transformer import Transformer, TransformerConfig
 
-PRESETS: dict[str, IcamConfig] = {
+Config = IcamConfig | PeerConfig | TransformerConfig | Seq2SeqConfig
+
+PRESETS: dict[str, IcamConfig | TransformerConfig | Seq2SeqConfig] = {
     "icam-30k": IcamConfig(),  # 29,691 weights: exactly the equations
     "icam-31k": IcamConfig(position="sinusoidal", first="projected", mixer=True),  # 31,371 weights: the published build
+    "transformer-tiny": TransformerConfig(width=128, hidden=256, heads=4, layers=4, decoder_layers=4, dropout=0.3),
+    "transformer-small": TransformerConfig(width=256, hidden=1024, heads=4),
+    "transformer-base": TransformerConfig(),
+    "transformer-big": TransformerConfig(width=1024, hidden=4096, heads=16, dropout=0.3),
+    "rnn": Seq2SeqConfig(attention="none", hidden=236),  # as many weights as transformer-tiny, with and without attention
+    "rnn-attention": Seq2SeqConfig(),
+}
+
+
+class Family(NamedTuple):
+    config: type[Any]
+    model: type[nn.Module]
+    task: str
+
+
+FAMILIES = {
+    "icam": Family(IcamConfig, Icam, "classify"),
+    "peer": Family(PeerConfig, Peer, "classify"),
+    "transformer": Family(TransformerConfig, Transformer, "translate"),
+    "seq2seq": Family(Seq2SeqConfig, Seq2Seq, "translate"),
 }
 
 
 def create(name: str, **changes: Any) -> nn.Module:
     """A model with new weights. changes: fields of its config, such as classes=18."""
-    from foveal.models.peer import PEERS, Peer  # not before it is asked for: it may load transformers
+    config = _named(name)
+    return FAMILIES[config.family].model(_changed(config, name, changes))
 
-    if isinstance(name, str) and name in PEERS:
-        return Peer(_changed(PEERS[name], name, changes))
-    if not isinstance(name, str) or name not in PRESETS:
+
+def task_of(name: str) -> str:
+    """What a model of this name is for: "classify" or "translate"."""
+    return FAMILIES[_named(name).family].task
+
+
+def names(task: str) -> tuple[str, ...]:
+    """The presets and peers that are for this task."""
+    return tuple(name for name in (*PRESETS, *PEERS) if task_of(name) == task)
+
+
+def _named(name: str) -> Config:
+    config = (PRESETS.get(name) or PEERS.get(name)) if isinstance(name, str) else None
+    if config is None:
         raise unknown("model", str(name), (*PRESETS, *PEERS))
-    return Icam(_changed(PRESETS[name], name, changes))
+    return config
 
 
 def _changed(config: Any, name: str, changes: dict[str, Any]) -> Any:
