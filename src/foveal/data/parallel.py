@@ -1,0 +1,263 @@
+"""Sentences and their translations, as every part of foveal sees them; read_parallel finds out what a name or a path is, and reads it.
+
+    grammar, grammar:N, grammar:N:SEED    sentences that a grammar makes, no download
+    a folder                              train.en, train.de, val.* (or valid, dev), test*.*; or train.tsv, train.jsonl and their like
+    a.en,a.de                             two files, line by line
+    a .tsv or .jsonl file
+
+All of them plain or gzip. Where no split is given, val and test are taken by a hash of the source sentence: the same every time, and a sentence
+that comes twice is on one side only.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foveal.data.lines import aligned, choose, in_name, jsonl, language, tsv
+from foveal.data.sieve import Row, Sieve
+from foveal.data.source import SPLITS
+from foveal.errors import FovealError, expect, reading
+
+SHARE, MOST = 0.05, 2000  # of all sentences, and sentences: val and test each, where nobody gave them
+BEGINNINGS = {"train": "train", "val": "val", "dev": "val", "newsdev": "val", "test": "test", "tst": "test", "newstest": "test"}
+TABLES = {".tsv": tsv, ".jsonl": jsonl, ".ndjson": jsonl}
+
+Stream = tuple[str, tuple[str, str], Iterator[Row]]  # its split, the files of both sides, its rows
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Sentence i of the source and its translation."""
+
+    source: list[str]
+    target: list[str]
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+@dataclass(frozen=True, eq=False)
+class Parallel:
+    name: str
+    format: str
+    languages: tuple[str, str]  # source, target
+    splits: dict[str, Pairs]  # train, val, test, and further tests under their own names
+    words: float  # a sentence, on the mean
+    longest: int  # words
+    dropped: dict[str, int]  # why → how many pairs
+    notes: tuple[str, ...] = ()  # what was left out, guessed or made: a sentence each
+
+    def __len__(self) -> int:
+        return sum(map(len, self.splits.values()))
+
+    def describe(self) -> str:
+        """The set in one line."""
+        sizes = " · ".join(f"{split} {len(pairs)}" for split, pairs in self.splits.items())
+        left = f", {sum(self.dropped.values())} left out" if self.dropped else ""
+        source, target = self.languages
+        return f"{self.name}: {self.format}, {source} → {target}, {sizes} pairs, {self.words:.1f} words a sentence, longest {self.longest}{left}"
+
+    def told(self) -> str:
+        """The one line, and under it what was left out, guessed or made."""
+        return "\n  ".join([self.describe(), *self.notes])
+
+    def fingerprint(self) -> str:
+        """Of languages, sentences and splits, in their order."""
+        digest = hashlib.sha256("\t".join(self.languages).encode())
+        for split, pairs in self.splits.items():
+            digest.update(f"\n\n{split}\n".encode())
+            for side in (pairs.source, pairs.target):
+                digest.update("\n".join(side).encode() + b"\n\n")
+        return digest.hexdigest()[:16]
+
+    def facts(self) -> dict[str, object]:
+        """What a run folder keeps of its data: plain values that JSON can hold."""
+        return {
+            "name": self.name,
+            "format": self.format,
+            "languages": list(self.languages),
+            "splits": {split: len(pairs) for split, pairs in self.splits.items()},
+            "words": round(self.words, 2),
+            "longest": self.longest,
+            "dropped": dict(self.dropped),
+            "notes": list(self.notes),
+            "fingerprint": self.fingerprint(),
+        }
+
+
+def read_parallel(
+    where: str, *, source: str | None = None, target: str | None = None, bad: str = "drop", longest: int = 250, ratio: float = 6.0
+) -> Parallel:
+    """Read a set. `source` and `target` choose languages, or name those of files that do not. `bad` pairs are left out (drop) or are an
+    error (refuse): see `sieve`, which `longest` (words) and `ratio` (of characters) are for."""
+    where, sieve, notes = str(where), Sieve(bad, longest, ratio), list[str]()
+    if where.partition(":")[0] == "grammar" and not Path(where).exists():
+        from foveal.data.grammar import read_grammar
+
+        for what, asked, given in (("source", source, "en"), ("target", target, "de")):
+            expect(asked in (None, given), what, f"{given}: the grammar's languages are en and de", asked)
+        return _gathered("grammar", "made by a grammar", ("en", "de"), read_grammar(where), sieve, notes)
+    path = Path(where).expanduser()
+    with reading(where):
+        if path.is_dir():
+            name = path.resolve().name
+            return _gathered(name, *_folder(path, source, target, notes), sieve, notes)
+        if path.exists() or "," not in where:
+            return _gathered(_stem(path), *_table(path, source, target), sieve, notes)
+        return _gathered(*_two_files(where, source, target), sieve, notes)
+
+
+def _folder(folder: Path, source: str | None, target: str | None, notes: list[str]) -> tuple[str, tuple[str, str], list[Stream]]:
+    files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    stems: dict[str, dict[str, Path]] = {}
+    for path in files:
+        if spoken := language(path):
+            stems.setdefault(path.name.removesuffix(".gz").removesuffix(f".{spoken}"), {}).setdefault(spoken, path)
+    stems = {stem: held for stem, held in stems.items() if len(held) > 1}
+    if not stems:
+        return _tables(folder, [path for path in files if _kind(path) in TABLES], source, target, notes)
+    named = _named_splits(folder, list(stems), notes)
+    first = next(iter(named))
+    languages = _direction(list(stems[first]), (first, folder.resolve().name), source, target, str(folder))
+    lacking = [stem for stem in named if not set(languages) <= set(stems[stem])]
+    expect(not lacking, str(folder), f"{' and '.join(languages)} of every split", f"{', '.join(lacking)} without one of them")
+    pairs = [(split, stems[stem][languages[0]], stems[stem][languages[1]]) for stem, split in named.items()]
+    return "parallel files", languages, [(split, (ours.name, theirs.name), aligned(ours, theirs)) for split, ours, theirs in pairs]
+
+
+def _tables(
+    folder: Path, files: list[Path], source: str | None, target: str | None, notes: list[str]
+) -> tuple[str, tuple[str, str], list[Stream]]:
+    expect(bool(files), str(folder), "pairs of files such as train.en and train.de, or train.tsv, or train.jsonl", "none")
+    paths = {_stem(path): path for path in files}
+    streams: list[Stream] = []
+    languages: tuple[str, str] | None = None
+    for stem, split in _named_splits(folder, list(paths), notes).items():
+        path = paths[stem]
+        found, rows = TABLES[_kind(path)](path, source, target)
+        languages = languages or found
+        expect(found == languages, str(path), f"{' and '.join(languages)}, as in the other files", " and ".join(found))
+        streams.append((split, (path.name, path.name), rows))
+    assert languages is not None
+    return f"{_kind(files[0])[1:]} files", languages, streams
+
+
+def _table(path: Path, source: str | None, target: str | None) -> tuple[str, tuple[str, str], list[Stream]]:
+    expect(path.exists(), str(path), "grammar, a folder, two files as a.en,a.de, or a .tsv or .jsonl file that exists", "nothing there")
+    expect(_kind(path) in TABLES, str(path), "a folder, a .tsv or a .jsonl file", "one file alone", "give two files as a.en,a.de")
+    languages, rows = TABLES[_kind(path)](path, source, target)
+    return _kind(path)[1:], languages, [("", (path.name, path.name), rows)]
+
+
+def _two_files(where: str, source: str | None, target: str | None) -> tuple[str, str, tuple[str, str], list[Stream]]:
+    paths = [Path(part.strip()).expanduser() for part in where.split(",")]
+    expect(len(paths) == 2, where, "two files with a comma between them", f"{len(paths)}")
+    for path in paths:
+        expect(path.is_file(), str(path), "a file that exists", "a folder" if path.is_dir() else "nothing there")
+    names = [language(path) or _stem(path) for path in paths]
+    if names[0] == names[1]:
+        names = ["source", "target"]
+    stems = [path.name.removesuffix(".gz").removesuffix(f".{name}") for path, name in zip(paths, names, strict=True)]
+    name = stems[0] if stems[0] == stems[1] else paths[0].resolve().parent.name
+    languages = (source or names[0], target or names[1])
+    turned = languages == (names[1], names[0])  # asked for the other way round
+    ours, theirs = paths[::-1] if turned else paths
+    expect(languages[0] != languages[1], "target", "another language than the source", languages[1], "give both --source and --target")
+    return name, "two files", languages, [("", (ours.name, theirs.name), aligned(ours, theirs))]
+
+
+def _named_splits(folder: Path, stems: list[str], notes: list[str]) -> dict[str, str]:
+    """Stem → split, those for training first: all of them are put together. The first val and test are the ones; others keep their names."""
+    found = {stem: _split_of_stem(stem) for stem in sorted(stems)}
+    if not any(found.values()):
+        expect(len(found) == 1, str(folder), "names that begin with train, val or test", ", ".join(sorted(stems)), "rename the files")
+        return dict.fromkeys(found, "")
+    if unused := [stem for stem, split in found.items() if not split]:
+        notes.append(f"not read, since their names begin with none of train, val and test: {', '.join(unused)}")
+    named = {stem: split for stem, split in found.items() if split == "train"}
+    for wanted in ("val", "test"):
+        several = [stem for stem, split in found.items() if split == wanted]
+        named |= {stem: wanted if place == 0 else stem for place, stem in enumerate(several)}
+        if len(several) > 1:
+            notes.append(f"{wanted} is {several[0]}; the others keep their names: {', '.join(several[1:])}")
+    return named
+
+
+def _split_of_stem(stem: str) -> str:
+    return next((split for beginning, split in BEGINNINGS.items() if stem.lower().startswith(beginning)), "")
+
+
+def _direction(found: list[str], names: tuple[str, ...], source: str | None, target: str | None, where: str) -> tuple[str, str]:
+    """From which language to which: as asked, as a name tells (de-en), or from English."""
+    if source is None and target is None and len(found) == 2:
+        told = next((pair for name in names if set(pair := in_name(name)) == set(found)), ())
+        expect(bool(told) or "en" in found, where, "a source and a target", " and ".join(found), "say which with --source and --target")
+        source = told[0] if told else "en"
+    return choose(sorted(found), source, target, where)
+
+
+def _kind(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).suffix.lower()
+
+
+def _stem(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).stem
+
+
+def _gathered(name: str, format: str, languages: tuple[str, str], streams: list[Stream], sieve: Sieve, notes: list[str]) -> Parallel:  # noqa: A002 — as in Source
+    lists: dict[str, Pairs] = {split: Pairs([], []) for split in ("", *SPLITS)}
+    words = most = 0
+    for split, files, rows in streams:
+        for pair in sieve.through(rows, files):
+            held = lists.setdefault(pair.split or split, Pairs([], []))
+            held.source.append(pair.source)
+            held.target.append(pair.target)
+            words, most = words + pair.words, max(most, pair.longest)
+    sieve.finish()
+    count = sum(map(len, lists.values()))
+    if not count:
+        found = ", ".join(f"{number} {kind}" for kind, number in sieve.counts.items()) or "none"
+        raise FovealError(f"{name}: expected sentence pairs, got no good one ({found})")
+    notes += [*sieve.told(), *_divide(name, lists)]
+    splits = {split: pairs for split, pairs in lists.items() if len(pairs)}
+    expect("train" in splits, name, "pairs for training", " · ".join(splits))
+    return Parallel(name, format, languages, splits, words / (2 * count), most, dict(sieve.counts), (*notes, *_crossing(splits)))
+
+
+def _divide(name: str, lists: dict[str, Pairs]) -> list[str]:
+    """Make the splits that nobody gave, in place; what is said of it."""
+    untold = lists.pop("")
+    if not any(map(len, lists.values())):
+        lists["train"], wanted = untold, ["val", "test"]
+    elif len(untold):
+        return [f"{len(untold)} pairs are in no split"]
+    elif len(lists["train"]) and not len(lists["val"]):
+        wanted = ["val"] if len(lists["test"]) else ["val", "test"]
+    else:
+        return []
+    everything = lists["train"]
+    keys, sentence = np.unique(_hashes(everything.source), return_inverse=True)  # in the order of their hash, which is by chance
+    expect(len(keys) > len(wanted), name, f"at least {len(wanted) + 1} different sentences, to make splits of", len(keys))
+    each = min(MOST, max(1, round(SHARE * len(keys))))
+    part = sentence // each  # 0, 1, … and whatever is beyond `wanted` trains
+    for place, split in enumerate([*wanted, "train"]):
+        rows = np.flatnonzero(part == place if split != "train" else part >= place).tolist()
+        lists[split] = Pairs([everything.source[row] for row in rows], [everything.target[row] for row in rows])
+    return [f"no {' and no '.join(wanted)} was given: {each} different sentences each, by their hash"]
+
+
+def _hashes(sentences: list[str]) -> NDArray[np.uint64]:
+    """(N,): equal for sentences that differ in capitals only."""
+    digests = b"".join(hashlib.blake2b(sentence.casefold().encode(), digest_size=8).digest() for sentence in sentences)
+    return np.frombuffer(digests, ">u8").astype(np.uint64)
+
+
+def _crossing(splits: dict[str, Pairs]) -> list[str]:
+    """Sentences that a model has seen before it is tested with them."""
+    known = set(splits["train"].source)
+    found = {split: sum(sentence in known for sentence in pairs.source) for split, pairs in splits.items() if split != "train"}
+    return [f"{count} source sentences of {split} are in train, too" for split, count in found.items() if count]

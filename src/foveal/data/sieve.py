@@ -1,0 +1,118 @@
+"""Which sentence pairs can be learned from. Every bad one is counted, the first of each kind are named by file and line, and then it is
+left out, or all is refused, as the caller chose.
+
+    empty              nothing, or only spaces, on one side
+    not UTF-8          bytes in another encoding, or the sign � of text that was damaged before
+    control characters
+    too long           more than `longest` words, or 10 · `longest` characters, on one side
+    lengths apart      one side has more than `ratio` times the characters of the other, and SLACK more: no translation
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from foveal.errors import FovealError, expect, is_number, shown, unknown, whole
+
+CHOICES = ("drop", "refuse")
+SHOWN = 3  # of each kind are named
+SLACK = 24  # characters: "Yes." may become a sentence
+CHARACTERS = 10  # a word: languages without spaces have a limit, too
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f]")  # but tab, line feed and next line, which are spaces here
+
+Text = bytes | str | None  # as it stands in a file; None: not there
+
+
+class Row(NamedTuple):
+    line: int
+    split: str  # "": of whatever split the file is
+    source: Text
+    target: Text
+    fault: str = ""  # what a reader could not make sense of
+
+
+class Pair(NamedTuple):
+    split: str
+    source: str
+    target: str
+    words: int  # on both sides
+    longest: int  # words of the longer side
+
+
+@dataclass
+class Sieve:
+    """Lets good pairs through, with single spaces and composed characters, and remembers the others."""
+
+    bad: str = "drop"
+    longest: int = 250
+    ratio: float = 6.0
+    counts: dict[str, int] = field(default_factory=dict)
+    places: dict[str, list[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.bad not in CHOICES:
+            raise unknown("way with bad pairs", str(self.bad), CHOICES)
+        whole(self.longest, "longest")
+        expect(is_number(self.ratio) and self.ratio >= 1, "ratio", "a number from 1", shown(self.ratio))
+
+    def through(self, rows: Iterable[Row], files: tuple[str, str]) -> Iterator[Pair]:
+        """The good pairs. files: where the source and the target stand; they may be the same."""
+        for row in rows:
+            try:
+                source, source_words = self._side(row.source, row.fault, 0)
+                target, target_words = self._side(row.target, "", 1)
+                short, long = sorted((len(source), len(target)))
+                if long > self.ratio * short + SLACK:
+                    raise _BadSideError("lengths apart", int(len(target) == long))
+            except _BadSideError as problem:
+                self._remember(problem.kind, f"{files[problem.side]} line {row.line}")
+                continue
+            yield Pair(row.split, source, target, source_words + target_words, max(source_words, target_words))
+
+    def told(self) -> list[str]:
+        """A sentence for each kind of bad pair."""
+        return [f"{count} pairs left out, {kind}: {self._places(kind)}" for kind, count in self.counts.items()]
+
+    def finish(self) -> None:
+        """Refuse, if there is a reason and the caller chose so. At the end: one line then tells of all."""
+        if self.bad == "refuse" and self.counts:
+            found = "; ".join(f"{count} {kind} ({self._places(kind)})" for kind, count in self.counts.items())
+            raise FovealError(f"sentence pairs: expected none that is bad, got {found}; mend them, or leave them out (--bad drop)")
+
+    def _side(self, text: Text, fault: str, side: int) -> tuple[str, int]:
+        if fault:
+            raise _BadSideError(fault, side)
+        if isinstance(text, bytes):
+            try:
+                text = text.decode()
+            except UnicodeDecodeError:
+                raise _BadSideError("not UTF-8", side) from None
+        text = text or ""
+        if not text.isascii():
+            if "�" in text or any("\ud800" <= character <= "\udfff" for character in text):
+                raise _BadSideError("not UTF-8", side)
+            text = unicodedata.normalize("NFC", text)
+        words = text.split()
+        if not words:
+            raise _BadSideError("empty", side)
+        if not text.isprintable() and CONTROL.search(text.rstrip("\r\n")):
+            raise _BadSideError("control characters", side)
+        if len(words) > self.longest or len(text) > CHARACTERS * self.longest:
+            raise _BadSideError("too long", side)
+        return " ".join(words), len(words)
+
+    def _remember(self, kind: str, place: str) -> None:
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        if self.counts[kind] <= SHOWN:
+            self.places.setdefault(kind, []).append(place)
+
+    def _places(self, kind: str) -> str:
+        return ", ".join(self.places[kind]) + (", …" if self.counts[kind] > SHOWN else "")
+
+
+class _BadSideError(Exception):
+    def __init__(self, kind: str, side: int) -> None:
+        super().__init__(kind)
+        self.kind, self.side = kind, side
