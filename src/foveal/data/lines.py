@@ -21,7 +21,27 @@ from foveal.data.table import WORDS
 from foveal.errors import FovealError, expect, reading, shown
 
 LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z]{2,4})?")
-NO_LANGUAGE = {"txt", "tsv", "csv", "gz", "md", "py", "log", "zip", "tar", "bz2", "xz", "xml", "pdf", "npy", "bin", "tmp", "bak", "doc", "ids"}
+NO_LANGUAGE = {
+    "txt",
+    "tsv",
+    "csv",
+    "gz",
+    "md",
+    "py",
+    "log",
+    "zip",
+    "tar",
+    "bz2",
+    "xz",
+    "xml",
+    "pdf",
+    "npy",
+    "bin",
+    "tmp",
+    "bak",
+    "doc",
+    "ids",
+}
 SIDES = ("source", "target")
 SPLIT = "split"
 _SOURCES, _TARGETS = ("source", "src"), ("target", "tgt", "trg")
@@ -102,7 +122,12 @@ def jsonl(path: Path, source: str | None, target: str | None) -> tuple[tuple[str
     """Languages and rows."""
     first = next((line for line in lines(path) if line.strip()), b"")
     _, held = _object(first)
-    expect(held is not None, f"{path}, its first line", "an object with a sentence for each of two languages", shown(first[:60].decode(errors="replace")))
+    expect(
+        held is not None,
+        f"{path}, its first line",
+        "an object with a sentence for each of two languages",
+        shown(first[:60].decode(errors="replace")),
+    )
     assert held is not None
     names = [name for name, value in held.items() if isinstance(value, str) and name.lower() != SPLIT]
     spoken = [name for name in names if LANGUAGE.fullmatch(name) and name != "id"]

@@ -26,6 +26,7 @@ class TextBatch(NamedTuple):
     source: Tensor  # (B, M) int64: the sentence, the end mark, padding
     target_in: Tensor  # (B, N) int64: the begin mark, the sentence, padding
     target_out: Tensor  # (B, N) int64: the sentence, the end mark, padding
+    places: Tensor  # (T,) int64: where target_out, laid flat, is no padding: what a loss need not look at is never computed
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +96,8 @@ def collate(pairs: TokenPairs, pad: int = PAD, begin: int = BEGIN, end: int = EN
     target_in[:, 0] = begin
     target_out, lengths = pairs.target.rows(chosen, 0, pad)
     target_out[rows, lengths] = end
-    return TextBatch(torch.from_numpy(source), torch.from_numpy(target_in), torch.from_numpy(target_out))
+    held = np.flatnonzero(np.arange(target_out.shape[1]) <= lengths[:, None])
+    return TextBatch(*map(torch.from_numpy, (source, target_in, target_out, held)))
 
 
 class TokenBatches:
@@ -130,10 +132,18 @@ class TokenBatches:
             whole(longest, "longest")
             kept = np.flatnonzero(width <= longest + 1)
         self.left_out = len(width) - len(kept)
-        expect(len(kept) > 0, "pairs", "at least one to put into a batch", f"none of {len(width)}", "give a larger longest" if len(width) else "")
+        expect(
+            len(kept) > 0,
+            "pairs",
+            "at least one to put into a batch",
+            f"none of {len(width)}",
+            "give a larger longest" if len(width) else "",
+        )
         if sentences is None:
             widest = int(width[kept].max())
-            expect(widest <= tokens, "tokens", f"at least {widest}, the longest sentence with its mark", tokens, "give more, or give longest")
+            expect(
+                widest <= tokens, "tokens", f"at least {widest}, the longest sentence with its mark", tokens, "give more, or give longest"
+            )
         else:
             whole(sentences, "sentences")
         self.seed, self.shuffle, self.rank, self.world, self.epoch = seed, shuffle, rank, world, 0

@@ -135,6 +135,22 @@ def learn_both(
     return shared, shared
 
 
+def text_of(source: Vocabulary, target: Vocabulary) -> str:
+    """Both as one text, for the model's file; one that both share is there once."""
+    return json.dumps([json.loads(one.text()) for one in ([source] if source is target else [source, target])], ensure_ascii=False)
+
+
+def both_from(text: str) -> tuple[Vocabulary, Vocabulary]:
+    """The source's and the target's, out of the model's file."""
+    try:
+        kept = json.loads(text)
+        found = [Vocabulary.from_text(json.dumps(one)) for one in kept] if isinstance(kept, list) else []
+    except ValueError:
+        found = []
+    expect(len(found) in (1, 2), "a model's vocabulary", "one of foveal's, or two", shown(text))
+    return found[0], found[-1]
+
+
 def _around(model: models.Model) -> Tokenizer:
     tokenizer = Tokenizer(model)
     # A space goes before the sentence, so that a word is the same piece at its beginning and inside.

@@ -21,9 +21,11 @@ Of these, 36,864 (base) and 73,728 (big) are biases of attention. No vocabulary 
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from foveal.core.mask import Mask
 from foveal.core.pattern.causal import causal
@@ -87,6 +89,7 @@ class Transformer(nn.Module):
             Decoder(_own_attention(config, causal), _cross_attention(config), _feed_forward(config), norm, config.dropout)
             for _ in range(config.decoder_layers)
         )
+        self.checkpointing = False  # whether training computes each layer again in the backward pass: less memory, more time
         self.encoder_norm, self.decoder_norm = (nn.LayerNorm(width) if config.norm == "pre" else nn.Identity() for _ in range(2))
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
@@ -99,7 +102,7 @@ class Transformer(nn.Module):
         mask = padding_of(lengths, source.shape[1])
         x = self.dropout(self.source_position(self.tables.read_source(source)))  # (B, M, C)
         for layer in self.encoder:
-            x = layer(x, mask=mask)
+            x = self._through(layer, x, mask=mask)
         return Encoded(self.encoder_norm(x), mask, lengths)
 
     def decode(self, target: Tensor, encoded: Encoded) -> Tensor:
@@ -109,9 +112,16 @@ class Transformer(nn.Module):
         y = self.dropout(self.target_position(self.tables.read_target(target)))
         for layer in self.decoder:
             # A word looks back only, and padding stands behind all words: causal is all the mask there needs to be.
-            y = layer(y, encoded.memory, memory_mask=encoded.mask)
+            y = self._through(layer, y, encoded.memory, memory_mask=encoded.mask)
         hidden: Tensor = self.decoder_norm(y)
         return hidden
+
+    def _through(self, layer: nn.Module, x: Tensor, *others: Any, **named: Any) -> Tensor:
+        if self.checkpointing and self.training and torch.is_grad_enabled():
+            again: Tensor = checkpoint(layer, x, *others, use_reentrant=False, **named)
+            return again
+        y: Tensor = layer(x, *others, **named)
+        return y
 
     def words(self, hidden: Tensor) -> Tensor:
         """(…, C) → logits (…, target_words)."""

@@ -26,6 +26,7 @@ from foveal.train.teachers import Teachers
 class Classify(pl.LightningModule):
     prior: Tensor | None
     shift: Tensor | None
+    unit = "pictures"
 
     def __init__(
         self,
@@ -60,6 +61,9 @@ class Classify(pl.LightningModule):
     def judged(self) -> nn.Module:
         """The model that is validated and kept: the average where there is one."""
         return self.model if self.average is None else self.average.module
+
+    def amount(self, batch: Batch) -> int:
+        return len(batch.index)
 
     def pictures(self, batch: Batch) -> Tensor:
         """(B, 3, S, S) in 0…1."""

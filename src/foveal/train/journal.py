@@ -17,6 +17,7 @@ from foveal.errors import FovealError
 from foveal.whole import write_whole
 
 LOG, CHECKPOINT, WEIGHTS = "log.csv", "last.ckpt", "weights.safetensors"
+TRAIL = "weights-{}.safetensors"  # of the last epochs
 
 
 class Journal(Checkpoint):
@@ -26,12 +27,12 @@ class Journal(Checkpoint):
     A Checkpoint to Lightning, which calls these after all others: what they have counted in this epoch must be in the file.
     """
 
-    def __init__(self, folder: Path, keep: str, said: bool) -> None:
-        """said: tell each epoch in a line on stderr."""
-        self.folder, self.keep, self.said = folder, keep, said
+    def __init__(self, folder: Path, keep: str, said: bool, trail: int = 0) -> None:
+        """said: tell each epoch in a line on stderr. trail: keep the weights of the last so many epochs, to be averaged."""
+        self.folder, self.keep, self.said, self.trail = folder, keep, said, trail
         self.best, self.best_loss, self.best_epoch, self.rows = -1.0, 0.0, -1, list[dict[str, Any]]()
         self.began = self.ended = self.trained = self.waited = 0.0
-        self.pictures = 0
+        self.amount = 0
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best, "best_loss": self.best_loss, "best_epoch": self.best_epoch, "rows": self.rows}
@@ -46,11 +47,11 @@ class Journal(Checkpoint):
 
     def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.began = self.ended = time.perf_counter()
-        self.waited, self.pictures = 0.0, 0
+        self.waited, self.amount = 0.0, 0
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_idx: int) -> None:
         self.waited += time.perf_counter() - self.ended  # since the last step nothing was done but to wait for this batch
-        self.pictures += len(batch.index) * trainer.world_size
+        self.amount += module.amount(batch) * trainer.world_size  # type: ignore[operator]
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
         self.ended = time.perf_counter()
@@ -72,11 +73,14 @@ class Journal(Checkpoint):
         loss = metrics.get("val_loss", 0.0)  # tells epochs of the same score apart
         if self.keep == "last" or (score, -loss) > (self.best, -self.best_loss):
             self.best, self.best_loss, self.best_epoch = score, loss, trainer.current_epoch
-            write_whole(self.folder / WEIGHTS, weights(module))
+            if not self.trail:
+                write_whole(self.folder / WEIGHTS, weights(module))
+        if self.trail:
+            write_whole(self.folder / TRAIL.format(trainer.current_epoch % self.trail), weights(module))
         lr = trainer.optimizers[0].param_groups[0]["lr"]
         row = {"epoch": trainer.current_epoch + 1, **{name: round(value, 6) for name, value in metrics.items()}}
         speed = {
-            "pictures_a_second": round(self.pictures / max(self.trained, 1e-9), 1),
+            f"{module.unit}_a_second": round(self.amount / max(self.trained, 1e-9), 1),
             "waiting": round(self.waited / max(self.trained, 1e-9), 4),
         }
         self.rows.append(row | {"lr": f"{lr:.3g}", "seconds": round(seconds, 2)} | speed)

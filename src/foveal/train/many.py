@@ -13,22 +13,23 @@ from pathlib import Path
 from foveal.errors import FovealError
 from foveal.train.conclude import RESULT
 from foveal.train.feeds import cores
-from foveal.train.recipe import Recipe
+from foveal.train.settings import Settings
 from foveal.train.run import finished
 from foveal.whole import write_whole
 
 
 @dataclass(frozen=True)
 class Run:
-    recipe: Recipe
+    recipe: Settings
     folder: Path
 
 
-def plan(recipe: Recipe, folder: Path, folds: Sequence[int | None], seeds: Sequence[int]) -> Iterator[Run]:
+def plan(recipe: Settings, folder: Path, folds: Sequence[int | None], seeds: Sequence[int]) -> Iterator[Run]:
     for fold in folds:
         for seed in seeds:
             name = f"seed{seed}" if fold is None else f"fold{fold}-seed{seed}"
-            yield Run(recipe.changed(fold=fold, seed=seed), folder / name)
+            changes = {"seed": seed} if fold is None else {"fold": fold, "seed": seed}
+            yield Run(recipe.changed(**changes), folder / name)
 
 
 def run_all(runs: Sequence[Run], flags: Sequence[str], jobs: int) -> None:

@@ -32,6 +32,7 @@ from foveal.train.conclude import RESULT, conclude, write_bad
 from foveal.train.feeds import Feeds, divided
 from foveal.train.journal import CHECKPOINT, Journal, WholeCheckpoint
 from foveal.train.recipe import Recipe
+from foveal.train.settings import Settings
 from foveal.train.teachers import Teachers, Wanted, load_teachers
 from foveal.whole import expect_folder, write_whole
 
@@ -73,14 +74,15 @@ def train(
         return done
     fits = recipe.margin == 1 or recipe.balance == "margin"
     expect(fits, "the setting margin", f"1 beside balance {recipe.balance}", f"{recipe.margin:g}", "give margin: 1")
-    _quiet()
+    quiet()
     source = read(recipe.data, label=recipe.label, by=recipe.by, seed=0)
     expect(len(source.classes) > 1 or source.many, recipe.data, "at least 2 classes", f"{len(source.classes)}")
     last = folder / CHECKPOINT
     torch.manual_seed(recipe.seed)
     model = build(recipe, len(source.classes), fresh=not last.exists())
     teachers = _teachers(recipe, source, folder)
-    trainer = _trainer(recipe, folder, machine)
+    journal = Journal(folder, recipe.keep, said=not sys.stderr.isatty())
+    trainer = trainer_of(recipe, machine, journal, EarlyStopping("val_score", patience=recipe.patience, mode="max"))
     splits = divided(source, recipe.fold)
     _share(recipe, len(splits.train), machine.devices)
     expect_folder(folder)
@@ -88,7 +90,7 @@ def train(
         feeds = Feeds(source, recipe, splits, machine.workers, progress)
         _share(recipe, len(feeds.splits.train), machine.devices)
         if first:
-            _tidy(folder)
+            tidy(folder)
             write_whole(folder / RECIPE, recipe.text().encode())
             write_bad(feeds, folder)
             if teachers is not None:
@@ -105,7 +107,7 @@ def train(
             std=SEWER_STD,
             teachers=None if teachers is None else teachers[0],
         )
-        with _interruptible():
+        with interruptible():
             trainer.fit(task, datamodule=feeds, ckpt_path=str(last) if last.exists() else None)
             return conclude(trainer, task, feeds, folder, origin or {})
 
@@ -150,7 +152,7 @@ def alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def finished(recipe: Recipe, folder: Path, resume: bool) -> dict[str, Any] | None:
+def finished(recipe: Settings, folder: Path, resume: bool) -> dict[str, Any] | None:
     """The result of a run that has ended; None of one that has not. Another run's folder is left alone."""
     expect(folder.is_dir() or not folder.exists(), f"the folder {folder}", "a new or empty one", "a file", "give another --out")
     if not (folder / RECIPE).exists():
@@ -205,15 +207,16 @@ def begin(model: nn.Module, start: str) -> int:
     return len(fitting)
 
 
-def _trainer(recipe: Recipe, folder: Path, machine: Machine) -> pl.Trainer:
+def trainer_of(recipe: Any, machine: Machine, journal: Journal, patient: EarlyStopping, accumulate: int = 1) -> pl.Trainer:
+    """recipe: of any task, with its epochs, precision, clip and patience."""
     terminal = sys.stderr.isatty()
     device = choose(machine.device)
     expect(recipe.precision != "16" or device.type == "cuda", "the setting precision", "32 or bf16 on a CPU", recipe.precision)
     expect(device.index is None or machine.devices == 1, "--device", "no number beside --devices", machine.device)
     callbacks: list[pl.Callback] = [RichProgressBar()] if terminal else []
     if recipe.patience:
-        callbacks.append(EarlyStopping("val_score", patience=recipe.patience, mode="max"))
-    callbacks.append(Journal(folder, recipe.keep, said=not terminal))
+        callbacks.append(patient)
+    callbacks.append(journal)
     deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # 3 % of a step; nothing here reads what it has not written
     try:
         return pl.Trainer(
@@ -223,8 +226,9 @@ def _trainer(recipe: Recipe, folder: Path, machine: Machine) -> pl.Trainer:
             precision={"32": "32-true", "16": "16-mixed", "bf16": "bf16-mixed"}[recipe.precision],  # type: ignore[arg-type]
             max_epochs=recipe.epochs,
             gradient_clip_val=recipe.clip or None,
+            accumulate_grad_batches=accumulate,
             callbacks=callbacks,
-            logger=_tensorboard(folder),
+            logger=_tensorboard(journal.folder),
             plugins=[WholeCheckpoint()],
             enable_progress_bar=terminal,
             enable_model_summary=False,
@@ -243,14 +247,14 @@ def _share(recipe: Recipe, pictures: int, devices: int) -> None:
     expect(pictures >= devices, "--devices", f"at most {pictures}, a training picture each", devices)
 
 
-def _tidy(folder: Path) -> None:
+def tidy(folder: Path) -> None:
     """Remove what a killed run had not written whole."""
     for part in folder.glob(".*.part"):
         part.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """Lightning answers Ctrl-C by ending the process."""
     try:
         yield
@@ -266,7 +270,7 @@ def _tensorboard(folder: Path) -> Any:
     return False
 
 
-def _quiet() -> None:
+def quiet() -> None:
     """Lightning tells of tips, devices and workers, and uses what torch is about to drop; a run says what matters by itself."""
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)

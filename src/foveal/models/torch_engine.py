@@ -1,0 +1,55 @@
+"""A model in torch as a search asks it: see decode/engine.py. Vocabulary-wide work stays on the device; a few numbers a row come back."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from foveal.decode.engine import Bans, Next, Rows
+
+
+class TorchEngine:
+    def __init__(self, model: nn.Module) -> None:
+        """model: a Transformer or a Seq2Seq, in evaluation mode."""
+        self.model: Any = model
+        self.config: Any = model.config
+        self.first, self.end = int(self.config.begin), int(self.config.end)
+        self.device = next(model.parameters()).device
+        # No sentence says padding, or begins again; a model that begins with padding has one such mark.
+        self.never = torch.tensor(sorted({self.config.pad, self.config.begin} - {self.config.end}), device=self.device)
+        self.state: Any = None
+
+    @torch.inference_mode()
+    def begin(self, sources: Sequence[Sequence[int]], beams: int, longest: int) -> None:
+        wide = max(map(len, sources)) + 1
+        words = np.full((len(sources), wide), self.config.pad, np.int64)
+        for row, source in enumerate(sources):
+            words[row, : len(source)] = source
+            words[row, len(source)] = self.end
+        self.state = self.model.begin_state(self.model.encode(self._tensor(words)), beams, longest)
+
+    @torch.inference_mode()
+    def step(self, words: Rows, top: int, bans: Bans | None) -> Next:
+        logits = self.model.step(self._tensor(words), self.state).float()
+        total = logits.logsumexp(1, keepdim=True)  # of the few that are chosen, not of all, is log-probability made
+        ends = (logits[:, self.end] - total[:, 0]).double()
+        logits.index_fill_(1, self.never, -torch.inf)
+        if bans is not None:
+            rows, banned = self._tensor(bans.rows), self._tensor(bans.words)
+            logits.index_put_((rows, banned), torch.tensor(-torch.inf, device=self.device))
+        best, chosen = logits.topk(min(top, logits.shape[1]), 1)
+        return Next((best - total).double().cpu().numpy(), chosen.cpu().numpy(), ends.cpu().numpy())
+
+    @torch.inference_mode()
+    def reorder(self, parents: Rows) -> None:
+        if (parents != np.arange(len(parents))).any():
+            self.state.reorder(self._tensor(parents))
+
+    @torch.inference_mode()
+    def keep(self, sources: Rows) -> None:
+        self.state.keep(self._tensor(sources))
+
+    def _tensor(self, numbers: Rows) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(numbers)).to(self.device)

@@ -1,0 +1,69 @@
+"""The data of a run of translation: sentences read, cut into pieces once, and fed to Lightning in batches of tokens."""
+
+from functools import cached_property
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader, Dataset
+
+from foveal.data.parallel import Pairs, Parallel
+from foveal.data.token_batches import TextBatch, TokenBatches, TokenPairs, collate
+from foveal.data.vocabulary import Vocabulary
+from foveal.errors import expect
+from foveal.train.translation import Translation
+
+
+class Batched(Dataset[TextBatch]):
+    """Indices of some pairs → their batch."""
+
+    def __init__(self, pairs: TokenPairs) -> None:
+        self.pairs = pairs
+
+    def __getitem__(self, indices: NDArray[np.int64]) -> TextBatch:
+        return collate(self.pairs[indices])
+
+
+class TextFeeds(pl.LightningDataModule):
+    def __init__(self, data: Parallel, recipe: Translation, source: Vocabulary, target: Vocabulary) -> None:
+        super().__init__()
+        self.data, self.recipe, self.source, self.target = data, recipe, source, target
+        for split in ("train", "val"):
+            expect(len(data.splits.get(split, ())) > 0, f"{data.name}, split {split}", "at least one pair", "none")
+
+    @cached_property
+    def encoded(self) -> dict[str, TokenPairs]:
+        return {split: self._encoded(pairs) for split, pairs in self.data.splits.items() if split in ("train", "val")}
+
+    def _encoded(self, pairs: Pairs) -> TokenPairs:
+        return TokenPairs.of(self.source.encode(pairs.source), self.target.encode(pairs.target))
+
+    @cached_property
+    def order(self) -> TokenBatches:
+        """The training split's batches."""
+        return self._batches("train", shuffle=True)
+
+    def _batches(self, split: str, shuffle: bool) -> TokenBatches:
+        pairs = self.encoded[split]
+        rank, world = (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
+        # A sentence longer than a whole batch would stop the run: it is left out, and told().
+        return TokenBatches(
+            pairs.source.lengths,
+            pairs.target.lengths,
+            self.recipe.tokens,
+            seed=self.recipe.seed,
+            longest=self.recipe.tokens - 1,
+            shuffle=shuffle,
+            rank=rank,
+            world=world,
+        )
+
+    def train_dataloader(self) -> "DataLoader[TextBatch]":
+        return self._loader("train", self._batches("train", shuffle=True))
+
+    def val_dataloader(self) -> "DataLoader[TextBatch]":
+        return self._loader("val", self._batches("val", shuffle=False))
+
+    def _loader(self, split: str, order: TokenBatches) -> "DataLoader[TextBatch]":
+        return DataLoader(Batched(self.encoded[split]), sampler=order, batch_size=None, pin_memory=torch.cuda.is_available())  # type: ignore[arg-type]

@@ -1,0 +1,85 @@
+"""Translation as a LightningModule: the Transformer's loss, optimiser and schedule, with everything random in a step drawn from the seed and its number.
+
+    L = −Σ_t [(1 − ε) log P(y_t | y_<t, X) + ε/V Σ_w log P(w | y_<t, X)] / T
+
+Symbols: ε the smoothing, V words of the vocabulary, T words of the batch, ends included. Words of no sentence, the padding, are never computed.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from foveal.data.token_batches import TextBatch
+from foveal.errors import FovealError
+from foveal.train.schedule import root
+from foveal.train.translation import Translation
+
+
+class Translate(pl.LightningModule):
+    unit = "tokens"
+
+    def __init__(self, model: nn.Module, recipe: Translation) -> None:
+        super().__init__()
+        self.model: Any = model
+        self.recipe = recipe
+        self.seen: list[tuple[Tensor, int]] = []
+
+    @property
+    def judged(self) -> nn.Module:
+        """The model whose weights are kept."""
+        model: nn.Module = self.model
+        return model
+
+    def amount(self, batch: TextBatch) -> int:
+        return len(batch.places)
+
+    def on_train_batch_start(self, batch: TextBatch, batch_idx: int) -> None:
+        # Not of the step, which several batches may share.
+        number = self.trainer.fit_loop.epoch_loop.total_batch_idx
+        torch.manual_seed(int(np.random.SeedSequence([self.recipe.seed, number, self.global_rank]).generate_state(1)[0]))
+
+    def training_step(self, batch: TextBatch, batch_idx: int) -> Tensor:
+        loss = self.loss(batch, self.recipe.smoothing)
+        self.log("loss", loss.detach(), prog_bar=True, on_step=False, on_epoch=True, batch_size=len(batch.places), sync_dist=True)
+        return loss
+
+    def loss(self, batch: TextBatch, smoothing: float) -> Tensor:
+        """The mean over words."""
+        hidden = self.model.decode(batch.target_in, self.model.encode(batch.source))
+        logits = self.model.words(hidden.flatten(0, 1).index_select(0, batch.places))
+        return F.cross_entropy(logits.float(), batch.target_out.flatten().index_select(0, batch.places), label_smoothing=smoothing)
+
+    def on_validation_epoch_start(self) -> None:
+        self.seen = []
+
+    def validation_step(self, batch: TextBatch, batch_idx: int) -> None:
+        if len(batch.places):  # a process may have no pair of the last batch
+            self.seen.append((self.loss(batch, 0.0), len(batch.places)))
+
+    def on_validation_epoch_end(self) -> None:
+        words = sum(count for _, count in self.seen)
+        total = sum((loss.double() * count for loss, count in self.seen), torch.zeros((), dtype=torch.float64, device=self.device))
+        both = torch.stack([total, torch.tensor(float(words), dtype=torch.float64, device=self.device)])
+        if self.trainer.world_size > 1:
+            both = self.all_gather(both).sum(0)  # type: ignore[union-attr]
+        loss = float(both[0] / both[1])
+        if not math.isfinite(loss):
+            raise FovealError("training: expected finite numbers, got NaN or infinity; lower the setting lr, or ask for precision 32")
+        self.log("val_loss", loss, prog_bar=True)
+
+    def configure_optimizers(self) -> Any:
+        recipe = self.recipe
+        lr = recipe.lr or (self.model.config.width * recipe.warmup) ** -0.5
+        groups = [
+            {"params": [weight for weight in self.model.parameters() if weight.dim() > 1], "weight_decay": recipe.decay},
+            {"params": [weight for weight in self.model.parameters() if weight.dim() <= 1], "weight_decay": 0.0},
+        ]
+        fused = self.device.type == "cuda" and recipe.precision == "32"  # in mixed precision, Lightning clips no gradient of a fused one
+        optimizer = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.98), eps=1e-9, fused=fused)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: root(step, recipe.warmup))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
