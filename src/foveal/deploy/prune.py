@@ -14,6 +14,7 @@ Departs from the papers: importance and groups are torch-pruning's, which takes 
 """
 
 import copy
+import functools
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -41,6 +42,7 @@ class Way:
 
     kept: list[nn.Module]  # layers whose outputs stay
     heads: dict[nn.Module, int] = field(default_factory=dict)  # projection → how many heads must lose the same channels
+    alike: dict[nn.Module, int] = field(default_factory=dict)  # layer → how many equal parts of its outputs must lose the same channels
     parameters: list[tuple[nn.Parameter, int]] = field(default_factory=list)  # outside of layers, with the axis of channels
     forward: Callable[[Any, Tensor], Tensor] = lambda model, images: model(images)
 
@@ -61,12 +63,13 @@ def prune(model: nn.Module, target: int, unit: str = "weights", by: str = "l1", 
 
     fixed: dict[int, int] = {}  # groups that are too coarse for what is still missing, and the channels left in them
 
-    def left(share: int, tail: int = len(groups)) -> list[int]:
+    def left(share: int, tail: int = len(groups)) -> tuple[int, ...]:
         """Channels left in each group, where share / 2^STEPS is cut from the last `tail` groups, and one step less from the others."""
         shares = [share if place >= len(groups) - tail else share - 1 for place in range(len(groups))]
-        return [fixed.get(place, max(1, groups[place][1] * (2**STEPS - one) // 2**STEPS)) for place, one in enumerate(shares)]
+        return tuple(fixed.get(place, max(1, groups[place][1] * (2**STEPS - one) // 2**STEPS)) for place, one in enumerate(shares))
 
-    def cost_of(kept: list[int]) -> int:
+    @functools.cache
+    def cost_of(kept: tuple[int, ...]) -> int:
         return cost(_pruned(model, kept, groups, size, "l1"))  # whichever channels go, as many are left
 
     for _ in range(ROUNDS):
@@ -121,31 +124,33 @@ def _groups(model: nn.Module, size: int) -> list[tuple[str, int]]:
     pruner = _pruner(model, size, "l1", {})
     found = pruner.DG.get_all_groups(ignored_layers=pruner.ignored_layers, root_module_types=pruner.root_module_types)
     roots = [group[0].dep.target.module for group in found]
-    groups = [(names[root], pruner.DG.get_out_channels(root) // pruner.num_heads.get(root, 1)) for root in roots]
+    groups = [(names[root], pruner.DG.get_out_channels(root) // pruner.out_channel_groups.get(root, 1)) for root in roots]
     expect(bool(groups), "to prune", "a model with layers that can lose channels", "one without")
     return groups
 
 
 def _pruner(model: nn.Module, size: int, by: str, shares: dict[nn.Module, float]) -> Any:
-    pruning = _torch_pruning()
-    magnitude = pruning.importance
-    importance = magnitude.GroupMagnitudeImportance(p=1) if by == "l1" else magnitude.FPGMImportance(p=1)
-    way = _way(model)
+    pruning, way = _torch_pruning(), _way(model)
     with torch.enable_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # it tells of every parameter outside of layers
         return pruning.BasePruner(
             model.requires_grad_(True),  # the groups are read off the graph of gradients
             torch.zeros(1, 3, size, size),
-            importance,
+            _importance(by),
             pruning_ratio=0.0,
             pruning_ratio_dict=shares,
             ignored_layers=way.kept,
             num_heads=way.heads,
             unwrapped_parameters=way.parameters or None,
             forward_fn=way.forward,
-            in_channel_groups={},  # the defaults would be shared by all pruners of a process
-            out_channel_groups={},
+            out_channel_groups=way.alike,
+            in_channel_groups={},  # its default would be shared by all pruners of a process
         )
+
+
+def _importance(by: str) -> Any:
+    known = _torch_pruning().importance
+    return known.GroupMagnitudeImportance(p=1) if by == "l1" else known.FPGMImportance(p=1)
 
 
 def _way(model: nn.Module) -> Way:
@@ -178,7 +183,8 @@ def _way_of_icam(model: Icam) -> Way:
             queries = layer.feed_forward(queries)
         return icam.classify(queries)
 
-    return Way([*tokens, *rest], parameters=[(model.first.latent, 1)], forward=forward)
+    gated = {layer.feed_forward.layer.inner: 2 for layer in model.layers}  # what passes, and how much of it
+    return Way([*tokens, *rest], alike=gated, parameters=[(model.first.latent, 1)], forward=forward)
 
 
 def _torch_pruning() -> Any:
