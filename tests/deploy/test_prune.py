@@ -1,13 +1,13 @@
 """Pruning to a target: how near it comes, what it may not touch, and that the right channels go: copies that nobody reads."""
 
-import dataclasses
+import copy
 
 import pytest
 import torch
 from torch import nn
 
 import foveal.deploy.prune as source
-from foveal.deploy.cost import flops, weights
+from foveal.deploy.cost import weights
 from foveal.deploy.prune import _groups, _pruned, counter, prune
 from foveal.errors import FovealError
 from foveal.models.card import Card
@@ -43,19 +43,168 @@ def icam():
     return built("icam-31k")
 
 
-@pytest.mark.parametrize("unit", ["weights", "flops"])
-@pytest.mark.parametrize("name", NAMES)
-def test_the_target_is_met_from_below_and_the_classes_stay(name, unit, icam):
+TARGETS = [  # each peer costs seconds, so each has one unit and one importance
+    ("icam-31k", "weights", "l1"),
+    ("icam-31k", "flops", "fpgm"),
+    ("icam-30k", "weights", "fpgm"),
+    ("resnet-18", "weights", "l1"),
+    ("efficientnet-b0", "flops", "l1"),
+    ("mobilenet-v2", "weights", "fpgm"),
+    ("mobilevit-xxs", "flops", "l1"),
+    ("deit-tiny", "weights", "l1"),
+]
+
+
+@pytest.mark.parametrize(("name", "unit", "by"), TARGETS)
+def test_the_target_is_met_from_below_and_the_classes_stay(name, unit, by, icam):
     model, cost = built(name), counter(unit, SIDE)
     target = cost(model) // 2 if name.startswith("icam") else cost(icam)
     before = {key: tensor.clone() for key, tensor in model.state_dict().items()}
-    pruned = prune(model, target, unit, "fpgm" if unit == "flops" else "l1", size=SIDE)
+    pruned = prune(model, target, unit, by, size=SIDE)
     assert 0.95 * target <= cost(pruned) <= target
     with torch.no_grad():
         assert pruned(pictures()).shape == (3, 4)
     assert all(torch.equal(before[key], tensor) for key, tensor in model.state_dict().items()), "the model itself is left alone"
     pruned.train()(pictures()).sum().backward()
     assert all(weight.grad is not None for weight in pruned.parameters()), "it can be trained"
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@torch.no_grad()
+def test_a_pruned_model_is_saved_and_opened_like_any_other(build, tmp_path):
+    name, settings = BUILDS[build]
+    pruned = thinner(built(name, **settings))
+    file = tmp_path / "pruned.safetensors"
+    save_model(pruned, file, card_of(pruned))
+    opened, card = load_model(file)
+    assert card.shapes
+    assert card.config == describe(built(name, **settings))[1], "of the whole one"
+    assert same(opened, pruned)
+    assert sizes(opened) == sizes(pruned)
+    assert shapes_of(opened) == card.shapes
+
+
+@torch.no_grad()
+def same(one, other):
+    """Bit by bit, and in what they say: kernels round by where a tensor lies in memory."""
+    mine, theirs = one.state_dict(), other.state_dict()
+    equal = list(mine) == list(theirs) and all(torch.equal(mine[key], theirs[key]) for key in mine)
+    return equal and torch.allclose(one.eval()(pictures()), other.eval()(pictures()), rtol=1e-5, atol=1e-6)
+
+
+def thinner(model, by="l1"):
+    groups = _groups(model, SIDE)
+    return _pruned(model, [max(1, size // 3) for _, size in groups], groups, SIDE, by)
+
+
+def card_of(model, **changes):
+    family, config = describe(model)
+    classes = tuple(f"class {number}" for number in range(config["classes"]))
+    return Card(**{"model": "some", "family": family, "config": config, "classes": classes, "size": SIDE, "shapes": shapes_of(model)} | changes)
+
+
+def sizes(model):
+    """What modules say of themselves."""
+    return [part.extra_repr() for part in model.modules() if isinstance(part, (nn.Linear, nn.Conv2d, nn.BatchNorm2d, nn.LayerNorm))]
+
+
+@pytest.mark.parametrize("classes", [2, 4, 9])
+@pytest.mark.parametrize("name", ["icam-31k", "mobilenet-v2"])
+def test_a_pruned_model_is_trained_for_another_number_of_classes(name, classes, tmp_path):
+    pruned, file = thinner(built(name)), tmp_path / "pruned.safetensors"
+    save_model(pruned, file, card_of(pruned))
+    model = load_for(file, classes)
+    assert model(pictures()).shape == (3, classes)
+    mine, theirs = model.state_dict(), pruned.state_dict()
+    alike = [key for key in mine if mine[key].shape == theirs[key].shape]
+    assert len(mine) - len(alike) == (0 if classes == 4 else 2), "the last weight and bias are new"
+    assert all(torch.equal(mine[key], theirs[key]) for key in alike)
+    assert model.config.classes == classes
+    save_model(model, file, card_of(model))
+    assert same(load_model(file)[0], model)
+
+
+def test_a_model_that_was_not_pruned_tells_no_shapes(icam):
+    assert shapes_of(icam) == {}
+
+
+SHAPES = {
+    "of nothing": ({"nothing": [3]}, "expected those of its own tensors, got one of 'nothing'"),
+    "too large": ({"embed.weight": [24, 25]}, "the shape of embed.weight: expected one within (24, 24), got (24, 25)"),
+    "of another rank": ({"embed.weight": [24]}, "expected one within (24, 24), got (24,)"),
+    "that do not fit each other": ({"embed.weight": [24, 7]}, "expected shapes that fit each other"),
+    "half a head": ({"layers.0.attention.layer.out.weight": [24, 6]}, "expected shapes that fit each other"),
+    "no numbers": ({"embed.weight": ["a", 7]}, "a shape of 'embed.weight' in whole numbers above 0"),
+    "empty": ({"embed.weight": [0, 7]}, "a shape of 'embed.weight' in whole numbers above 0"),
+    "no map": ([], "a card whose shapes has names and values"),
+}
+
+
+@pytest.mark.parametrize("case", SHAPES)
+def test_a_file_with_shapes_that_cannot_be(case, icam, tmp_path):
+    shapes, words = SHAPES[case]
+    save_model(icam, tmp_path / "m.safetensors", card_of(icam, shapes=shapes))
+    with pytest.raises(FovealError) as caught:
+        load_model(tmp_path / "m.safetensors")
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_with_other_shapes_than_its_tensors(icam, tmp_path):
+    pruned = thinner(icam)
+    save_model(icam, tmp_path / "m.safetensors", card_of(pruned))
+    with pytest.raises(FovealError, match="expected the weights of a some, got others"):
+        load_model(tmp_path / "m.safetensors")
+
+
+def test_l1_keeps_the_channels_of_the_largest_weights(icam):
+    model = copy.deepcopy(icam)
+    with torch.no_grad():
+        large = torch.tensor([10.0 if number in (2, 3, 5, 11) else 1.0 for number in range(14)])
+        model.head[0].weight *= large[:, None]
+        model.head[3].weight *= large
+    groups = _groups(model, SIDE)
+    pruned = _pruned(model, [4 if name == "head.0" else size for name, size in groups], groups, SIDE, "l1")
+    assert torch.equal(pruned.head[0].weight, model.head[0].weight[[2, 3, 5, 11]])
+    assert torch.equal(pruned.head[3].weight, model.head[3].weight[:, [2, 3, 5, 11]])
+
+
+def test_fpgm_spares_what_is_far_from_the_others_also_where_it_is_small(icam):
+    model = copy.deepcopy(icam)
+    with torch.no_grad():
+        model.head[0].weight.copy_(1 + 0.01 * torch.randn(14, 24))
+        model.head[3].weight.copy_(1 + 0.01 * torch.randn(4, 14))
+        model.head[0].weight[[1, 7]] = 0
+        model.head[3].weight[:, [1, 7]] = 0
+    groups = _groups(model, SIDE)
+    kept = {by: _pruned(model, [12 if name == "head.0" else size for name, size in groups], groups, SIDE, by) for by in ("l1", "fpgm")}
+    gone = {by: int((pruned.head[0].weight.abs().sum(1) == 0).sum()) for by, pruned in kept.items()}
+    assert gone == {"l1": 0, "fpgm": 2}
+
+
+@pytest.mark.parametrize(
+    ("target", "unit", "by", "words"),
+    [
+        (0, "weights", "l1", "the target: expected a number of weights above 0, got 0"),
+        (-3, "flops", "l1", "the target: expected a number of flops above 0, got -3"),
+        (1.5, "weights", "l1", "got 1.5"),
+        ("many", "weights", "l1", "got 'many'"),
+        (31_500, "weights", "l1", "expected fewer weights than the model's own 31,4"),
+        (9, "weights", "l1", "with one channel in every layer, got 9"),
+        (9, "grams", "l1", "no unit of a target is called 'grams'"),
+        (9, "weights", "l2", "no importance of channels is called 'l2'; the nearest is 'l1'"),
+    ],
+)
+def test_targets_that_cannot_be(target, unit, by, words, icam):
+    with pytest.raises(FovealError) as caught:
+        prune(icam, target, unit, by, size=SIDE)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_only_our_models_are_pruned():
+    with pytest.raises(FovealError, match="expected a model of foveal.create, got Linear"):
+        prune(nn.Linear(3, 4), 5)
 
 
 def with_copies(model):

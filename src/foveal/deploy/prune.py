@@ -32,7 +32,7 @@ from foveal.models.shrink import fit, query_of
 
 UNITS = ("weights", "flops")
 METHODS = ("l1", "fpgm")
-STEPS = 16  # of the bisection: shares are told apart to 1 in 65,536, finer than one channel in any layer here
+STEPS = 12  # of the bisection: shares are told apart to 1 in 4096, finer than one channel in any layer here
 NEAR, ROUNDS = 0.95, 4  # of the target; how often the search goes on without the group whose channels are too dear
 
 
