@@ -49,7 +49,16 @@ def said(capsys, *words):
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("31371", 31_371), ("31,371", 31_371), ("180M", 180_000_000), ("1.5k", 1500), ("2G", 2 * 10**9), ("1e3", 1000), ("icam-31k", None), ("M", None)],
+    [
+        ("31371", 31_371),
+        ("31,371", 31_371),
+        ("180M", 180_000_000),
+        ("1.5k", 1500),
+        ("2G", 2 * 10**9),
+        ("1e3", 1000),
+        ("icam-31k", None),
+        ("M", None),
+    ],
 )
 def test_numbers_as_people_type_them(text, value):
     assert number(text, "--weights") == value
@@ -124,7 +133,7 @@ def test_a_peer_with_random_weights_as_light_as_another_model(tmp_path, capsys):
     status, out, _ = said(capsys, "prune", "vit-24", "--weights", "icam-31k", "--by", "fpgm", "--out", tmp_path / "v.safetensors")
     assert status == 0
     assert out.startswith("vit-24: no weights come with foveal, so they are random\nwrote ")
-    model, card = load_model(tmp_path / "v.safetensors")
+    model, _ = load_model(tmp_path / "v.safetensors")
     assert 0.95 * 31_371 <= weights(model) <= 31_371
     status, out, err = said(capsys, "export", tmp_path / "v.safetensors", "--out", tmp_path / "v.onnx")
     assert status == 0, err

@@ -100,7 +100,9 @@ def thinner(model, by="l1"):
 def card_of(model, **changes):
     family, config = describe(model)
     classes = tuple(f"class {number}" for number in range(config["classes"]))
-    return Card(**{"model": "some", "family": family, "config": config, "classes": classes, "size": SIDE, "shapes": shapes_of(model)} | changes)
+    return Card(
+        **{"model": "some", "family": family, "config": config, "classes": classes, "size": SIDE, "shapes": shapes_of(model)} | changes
+    )
 
 
 def sizes(model):
@@ -203,7 +205,7 @@ def test_targets_that_cannot_be(target, unit, by, words, icam):
 
 
 def test_only_our_models_are_pruned():
-    with pytest.raises(FovealError, match="expected a model of foveal.create, got Linear"):
+    with pytest.raises(FovealError, match=r"expected a model of foveal\.create, got Linear"):
         prune(nn.Linear(3, 4), 5)
 
 

@@ -33,7 +33,15 @@ COMMANDS = {  # what is typed → its module, and what it does
 }
 
 BUG, WRONG, STOPPED = 1, 2, 130  # exit statuses
-EXTRAS = {"torch": "torch", "safetensors": "torch", "yaml": "train", "pytorch_lightning": "train", "kornia": "train", "rich": "train", "torch_pruning": "prune"}
+EXTRAS = {
+    "torch": "torch",
+    "safetensors": "torch",
+    "yaml": "train",
+    "pytorch_lightning": "train",
+    "kornia": "train",
+    "rich": "train",
+    "torch_pruning": "prune",
+}
 
 
 def main(argv: list[str] | None = None) -> int:

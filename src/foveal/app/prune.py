@@ -21,11 +21,21 @@ PICTURES = 64  # on which the importance of heads is measured
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="a run's folder, a .safetensors file, icam-pipes, or a preset or a peer, with random weights")
-    parser.add_argument("--flops", metavar="X", help="at most so many for one picture, 2 for each multiply-add: a number such as 180M, or a model that has them")
+    parser.add_argument(
+        "model", metavar="MODEL", help="a run's folder, a .safetensors file, icam-pipes, or a preset or a peer, with random weights"
+    )
+    parser.add_argument(
+        "--flops",
+        metavar="X",
+        help="at most so many for one picture, 2 for each multiply-add: a number such as 180M, or a model that has them",
+    )
     parser.add_argument("--weights", metavar="X", help="at most so many: a number such as 31371, or a model that has them")
-    parser.add_argument("--heads", metavar="LIST", help="heads to remove as LAYER:HEAD, such as 0:1,1:0; or how many, those that matter least")
-    parser.add_argument("--by", help=f"what is removed first: of channels {' or '.join(CHANNELS)}, of heads {' or '.join(HEADS)} (default: the first)")
+    parser.add_argument(
+        "--heads", metavar="LIST", help="heads to remove as LAYER:HEAD, such as 0:1,1:0; or how many, those that matter least"
+    )
+    parser.add_argument(
+        "--by", help=f"what is removed first: of channels {' or '.join(CHANNELS)}, of heads {' or '.join(HEADS)} (default: the first)"
+    )
     parser.add_argument("--out", metavar="FILE", type=Path, required=True, help=f"the {SUFFIX} file to write")
 
 

@@ -26,7 +26,8 @@ from torch import Tensor, nn
 
 from foveal.deploy.cost import flops, weights
 from foveal.errors import FovealError, expect, is_whole, shown, unknown
-from foveal.models.icam import Icam, cut, grid_of
+from foveal.layers.gated import Gated
+from foveal.models.icam import CrossBlock, Icam, cut, grid_of
 from foveal.models.peer import Peer
 from foveal.models.shrink import fit, query_of
 
@@ -159,7 +160,7 @@ def _way(model: nn.Module) -> Way:
     expect(isinstance(model, Peer), "to prune", "a model of foveal.create", type(model).__name__)
     net = cast("Peer", model).net
     head = net.classifier if isinstance(net.classifier, nn.Linear) else net.classifier[-1]
-    heads = {}
+    heads: dict[nn.Module, int] = {}
     for module in net.modules():
         if (query := query_of(module)) is not None:
             projections = (query, *(getattr(module, name) for name in ("k_proj", "key", "v_proj", "value") if hasattr(module, name)))
@@ -169,21 +170,23 @@ def _way(model: nn.Module) -> Way:
 
 def _way_of_icam(model: Icam) -> Way:
     """The width of tokens stays: positions, heads and queries are made for it. What sees pixels, the gated networks and the head lose channels."""
-    tokens = [model.embed, model.first, *(layer.attention for layer in model.layers), *(layer.feed_forward.layer.outer for layer in model.layers)]
+    blocks = [cast("CrossBlock", layer) for layer in model.layers]
+    networks = [cast("Gated", block.feed_forward.layer) for block in blocks]
+    tokens = [model.embed, model.first, *(block.attention for block in blocks), *(network.outer for network in networks)]
     # Several queries lie behind each other where the head reads them, which torch-pruning cannot follow.
     rest = [model.head[-1], *([model.out] if model.config.queries > 1 else [])]
-    asks = getattr(model.first, "q", model.embed)
+    asks = cast("nn.Linear", getattr(model.first, "q", model.embed))
 
     def forward(icam: Icam, images: Tensor) -> Tensor:
         """Who reads whose channels, without attention: that joins nothing but tokens."""
         patches, rows, columns = cut(images, icam.config.patch)
         grid = icam.norm(icam.mixer(grid_of(icam.pool(icam.phi(patches)), rows, columns)))
         queries = icam.embed(grid).mean((1, 2))[:, None] + asks(icam.first.latent)
-        for layer in icam.layers:
-            queries = layer.feed_forward(queries)
+        for block in blocks:
+            queries = block.feed_forward(queries)
         return icam.classify(queries)
 
-    gated = {layer.feed_forward.layer.inner: 2 for layer in model.layers}  # what passes, and how much of it
+    gated: dict[nn.Module, int] = {network.inner: 2 for network in networks}  # what passes, and how much of it
     return Way([*tokens, *rest], alike=gated, parameters=[(model.first.latent, 1)], forward=forward)
 
 

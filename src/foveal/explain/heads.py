@@ -10,7 +10,6 @@ Departs from the papers: the gradient is that of weights, picture by picture, wh
 """
 
 from collections.abc import Callable
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -84,7 +83,12 @@ def least(importance: list[Tensor], count: int) -> dict[int, list[int]]:
     """The `count` heads that matter least, layer → heads; every layer keeps the one that matters most in it."""
     spare = sum(len(layer) - 1 for layer in importance)
     fits = is_whole(count) and 1 <= count <= spare
-    expect(fits, "how many heads to remove", f"1 to {spare}, so that one is left in each layer" if spare else "a layer with several", shown(count))
+    expect(
+        fits,
+        "how many heads to remove",
+        f"1 to {spare}, so that one is left in each layer" if spare else "a layer with several",
+        shown(count),
+    )
     ranked = sorted(
         (float(value), place, head)
         for place, layer in enumerate(importance)
@@ -97,7 +101,7 @@ def least(importance: list[Tensor], count: int) -> dict[int, list[int]]:
     return chosen
 
 
-def _of(layer: MultiHead, head: int) -> list[tuple[nn.Parameter, tuple[slice, ...]]]:
+def _of(layer: MultiHead, head: int) -> list[tuple[Tensor, tuple[slice, ...]]]:
     """The weights of one head: each with the part that is its own."""
     width, heads, groups = layer.head_width, layer.heads, layer.groups
     group = head // (heads // groups)
@@ -105,8 +109,9 @@ def _of(layer: MultiHead, head: int) -> list[tuple[nn.Parameter, tuple[slice, ..
     def rows(block: int) -> tuple[slice, ...]:
         return (slice(block * width, (block + 1) * width),)
 
+    inner: list[tuple[Tensor, tuple[slice, ...]]]
     if layer.qkv is not None:
         inner = [(layer.qkv.weight, rows(block)) for block in (head, heads + group, heads + groups + group)]
     else:
         inner = [(layer.q.weight, rows(head)), (layer.kv.weight, rows(group)), (layer.kv.weight, rows(groups + group))]
-    return [*inner, (cast("nn.Parameter", layer.out.weight), (slice(None), *rows(head)))]
+    return [*inner, (layer.out.weight, (slice(None), *rows(head)))]

@@ -48,7 +48,7 @@ def without_heads(model: nn.Module, heads: Heads) -> Iterator[None]:
 
 def _silence(layer: MultiHead, heads: list[int]) -> Any:
     def hook(_: nn.Module, inputs: tuple[Tensor]) -> Tensor:
-        each = inputs[0].unflatten(-1, (layer.heads, layer.head_width))  # (B, N, H, D)
+        each: Tensor = inputs[0].unflatten(-1, (layer.heads, layer.head_width))  # (B, N, H, D)
         kept = torch.ones(layer.heads, 1, dtype=each.dtype, device=each.device)
         kept[heads] = 0
         return (each * kept).flatten(-2)

@@ -65,7 +65,7 @@ def fit(model: nn.Module) -> None:
         elif isinstance(module, Icam):
             module.phi.width = module.norm.normalized_shape[0]  # type: ignore[assignment]
         elif (query := query_of(module)) is not None:
-            width = query.out_features // module.num_attention_heads  # type: ignore[operator]
+            width = query.out_features // module.num_attention_heads
             for name, size in (("head_dim", width), ("attention_head_size", width), ("all_head_size", query.out_features)):
                 if hasattr(module, name):
                     setattr(module, name, size)
