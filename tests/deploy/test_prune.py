@@ -27,15 +27,17 @@ BUILDS = {name: (name, {}) for name in NAMES} | {
 
 
 def built(name, **settings):
-    if name in PEERS or "phi" in settings:
+    if name in (*PEERS, "vit-24") or "phi" in settings:
         pytest.importorskip("transformers")
     torch.manual_seed(0)
-    image = {"image": SIDE} if name in PEERS else {"image": SIDE, "patch": 16}
+    image = {"image": SIDE} if not name.startswith("icam") else {"image": SIDE, "patch": 16}
     return create(name, classes=4, **image, **settings).eval()
 
 
 def pictures(count=3):
-    return torch.randn(count, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(1))
+    """Each of a colour of its own, and noise."""
+    random = torch.Generator().manual_seed(1)
+    return torch.randn(count, 3, SIDE, SIDE, generator=random) + 2 * torch.randn(count, 3, 1, 1, generator=random)
 
 
 @pytest.fixture(scope="module")
@@ -213,11 +215,16 @@ def with_copies(model):
     """Every odd channel is a copy of the even one before it, and nobody reads it; of queries and keys it is 0, or scores would change."""
     silent = [part for module in model.modules() if query_of(module) is not None for part in (query_of(module), _keys(module))]
     final = [part for part in model.modules() if isinstance(part, nn.Linear)][-1]
+    torch.manual_seed(2)
     with torch.no_grad():
         for part in model.modules():
+            if isinstance(part, (nn.Linear, nn.Conv2d)):  # new weights are so small that attention is the mean of all
+                nn.init.kaiming_normal_(part.weight)
             if isinstance(part, nn.BatchNorm2d):
-                for tensor in (part.weight, part.bias, part.running_mean, part.running_var):
+                for tensor in (part.weight, part.running_var):
                     tensor.uniform_(0.5, 1.5)
+                for tensor in (part.bias, part.running_mean):
+                    tensor.uniform_(-0.5, 0.5)
             for tensor in _out(part) if part is not final and not _kept(model, part) else ():
                 tensor[1::2] = 0 if part in silent else tensor[::2][: len(tensor) // 2]
             if isinstance(part, (nn.Linear, nn.Conv2d)) and part.weight.shape[1] > 3 and not _reads_tokens(model, part):
@@ -274,4 +281,31 @@ def test_channels_that_are_copies_which_nobody_reads_go_and_nothing_changes(buil
     pruned = _pruned(model.float(), [size // 2 for _, size in groups], groups, SIDE, "l1")
     assert weights(pruned) < 0.8 * weights(model)
     images = pictures().double()
-    torch.testing.assert_close(pruned.double()(images), model.double()(images), rtol=1e-6, atol=1e-7)
+    expected = model.double()(images)
+    assert (expected[0] - expected[1]).abs().max() > 1e-3 * expected.abs().max(), "pictures differ in what is said of them"
+    torch.testing.assert_close(pruned.double()(images), expected, rtol=1e-6, atol=1e-7 * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("by", ["l1", "fpgm"])
+@pytest.mark.parametrize("name", ["icam-31k", "mobilevit-xxs", "vit-24"])
+def test_as_many_channels_are_left_as_are_asked_for_in_every_head_and_both_halves_of_a_gate(name, by):
+    model = built(name)
+    groups = _groups(model, SIDE)
+    asked = {place: max(1, full // 3) for place, full in groups}
+    with torch.no_grad():
+        for part in model.modules():  # a bias tells which output it belongs to
+            if isinstance(part, nn.Linear):
+                part.bias.copy_(torch.arange(len(part.bias)))
+    pruned = dict(_pruned(model, list(asked.values()), groups, SIDE, by).named_modules())
+    before = dict(model.named_modules())
+    seen = 0
+    for place, full in groups:
+        parts = before[place].weight.shape[0] // full  # heads, or halves
+        assert pruned[place].weight.shape[0] == parts * asked[place]
+        if parts > 1:
+            scale = (asked[place] / full) ** 0.5 if place.endswith(".query") else 1.0  # MobileViT's has its √ inside
+            rows = (pruned[place].bias / scale).round().int().tolist()
+            assert [sum(row // full == part for row in rows) for part in range(parts)] == [asked[place]] * parts
+            assert len({tuple(row % full for row in rows if row // full == part) for part in range(parts)}) == 1, "the same of each"
+            seen += 1
+    assert seen

@@ -44,7 +44,6 @@ class Way:
     kept: list[nn.Module]  # layers whose outputs stay
     heads: dict[nn.Module, int] = field(default_factory=dict)  # projection → how many heads must lose the same channels
     alike: dict[nn.Module, int] = field(default_factory=dict)  # layer → how many equal parts of its outputs must lose the same channels
-    parameters: list[tuple[nn.Parameter, int]] = field(default_factory=list)  # outside of layers, with the axis of channels
     forward: Callable[[Any, Tensor], Tensor] = lambda model, images: model(images)
 
 
@@ -142,7 +141,6 @@ def _pruner(model: nn.Module, size: int, by: str, shares: dict[nn.Module, float]
             pruning_ratio_dict=shares,
             ignored_layers=way.kept,
             num_heads=way.heads,
-            unwrapped_parameters=way.parameters or None,
             forward_fn=way.forward,
             out_channel_groups=way.alike,
             in_channel_groups={},  # its default would be shared by all pruners of a process
@@ -187,7 +185,7 @@ def _way_of_icam(model: Icam) -> Way:
         return icam.classify(queries)
 
     gated: dict[nn.Module, int] = {network.inner: 2 for network in networks}  # what passes, and how much of it
-    return Way([*tokens, *rest], alike=gated, parameters=[(model.first.latent, 1)], forward=forward)
+    return Way([*tokens, *rest], alike=gated, forward=forward)
 
 
 def _torch_pruning() -> Any:
