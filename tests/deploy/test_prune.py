@@ -112,8 +112,7 @@ def sizes(model):
     return [part.extra_repr() for part in model.modules() if isinstance(part, (nn.Linear, nn.Conv2d, nn.BatchNorm2d, nn.LayerNorm))]
 
 
-@pytest.mark.parametrize("classes", [2, 4, 9])
-@pytest.mark.parametrize("name", ["icam-31k", "mobilenet-v2"])
+@pytest.mark.parametrize(("name", "classes"), [("icam-31k", 2), ("icam-31k", 4), ("icam-31k", 9), ("mobilenet-v2", 9)])
 def test_a_pruned_model_is_trained_for_another_number_of_classes(name, classes, tmp_path):
     pruned, file = thinner(built(name)), tmp_path / "pruned.safetensors"
     save_model(pruned, file, card_of(pruned))
@@ -286,8 +285,7 @@ def test_channels_that_are_copies_which_nobody_reads_go_and_nothing_changes(buil
     torch.testing.assert_close(pruned.double()(images), expected, rtol=1e-6, atol=1e-7 * float(expected.abs().max()))
 
 
-@pytest.mark.parametrize("by", ["l1", "fpgm"])
-@pytest.mark.parametrize("name", ["icam-31k", "mobilevit-xxs", "vit-24"])
+@pytest.mark.parametrize(("name", "by"), [("icam-31k", "l1"), ("icam-31k", "fpgm"), ("mobilevit-xxs", "l1"), ("vit-24", "fpgm")])
 def test_as_many_channels_are_left_as_are_asked_for_in_every_head_and_both_halves_of_a_gate(name, by):
     model = built(name)
     groups = _groups(model, SIDE)
