@@ -5,7 +5,9 @@ import torch
 
 from foveal.core.watch import watch
 from foveal.deploy.lean import Frames, cut_frames
+from foveal.deploy.prune import prune
 from foveal.models.card import Card
+from foveal.models.heads import remove_heads
 from foveal.models.icam import cut
 from foveal.models.mbconv import Stage
 from foveal.models.zoo import create
@@ -44,10 +46,29 @@ def card_of(**changes):
     return Card(**{"model": "icam-31k", "family": "icam", "config": {}, "classes": ("a", "b", "c"), "size": 56} | changes)
 
 
+def without_heads(**settings):
+    model = trained(heads=4, **settings)
+    remove_heads(model, {0: [2], 1: [0, 1, 3]})
+    return model
+
+
+def thin(**settings):
+    pytest.importorskip("torch_pruning")
+    return prune(without_heads(**settings), 19_001, size=56)
+
+
+PRUNED = {
+    "fewer heads": (without_heads, {"queries": 2}),
+    "fewer channels and heads": (thin, {}),
+    "the same, several queries": (thin, {"queries": 3}),
+}
+
+
 @pytest.mark.parametrize("runs", [False, True])
-@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("build", [*BUILDS, *PRUNED])
 def test_it_says_the_same(build, runs):
-    model, card = trained(**BUILDS[build]).double(), card_of()
+    make, settings = PRUNED.get(build) or (trained, BUILDS[build])
+    model, card = make(**settings).double(), card_of()
     frames = torch.randint(0, 256, (3, 56, 56, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
     mean, std = (torch.tensor(values, dtype=torch.float64)[:, None, None] for values in (card.mean, card.std))
     lean = Frames(model, card, runs).double()

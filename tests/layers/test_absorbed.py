@@ -57,6 +57,16 @@ def test_it_is_the_oracle(heads, key_width, bias):
     assert near(layer(x, memory), torch.tensor(want, dtype=torch.float64), 1e-9)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_heads_of_a_width_of_their_own_as_pruning_leaves_them(bias):
+    layer, other = twins(15, 2, 7, head_width=4, bias=bias)
+    x, memory = tokens(2, 5, 15), tokens(2, 13, 7, seed=2)
+    mask = padding(torch.tensor([13, 6]))
+    assert layer.q.weight.shape == (8, 15)
+    assert near(layer(x, memory), other(x, memory), 1e-9)
+    assert near(layer(x, memory, mask=mask), other(x, memory, mask=mask), 1e-9)
+
+
 @pytest.mark.parametrize("form", ["pattern", "per head", "one row for all queries"])
 def test_masks_are_the_oracle_also_where_a_head_sees_nothing(form):
     layer, _ = twins()

@@ -1,4 +1,7 @@
-"""`foveal ablate WHAT`: train variants of a model by the same recipe on the same pictures, and tabulate what each part is worth."""
+"""`foveal ablate WHAT`: train variants of a model by the same recipe on the same pictures, and tabulate what each part is worth.
+
+icam: its parts, one after the other. peers: other models, whole. pruned: these, and each of them cut down to ICAM's flops and to its weights.
+"""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -38,7 +41,7 @@ PEERS = ("icam-31k", "efficientnet-b0", "mobilenet-v2", "mobilevit-xxs", "deit-t
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_training(parser)
-    parser.add_argument("--only", metavar="A,B", help=f"of icam: {', '.join(ICAM)}; of peers: names of models")
+    parser.add_argument("--only", metavar="A,B", help=f"of icam: {', '.join(ICAM)}; of peers and pruned: names of models")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -66,12 +69,21 @@ def run(args: argparse.Namespace) -> int:
         "add --resume",
     )
     flags = ["--device", args.device]
-    plans = {}
+    plans: dict[tuple[str, str], list[Any]] = {}
     for table, builds in variants.items():
         for name, build in builds.items():
             place = folder / _plain(f"{table}-{name}")
             plans[table, name] = list(plan(build, place, folds_of(args.folds, source.folds), range(recipe.seed, recipe.seed + seeds)))
     run_all([one for runs in plans.values() for one in runs], flags, args.jobs)
+    if args.task == "pruned":
+        from foveal.app.pruned import pruned_runs
+
+        (table,) = variants
+        wholes = {name: plans[table, name] for name in variants[table]}
+        smaller = dict(pruned_runs(wholes, lambda name: folder / _plain(f"{table}-{name}")))
+        run_all([one for runs in smaller.values() for one in runs], flags, args.jobs)
+        plans |= {(table, name): runs for name, runs in smaller.items()}
+        variants[table] |= {name: runs[0].recipe for name, runs in smaller.items()}
     text = "\n".join(_tables(variants, plans, source))
     facts = " · ".join(f"{key} {value}" for key, value in origin(str(choose(args.device))).items())
     head = f"# {args.task} on {source.name}\n\n{facts}\n\n{_words(source.many)}\n\n"
@@ -84,15 +96,15 @@ def run(args: argparse.Namespace) -> int:
 def _variants(what: str, only: str | None, recipe: Recipe) -> dict[str, dict[str, Recipe]]:
     """table → name → recipe."""
     wanted = None if only is None else only.split(",")
-    if what == "peers":
+    if what in ("peers", "pruned"):
         for name in wanted or ():
             if name not in PEERS:
                 raise unknown("peer", name, PEERS)
         names = [name for name in PEERS if wanted is None or name in wanted or name == PEERS[0]]
         settings = {name: recipe.settings if name == PEERS[0] else {"image": recipe.size} for name in names}
-        return {"peers": {name: recipe.changed(model=name, settings=settings[name]) for name in names}}
+        return {what: {name: recipe.changed(model=name, settings=settings[name]) for name in names}}
     if what != "icam":
-        raise unknown("ablation", what, ("icam", "peers"))
+        raise unknown("ablation", what, ("icam", "peers", "pruned"))
     for name in wanted or ():
         if name not in ICAM:
             raise unknown("ablation of icam", name, ICAM)

@@ -23,6 +23,7 @@ COMMANDS = {  # what is typed → its module, and what it does
     "explain": ("foveal.app.explain", "show where a model looked"),
     "ablate": ("foveal.app.ablate", "train variants of a model, or its peers, and tabulate what each part is worth"),
     "data": ("foveal.app.data", "say what a set of pictures holds, and what is wrong with it"),
+    "prune": ("foveal.app.prune", "the same model with fewer channels or heads, as small as another one"),
     "export": ("foveal.app.export", "one ONNX file that describes itself, with proof that it says the same"),
     "render": ("foveal.app.render", "render pictures of pipes, with labels, boxes and masks"),
     "show": ("foveal.app.show", "list every mechanism; explain and draw one"),
@@ -32,7 +33,15 @@ COMMANDS = {  # what is typed → its module, and what it does
 }
 
 BUG, WRONG, STOPPED = 1, 2, 130  # exit statuses
-EXTRAS = {"torch": "torch", "safetensors": "torch", "yaml": "train", "pytorch_lightning": "train", "kornia": "train", "rich": "train"}
+EXTRAS = {
+    "torch": "torch",
+    "safetensors": "torch",
+    "yaml": "train",
+    "pytorch_lightning": "train",
+    "kornia": "train",
+    "rich": "train",
+    "torch_pruning": "prune",
+}
 
 
 def main(argv: list[str] | None = None) -> int:

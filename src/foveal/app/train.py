@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         check_jobs(args.workers, "--workers", least=0)
     recipe = recipe_of(args)
     check_by(recipe, args.folds)
-    folder = Path(args.out or f"runs/{Path(recipe.data).stem.replace(':', '-')}-{recipe.model}")
+    folder = Path(args.out or f"runs/{Path(recipe.data).stem.replace(':', '-')}-{Path(recipe.model).stem}")
     if args.folds is not None or args.seeds is not None:
         return _several(args, recipe, folder)
     return _one(args, recipe, folder)

@@ -135,7 +135,7 @@ def _told(card: Card) -> Iterator[None]:
 
 def named(card: Card) -> Card:
     """The card without the folders of the machine that trained: the file goes to others."""
-    paths = {key: Path(value).name for key in ("data", "start", "teachers") if isinstance(value := card.recipe.get(key), str)}
+    paths = {key: Path(value).name for key in ("data", "model", "start", "teachers") if isinstance(value := card.recipe.get(key), str)}
     return dataclasses.replace(card, recipe=card.recipe | paths)
 
 

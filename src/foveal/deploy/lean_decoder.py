@@ -108,7 +108,7 @@ class LeanCrossBlock(nn.Module):
         around, after = block.attention, block.feed_forward
         attention, network = cast("MultiHead", around.layer), cast("Gated", after.layer)
         self.queries, self.heads, self.width, dtype = queries, attention.heads, attention.width, attention.out.weight.dtype
-        twin = Absorbed(self.width, self.heads, key_width=self.width).double()
+        twin = Absorbed(self.width, self.heads, key_width=self.width, head_width=attention.head_width).double()
         twin.load_state_dict(attention.state_dict())
         with torch.no_grad():
             asked, offset = twin._asked()

@@ -22,16 +22,20 @@ from foveal.layers.attention import check_dropout, check_sizes, check_tokens
 class Absorbed(nn.Module):
     """Cross-attention with the weights of MultiHead(width, heads, key_width=key_width): each can load the other's."""
 
-    def __init__(self, width: int, heads: int, *, key_width: int, dropout: float = 0.0, bias: bool = True) -> None:
+    def __init__(
+        self, width: int, heads: int, *, key_width: int, head_width: int | None = None, dropout: float = 0.0, bias: bool = True
+    ) -> None:
+        """head_width: D, C/H unless given."""
         super().__init__()
-        check_sizes(self, width=width, heads=heads, key_width=key_width)
-        expect(width % heads == 0, "Absorbed's heads", f"a divisor of the width {width}", heads)
+        check_sizes(self, width=width, heads=heads, key_width=key_width, **({} if head_width is None else {"head_width": head_width}))
+        expect(head_width is not None or width % heads == 0, "Absorbed's heads", f"a divisor of the width {width}", heads)
         check_dropout(self, dropout)
         self.width, self.heads, self.key_width, self.dropout = width, heads, key_width, dropout
-        self.head_width = width // heads
-        self.q = nn.Linear(width, width, bias)
-        self.kv = nn.Linear(key_width, 2 * width, bias)
-        self.out = nn.Linear(width, width, bias)
+        self.head_width = head_width or width // heads
+        self.inner = heads * self.head_width
+        self.q = nn.Linear(width, self.inner, bias)
+        self.kv = nn.Linear(key_width, 2 * self.inner, bias)
+        self.out = nn.Linear(self.inner, width, bias)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -55,17 +59,17 @@ class Absorbed(nn.Module):
 
     def _asked(self) -> tuple[Tensor, Tensor | None]:
         """A of all heads (H·C′, C), and what it makes of the bias of q (H·C′,)."""
-        keys = self._by_head(self.kv.weight[: self.width]).transpose(1, 2)  # (H, C′, D)
+        keys = self._by_head(self.kv.weight[: self.inner]).transpose(1, 2)  # (H, C′, D)
         weight = (keys @ self._by_head(self.q.weight)).flatten(0, 1)
         return weight, None if self.q.bias is None else (keys @ self.q.bias.view(self.heads, -1, 1)).flatten()
 
     def _told(self) -> Tensor:
         """B of all heads (C, H·C′)."""
-        return (self._out() @ self._by_head(self.kv.weight[self.width :])).transpose(0, 1).flatten(1)
+        return (self._out() @ self._by_head(self.kv.weight[self.inner :])).transpose(0, 1).flatten(1)
 
     def _offset(self, mask: Mask | Tensor | None, query: Tensor, memory: Tensor) -> Tensor:
         """b, (C,); (B or 1, N, C) with a mask: a head that may look at nothing says nothing, its bias of values neither."""
-        values = self.kv.bias[self.width :]
+        values = self.kv.bias[self.inner :]
         if mask is None:
             return self.out.weight @ values + self.out.bias
         known = Given(mask) if isinstance(mask, Tensor) else mask

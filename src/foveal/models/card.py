@@ -32,6 +32,7 @@ class Card:
     recipe: dict[str, Any] = field(default_factory=dict)
     origin: dict[str, Any] = field(default_factory=dict)
     note: str = ""  # what it is good for, and what not
+    shapes: dict[str, list[int]] = field(default_factory=dict)  # of the tensors that pruning made smaller than the config says
     foveal: str = __version__
 
     def text(self) -> str:
@@ -69,9 +70,12 @@ def _check(card: Card, where: str) -> None:
     for name in ("model", "family", "note", "vocabulary"):
         value = getattr(card, name)
         expect(isinstance(value, str), where, f"a card whose {name} is text", shown(value))
-    for name in ("config", "data", "metrics", "recipe", "origin"):
+    for name in ("config", "data", "metrics", "recipe", "origin", "shapes"):
         value = getattr(card, name)
         expect(isinstance(value, dict), where, f"a card whose {name} has names and values", shown(value))
+    for name, shape in card.shapes.items():
+        sizes = isinstance(shape, list) and all(is_whole(size) and size > 0 for size in shape)
+        expect(sizes, where, f"a shape of {shown(name)} in whole numbers above 0", shown(shape))
     for name in ("data", "label", "by"):
         value = card.recipe.get(name)
         expect(value is None or isinstance(value, str), where, f"a recipe whose {name} is text", shown(value))

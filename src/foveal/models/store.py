@@ -14,6 +14,7 @@ from foveal.errors import FovealError, expect, shown, unknown
 from foveal.models.card import Card, read_card
 from foveal.models.mbconv import Stage
 from foveal.models.packaged import FILE, packaged
+from foveal.models.shrink import Shapes, shorter, shrink
 from foveal.models.zoo import FAMILIES, Config, create, names
 from foveal.whole import write_whole
 
@@ -30,7 +31,9 @@ def load_model(path: str | Path, task: str = "classify") -> tuple[nn.Module, Car
     tensors, card = read_file(file, task)
     try:
         with torch.device("meta"):  # shapes without memory: the card may promise more than there is
-            model = build(card)
+            model = shrink(build(card), card.shapes)
+            if card.shapes:
+                _try(model, card)
     except FovealError as error:
         raise FovealError(f"{file}: {error}") from None
     try:
@@ -38,6 +41,26 @@ def load_model(path: str | Path, task: str = "classify") -> tuple[nn.Module, Car
     except RuntimeError as error:
         raise FovealError(f"{file}: expected the weights of a {card.model}, got others; {' '.join(str(error).split())[:200]}") from None
     return model.eval(), card
+
+
+def load_for(path: str | Path, classes: int) -> nn.Module:
+    """The model of a file or of a run's folder, to be trained for so many classes. What depends on their number is new where that differs."""
+    model, card = load_model(path)
+    if len(card.classes) == classes:
+        return model
+    with torch.device("meta"):
+        before = build(card)
+    card = dataclasses.replace(card, config=card.config | {"classes": classes})
+    other = build(card)
+    old, new = before.state_dict(), other.state_dict()
+    shapes = {}
+    for name, tensor in model.state_dict().items():  # an axis that was not pruned is as long as the new number makes it
+        sizes = zip(tensor.shape, old[name].shape, new[name].shape, strict=True)
+        shapes[name] = [after if now == full else min(now, after) for now, full, after in sizes]
+    shrink(other, shapes)
+    kept = {name: tensor for name, tensor in model.state_dict().items() if list(tensor.shape) == shapes[name]}
+    other.load_state_dict(kept, strict=False)
+    return other.eval()
 
 
 def load_or_new(name: str, classes: int = 2) -> tuple[nn.Module, Card, bool]:
@@ -92,12 +115,31 @@ def build(card: Card) -> nn.Module:
     return built
 
 
+def _try(model: nn.Module, card: Card) -> None:
+    """A card may tell shapes that do not fit each other: one pass without numbers finds out."""
+    side = card.config.get("image", card.size)
+    try:
+        with torch.no_grad():
+            model.eval()(torch.empty(1, 3, side, side))
+    except (RuntimeError, ValueError, TypeError) as error:
+        told = " ".join(str(error).split())[:200]
+        raise FovealError(f"the card of {card.model}: expected shapes that fit each other, got others: {told}") from None
+
+
 def describe(model: nn.Module) -> tuple[str, dict[str, Any]]:
     """(family, config) of a model, for its card."""
     config = getattr(model, "config", None)
     expect(isinstance(config, Config), "the model", "one of foveal.create", type(model).__name__)
     assert isinstance(config, Config)
     return config.family, json.loads(json.dumps(dataclasses.asdict(config)))
+
+
+def shapes_of(model: nn.Module) -> Shapes:
+    """For its card: the shapes of tensors that are smaller than the model's config says, since channels or heads were pruned."""
+    family, config = describe(model)
+    with torch.device("meta"):
+        whole = build(Card(family, family, config, ()))
+    return shorter(model, whole)
 
 
 def _settings(config: dict[str, Any]) -> dict[str, Any]:

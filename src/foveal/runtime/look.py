@@ -16,15 +16,22 @@ def look(model: Exported, photo: Pixels) -> Looks:
     expect(LOOKED in session.outputs, session.file, "a model whose attention tells where it looked, such as an icam", model.card.model)
     expect({"heads", "layers"} <= set(config), session.file, "heads and layers in its card's config", sorted(config))
     maps = np.asarray(session(photo[None], [LOOKED])[LOOKED], np.float64)  # (1, M, N, P)
-    heads, layers = int(config["heads"]), int(config["layers"])
-    first, side = maps.shape[1] - heads * layers, round(maps.shape[3] ** 0.5)
-    expect(first in (0, 1) and side * side == maps.shape[3], session.file, f"maps of {layers} layers of {heads} heads", maps.shape)
+    heads = [_heads(model, layer) for layer in range(int(config["layers"]))]
+    first, side = maps.shape[1] - sum(heads), round(maps.shape[3] ** 0.5)
+    expect(first in (0, 1) and side * side == maps.shape[3], session.file, f"maps of {len(heads)} layers of {heads} heads", maps.shape)
     grids = maps.reshape(*maps.shape[:3], side, side)
     named = {"first query": grids[:, :1]} if first else {}
-    for layer in range(layers):
-        start = first + layer * heads
-        named[f"layer {layer + 1}"] = grids[:, start : start + heads]
+    for layer, count in enumerate(heads):
+        start = first + sum(heads[:layer])
+        named[f"layer {layer + 1}"] = grids[:, start : start + count]
     return Looks(named)
+
+
+def _heads(model: Exported, layer: int) -> int:
+    """Of one layer: as many as the config says, unless some were pruned, which the shape of its last matrix tells."""
+    config = model.card.config
+    pruned = model.card.shapes.get(f"layers.{layer}.attention.layer.out.weight")
+    return int(config["heads"]) if pruned is None else pruned[-1] * int(config["heads"]) // int(config["width"])
 
 
 def occlusion(model: Exported, photo: Pixels, sides: tuple[int, int]) -> Array:

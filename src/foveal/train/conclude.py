@@ -17,8 +17,8 @@ from safetensors.torch import load_file
 
 from foveal.data.source import UNTOLD, Source
 from foveal.models.card import Card
-from foveal.models.packaged import FILE
-from foveal.models.store import describe, save_model
+from foveal.models.packaged import FILE, is_file
+from foveal.models.store import describe, model_file, read_file, save_model, shapes_of
 from foveal.objective.calibrate import apply, fit_temperature
 from foveal.objective.threshold import thresholds
 from foveal.train.classify import Classify
@@ -53,8 +53,9 @@ def conclude(trainer: pl.Trainer, task: Classify, feeds: Feeds, folder: Path, or
     # Several labels: a threshold for each class, chosen where the test is not. One label: the likeliest class.
     cuts = tuple(float(cut) for cut in thresholds(truth, apply(val.logits, True, temperature))) if source.many else None
     journal = next(one for one in trainer.callbacks if isinstance(one, Journal))  # type: ignore[attr-defined]
+    name = read_file(model_file(recipe.model))[1].model if is_file(recipe.model) else recipe.model
     result = {
-        "model": recipe.model,
+        "model": name,
         "weights": sum(parameter.numel() for parameter in task.model.parameters()),
         "data": source.facts(),
         "fold": recipe.fold,
@@ -70,8 +71,9 @@ def conclude(trainer: pl.Trainer, task: Classify, feeds: Feeds, folder: Path, or
             _write(folder / predictions(part.split), _table(part, source))
         family, config = describe(task.model)
         card = Card(
-            recipe.model, family, config, source.classes, source.many, size=recipe.size, threshold=cuts, temperature=temperature,
+            name, family, config, source.classes, source.many, size=recipe.size, threshold=cuts, temperature=temperature,
             data=source.facts(), metrics={"val_score": journal.best}, recipe=dataclasses.asdict(recipe), origin=origin,
+            shapes=shapes_of(task.model),
         )  # fmt: skip
         save_model(task.judged, folder / FILE, card)
         _write(folder / RESULT, json.dumps(result, indent=1))

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from foveal.data.pack import expect_box
 from foveal.data.read import located
+from foveal.models.packaged import is_file
 from foveal.train.settings import Settings, setting
 
 
@@ -15,7 +16,7 @@ class Recipe(Settings):
     task: ClassVar[str] = "classify"
     data: str = setting("pipes", "a name or a path: class folders, a csv, Sewer-ML, or pipes")
     label: str | None = setting(None, "the column of labels.csv that is the label")
-    model: str = setting("icam-31k", "a preset or a peer")
+    model: str = setting("icam-31k", "a preset or a peer; or a model's file, such as a pruned one, whose build and weights to begin with")
     settings: dict[str, Any] = setting({}, "fields of the model's config that differ, as YAML: '{first: static}'")  # noqa: RUF009 — it is a field
     start: str | None = setting(None, "a model whose weights to begin with, wherever shapes agree: a file, a run's folder, or icam-pipes")
     teachers: str | None = setting(None, "trained models whose answers to learn: a pattern of files or run folders, {fold} for the fold")
@@ -61,4 +62,5 @@ class Recipe(Settings):
             teachers = f"{glob.escape(str(Path.cwd())).replace('{', '[{]')}/{teachers}"
         elif teachers is not None:
             teachers = str(Path(teachers).expanduser())
-        return self.changed(data=located(self.data), start=start, teachers=teachers)
+        model = located(self.model) if is_file(self.model) else self.model
+        return self.changed(data=located(self.data), model=model, start=start, teachers=teachers)

@@ -25,7 +25,8 @@ from foveal.data.source import Source
 from foveal.device import choose
 from foveal.errors import FovealError, expect, reading, shown
 from foveal.models.card import SEWER_MEAN, SEWER_STD
-from foveal.models.store import model_file, read_file
+from foveal.models.packaged import is_file
+from foveal.models.store import load_for, model_file, read_file
 from foveal.models.zoo import create, task_of
 from foveal.train.classify import Classify
 from foveal.train.conclude import RESULT, conclude, write_bad
@@ -181,9 +182,13 @@ def build(recipe: Recipe, classes: int, fresh: bool = True) -> nn.Module:
     """The recipe's model, with the weights to begin with where the run is fresh; an error unless it takes the recipe's pictures."""
     for key in recipe.settings:
         expect(isinstance(key, str) and key not in ("name", "classes"), "the setting settings", "fields of the model's config", shown(key))
-    task = task_of(recipe.model)
-    expect(task == "classify", f"the model {recipe.model}", "one that classifies", f"one that does {task!r}")
-    model = create(recipe.model, classes=classes, **recipe.settings)
+    if is_file(recipe.model):
+        expect(not recipe.settings, "the setting settings", "none beside a model's file, which has its own", shown(recipe.settings))
+        model = load_for(recipe.model, classes)
+    else:
+        task = task_of(recipe.model)
+        expect(task == "classify", f"the model {recipe.model}", "one that classifies", f"one that does {task!r}")
+        model = create(recipe.model, classes=classes, **recipe.settings)
     if recipe.start is not None and fresh:
         begin(model, recipe.start)
     try:

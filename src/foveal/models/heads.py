@@ -1,0 +1,71 @@
+"""Heads of a model's multi-head layers: counted, silenced, or removed for good.
+
+    silenced   y = Σ_(h not in S) head_h W_O^h + b        removed: the same sum, with the matrices of S gone
+
+Symbols: S the heads that are meant; layers are numbered from 0 in the order in which the model holds them, heads from 0 in each.
+Paper: Paul Michel, Omer Levy, Graham Neubig (2019). Are sixteen heads really better than one? NeurIPS. arXiv:1905.10650.
+Departs from the paper: nothing. A layer keeps at least one head, and the width of a head stays.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from foveal.errors import FovealError, expect, shown
+from foveal.layers.multihead import MultiHead
+
+Heads = Mapping[int, Iterable[int]]  # layer → its heads
+
+
+def head_layers(model: nn.Module) -> list[MultiHead]:
+    """The multi-head layers of a model; an error where it has none."""
+    layers = [module for module in model.modules() if isinstance(module, MultiHead)]
+    expect(bool(layers), "heads", "a model with multi-head layers of foveal's", f"{type(model).__name__}, which has none")
+    return layers
+
+
+def remove_heads(model: nn.Module, heads: Heads) -> None:
+    """Cut these heads out of their layers, in place: smaller matrices, and what `without_heads` gives."""
+    layers = head_layers(model)
+    for layer, some in _checked(layers, heads).items():
+        layers[layer].drop_heads(some)
+
+
+@contextlib.contextmanager
+def without_heads(model: nn.Module, heads: Heads) -> Iterator[None]:
+    """Within, these heads give 0."""
+    layers = head_layers(model)
+    hooks = [layers[layer].out.register_forward_pre_hook(_silence(layers[layer], some)) for layer, some in _checked(layers, heads).items()]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _silence(layer: MultiHead, heads: list[int]) -> Any:
+    def hook(_: nn.Module, inputs: tuple[Tensor]) -> Tensor:
+        each: Tensor = inputs[0].unflatten(-1, (layer.heads, layer.head_width))  # (B, N, H, D)
+        kept = torch.ones(layer.heads, 1, dtype=each.dtype, device=each.device)
+        kept[heads] = 0
+        return (each * kept).flatten(-2)
+
+    return hook
+
+
+def _checked(layers: list[MultiHead], heads: Heads) -> dict[int, list[int]]:
+    """The heads of each layer that is named; an error, before anything is done, unless all of them are there and one is left."""
+    if not isinstance(heads, Mapping):
+        raise FovealError(f"heads: expected {{layer: its heads}}, such as {{0: [1]}}, got {shown(heads)}")
+    chosen = {}
+    for layer, some in heads.items():
+        expect(layer in range(len(layers)), "a layer with heads", f"0 to {len(layers) - 1}", shown(layer))
+        count, listed = layers[layer].heads, sorted(set(some))
+        for head in listed:
+            expect(head in range(count), f"a head of layer {layer}", f"0 to {count - 1}", shown(head))
+        expect(len(listed) < count, f"the heads of layer {layer}", f"at least one of {count} left", "none left")
+        chosen[layer] = listed
+    return chosen

@@ -1,0 +1,105 @@
+"""Heads removed from any model with multi-head layers: as if they gave 0, in smaller matrices, in files like all others."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from foveal.errors import FovealError
+from foveal.layers.multihead import MultiHead
+from foveal.models.card import Card
+from foveal.models.heads import head_layers, remove_heads, without_heads
+from foveal.models.store import describe, load_model, save_model, shapes_of
+from foveal.models.zoo import create
+
+
+def icam(**settings):
+    torch.manual_seed(0)
+    model = create("icam-31k", classes=3, image=28, patch=7, heads=4, layers=3, **settings)
+    model.train()(torch.randn(5, 3, 28, 28))  # so that BatchNorm has seen something
+    return model.eval()
+
+
+def pictures():
+    return torch.randn(5, 3, 28, 28, generator=torch.Generator().manual_seed(1))
+
+
+REMOVED = [{0: [1]}, {0: [0, 3], 2: [1, 2, 3]}, {1: [3, 3]}, {0: [0, 1, 2], 1: [1, 2, 3], 2: [0, 1, 3]}]
+
+
+@pytest.mark.parametrize("heads", REMOVED)
+@torch.no_grad()
+def test_an_icam_without_heads_is_one_whose_heads_give_0(heads):
+    whole = icam().double()
+    fewer = copy.deepcopy(whole)
+    remove_heads(fewer, heads)
+    images = pictures().double()
+    with without_heads(whole, heads):
+        masked = whole(images)
+    torch.testing.assert_close(fewer(images), masked, rtol=0, atol=1e-12)
+    assert (whole(images) - masked).abs().max() > 1e-4, "they were worth something, and are back"
+    counts = [layer.heads for layer in head_layers(fewer)]
+    assert counts == [4 - len(set(heads.get(place, ()))) for place in range(3)]
+    for layer in head_layers(fewer):
+        assert layer.q.weight.shape == (6 * layer.heads, 24)
+        assert layer.kv.weight.shape == (12 * layer.heads, 24)
+        assert layer.out.weight.shape == (24, 6 * layer.heads)
+
+
+@torch.no_grad()
+def test_masking_is_by_hand_the_columns_of_the_last_matrix():
+    whole = icam()
+    silenced = copy.deepcopy(whole)
+    silenced.layers[1].attention.layer.out.weight[:, 6:12] = 0
+    with without_heads(whole, {1: [1]}):
+        torch.testing.assert_close(whole(pictures()), silenced(pictures()), rtol=0, atol=1e-6)
+
+
+@torch.no_grad()
+def test_a_stack_of_self_attention_in_which_heads_share_keys():
+    torch.manual_seed(0)
+    blocks = nn.Sequential(*(MultiHead(12, 6, groups=groups) for groups in (6, 3, 1))).double().eval()
+    fewer, x = copy.deepcopy(blocks), torch.randn(2, 5, 12, dtype=torch.float64)
+    heads = {0: [4], 1: [0, 1, 3, 5], 2: [0, 2, 5]}
+    remove_heads(fewer, heads)
+    with without_heads(blocks, heads):
+        torch.testing.assert_close(fewer(x), blocks(x), rtol=0, atol=1e-12)
+
+
+def test_a_model_without_heads_is_saved_opened_and_trained(tmp_path):
+    model = icam()
+    remove_heads(model, {0: [0, 1, 3], 2: [2]})
+    family, config = describe(model)
+    file = tmp_path / "m.safetensors"
+    save_model(model, file, Card("some", family, config, ("a", "b", "c"), size=28, shapes=shapes_of(model)))
+    opened, _ = load_model(file)
+    assert [layer.heads for layer in head_layers(opened)] == [1, 4, 3]
+    assert [layer.groups for layer in head_layers(opened)] == [1, 4, 3]
+    torch.testing.assert_close(opened(pictures()), model(pictures()), rtol=0, atol=1e-6)
+    opened.train()(pictures()).sum().backward()
+    assert all(weight.grad is not None for weight in opened.parameters())
+
+
+@pytest.mark.parametrize(
+    ("heads", "words"),
+    [
+        ({0: [0, 1, 2, 3]}, "the heads of layer 0: expected at least one of 4 left, got none left"),
+        ({1: [4]}, "a head of layer 1: expected 0 to 3, got 4"),
+        ({1: [-1]}, "a head of layer 1: expected 0 to 3, got -1"),
+        ({3: [0]}, "a layer with heads: expected 0 to 2, got 3"),
+        ([0, 1], "expected {layer: its heads}, such as {0: [1]}, got [0, 1]"),
+    ],
+)
+def test_heads_that_are_not_there(heads, words):
+    model = icam()
+    for use in (remove_heads, lambda model, heads: without_heads(model, heads).__enter__()):
+        with pytest.raises(FovealError) as caught:
+            use(model, heads)
+        assert words in str(caught.value)
+    assert [layer.heads for layer in head_layers(model)] == [4, 4, 4]
+
+
+def test_a_model_without_multi_head_layers():
+    with pytest.raises(FovealError, match="expected a model with multi-head layers of foveal's, got Linear, which has none"):
+        remove_heads(nn.Linear(2, 2), {0: [0]})
