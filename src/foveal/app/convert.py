@@ -49,7 +49,8 @@ def run(args: argparse.Namespace) -> int:
 def _give(name: str, kind: str, out: Path) -> int:
     from safetensors.torch import save
 
-    from foveal.models.convert import to_marian, to_torch
+    from foveal.models.convert import to_torch
+    from foveal.models.marian import to_marian
     from foveal.models.store import describe, load_model
     from foveal.models.transformer import Transformer
 
@@ -70,7 +71,8 @@ def _give(name: str, kind: str, out: Path) -> int:
 def _take(path: Path, kind: str, config: Path | None, out: Path) -> int:
     from foveal.deploy.origin import origin
     from foveal.models.card import Card
-    from foveal.models.convert import from_marian, from_torch
+    from foveal.models.convert import from_torch
+    from foveal.models.marian import from_marian
     from foveal.models.store import describe, save_model
 
     if kind == "torch":
