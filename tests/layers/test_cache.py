@@ -66,6 +66,29 @@ def test_reorder_follows_the_beams():
     assert torch.equal(v_view, torch.cat([v[order], others], 2))
 
 
+def test_reorder_of_any_order_is_indexing():
+    generator = torch.Generator().manual_seed(3)
+    for index in [torch.arange(7), torch.full((7,), 4), *(torch.randint(7, (7,), generator=generator) for _ in range(9))]:
+        cache = Cache(7, 3, 6, 5, dtype=torch.float64)
+        k, v = cache.append(heads(4, batch=7), heads(4, seed=2, batch=7))
+        before = k[index].clone(), v[index].clone()
+        cache.reorder(index)
+        k, v = cache.append(heads(1, batch=7), heads(1, batch=7))
+        assert torch.equal(k[:, :, :4], before[0])
+        assert torch.equal(v[:, :, :4], before[1])
+
+
+def test_keep_gives_back_the_room_of_the_others():
+    cache = Cache(5, 3, 6, 5, dtype=torch.float64)
+    k, v = (one.clone() for one in cache.append(heads(2, batch=5), heads(2, seed=2, batch=5)))
+    cache.keep(torch.tensor([1, 4]))
+    assert cache.k.shape == cache.v.shape == (2, 3, 6, 5)
+    after = cache.append(heads(1), heads(1, seed=2))
+    assert torch.equal(after[0][:, :, :2], k[[1, 4]])
+    assert torch.equal(after[1][:, :, :2], v[[1, 4]])
+    assert cache.length == 3
+
+
 def test_one_step_of_attention_is_the_last_row_of_all():
     q, k, v = heads(7, seed=3, groups=6), heads(7), heads(7, seed=2)
     cache = Cache(2, 3, 7, 5, dtype=torch.float64)

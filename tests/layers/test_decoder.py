@@ -99,6 +99,21 @@ def test_beams_are_followed():
         assert near(last, whole(torch.cat([x[order, :4], x[:, 4:]], 1), memory)[:, 4:])
 
 
+@torch.no_grad()
+def test_beams_that_share_a_memory_see_what_copies_of_it_show():
+    whole = block(PostNorm).eval()
+    memory, mask = tokens(2, 5, 7, seed=2), padding([5, 2])
+    shared, copied = whole.remember(memory), whole.remember(memory.repeat_interleave(3, 0))
+    caches = [whole.new_cache(6, 4) for _ in range(2)]
+    for step in range(4):
+        x = tokens(6, 1, 12, seed=step)
+        y = whole.step(x, shared, memory_mask=mask, cache=caches[0])
+        assert y.shape == (6, 1, 12)
+        assert near(y, whole(x, copied, memory_mask=padding([5, 5, 5, 2, 2, 2]), cache=caches[1]))
+    with pytest.raises(FovealError, match="Decoder's rows: expected a multiple of the 2 sources, got 5"):
+        whole.step(tokens(5, 1, 12), shared, cache=whole.new_cache(5, 4))
+
+
 def test_the_gradient_with_respect_to_later_tokens_is_exactly_0():
     whole = block(PreNorm)
     x, memory = tokens(2, 5, 12).requires_grad_(), tokens(2, 3, 7, seed=2)

@@ -9,7 +9,7 @@ from torch import nn
 
 from foveal.errors import FovealError
 from foveal.layers.multihead import MultiHead
-from foveal.layers.residual import PostNorm, PreNorm, Residual
+from foveal.layers.residual import Plain, PlainPostNorm, PlainPreNorm, PostNorm, PreNorm, Residual
 
 KINDS = {"none": Residual, "pre": PreNorm, "post": PostNorm}
 
@@ -25,6 +25,25 @@ def test_by_hand():
     assert Residual(double, 2)(x).tolist() == [[3, 15]]
     assert torch.allclose(PreNorm(double, 2)(x), torch.tensor([[-1.0, 7.0]]), atol=1e-5)
     assert torch.allclose(PostNorm(double, 2)(x), torch.tensor([[-1.0, 1.0]]), atol=1e-5)
+
+
+def test_without_the_sum_by_hand():
+    double = nn.Linear(2, 2, bias=False)
+    double.weight.data = 2 * torch.eye(2)
+    x = torch.tensor([[1.0, 5.0]])
+    assert Plain(double, 2)(x).tolist() == [[2, 10]]
+    assert torch.allclose(PlainPreNorm(double, 2)(x), torch.tensor([[-2.0, 2.0]]), atol=1e-5)
+    assert torch.allclose(PlainPostNorm(double, 2)(x), torch.tensor([[-1.0, 1.0]]), atol=1e-5)
+
+
+@pytest.mark.parametrize(("plain", "kind"), [(Plain, Residual), (PlainPreNorm, PreNorm), (PlainPostNorm, PostNorm)])
+def test_without_the_sum_only_the_sum_is_gone(plain, kind):
+    x = tokens(2, 5, 7)
+    less, more = (scatter(each(nn.Linear(7, 7), 7).double()) for each in (plain, kind))
+    assert less.state_dict().keys() == more.state_dict().keys()
+    if kind is PostNorm:
+        less.norm = more.norm = nn.Identity()
+    assert near(less(x) + x, more(x))
 
 
 @pytest.mark.parametrize("kind", KINDS)

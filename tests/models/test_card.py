@@ -116,6 +116,31 @@ BAD = {
 }
 
 
+TRANSLATES = Card("rnn", "seq2seq", {"width": 8}, (), task="translate", vocabulary='{"words": ["Riß", "根"]}')
+
+
+def test_a_model_that_translates_has_a_vocabulary_and_no_classes():
+    assert read_card(TRANSLATES.text(), "a file", "translate") == TRANSLATES
+    facts = json.loads(TRANSLATES.text())
+    for changes, said in (
+        ({"classes": ["a"]}, "expected no classes of a model that translates, got ('a',)"),
+        ({"vocabulary": 3}, "expected a card whose vocabulary is text, got 3"),
+        ({"task": "classify"}, "expected a model that translates, got one that does 'classify'"),
+    ):
+        with pytest.raises(FovealError) as caught:
+            read_card(json.dumps(facts | changes), "a file", "translate")
+        assert str(caught.value) == f"a file: {said}"
+
+
+def test_a_task_is_never_taken_for_another():
+    with pytest.raises(FovealError, match=r"^a file: expected a model that classifies, got one that does 'translate'$"):
+        read_card(TRANSLATES.text(), "a file")
+    with pytest.raises(FovealError, match=r"^a file: expected a model that translates, got one that does 'classify'$"):
+        read_card(CARD.text(), "a file", "translate")
+    with pytest.raises(FovealError, match="the task: expected one of classify, translate, got 'sing'"):
+        read_card(CARD.text(), "a file", "sing")
+
+
 @pytest.mark.parametrize("name", BAD)
 def test_a_card_that_cannot_be_used_is_named_in_one_line(name):
     text, said = BAD[name]

@@ -8,7 +8,8 @@ from torch import nn
 from transformers import MarianConfig, MarianMTModel
 
 from foveal.errors import FovealError
-from foveal.models.convert import from_marian, from_torch, to_marian, to_torch
+from foveal.models.convert import from_torch, to_torch
+from foveal.models.marian import from_marian, to_marian
 from foveal.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from foveal.models.transformer import Transformer, TransformerConfig
 from foveal.position.sinusoidal import sinusoid

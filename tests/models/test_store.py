@@ -1,5 +1,6 @@
 import ast
 import contextlib
+import copy
 import dataclasses
 import json
 import pickle
@@ -20,7 +21,7 @@ from foveal.models.card import Card
 from foveal.models.icam import Icam, IcamConfig
 from foveal.models.mbconv import Stage
 from foveal.models.packaged import FILE
-from foveal.models.store import describe, load_model, save_model
+from foveal.models.store import describe, load_model, load_or_new, save_model
 from foveal.models.zoo import create
 
 CONFIG = IcamConfig(classes=3, image=14, patch=7, stem=3, stages=(Stage(5, expand=2),), width=6, hidden=7, first="projected", mixer=True)
@@ -264,6 +265,55 @@ def test_describe_says_what_it_needs():
     with pytest.raises(FovealError, match=r"the model: expected one of foveal\.create, got Linear"):
         describe(torch.nn.Linear(2, 2))
     assert json.loads(json.dumps(describe(small())[1])) == describe(small())[1]
+
+
+# --- models that translate -------------------------------------------------------------------------------------------------------
+
+WORDS = {"source_words": 13, "target_words": 13}
+SIZES = {"width": 8, "hidden": 11, "heads": 2, "layers": 1, "decoder_layers": 2}
+
+
+def translator(path, name, **changes):
+    torch.manual_seed(0)
+    model = create(name, **WORDS, **changes).eval()
+    family, config = describe(model)
+    card = Card(name, family, config, (), task="translate", vocabulary="{}")
+    save_model(model, path, card)
+    return model, card
+
+
+@pytest.mark.parametrize("tied", ["all", "output", "none"])
+@pytest.mark.parametrize(("name", "changes"), [("transformer-tiny", SIZES), ("rnn", {"hidden": 5}), ("rnn-attention", {"hidden": 5})])
+def test_a_model_that_translates_comes_back(tmp_path, name, changes, tied):
+    path = tmp_path / "m.safetensors"
+    model, card = translator(path, name, tied=tied, **changes)
+    other, told = load_model(path, "translate")
+    assert told == card
+    assert same(other, model)
+    assert (other.tables.of_output is other.tables.source.weight) == (tied == "all")
+    words = torch.tensor([[5, 7, 2, 0]]), torch.tensor([[1, 5, 6]])
+    with torch.no_grad():
+        # A copy: tensors of a file lie in memory as in the file, and at an odd address a kernel may round the last bit otherwise.
+        assert torch.equal(copy.deepcopy(other)(*words), model(*words))
+    assert path.stat().st_size < 4 * sum(weight.numel() for weight in model.parameters()) + 20_000  # a tied table lies there once
+
+
+def test_a_model_is_not_taken_for_one_of_another_task(tmp_path, file):
+    path = tmp_path / "m.safetensors"
+    translator(path, "transformer-tiny", **SIZES)
+    assert said(path) == f"{path}: expected a model that classifies, got one that does 'translate'"
+    with pytest.raises(FovealError, match="expected a model that translates, got one that does 'classify'"):
+        load_model(file, "translate")
+    with pytest.raises(FovealError, match=r"^transformer-base: expected a model that classifies, got one that does 'translate'$"):
+        load_or_new("transformer-base")
+
+
+def test_a_card_whose_family_has_another_task(tmp_path):
+    path = tmp_path / "m.safetensors"
+    model = small()
+    save_model(model, path, dataclasses.replace(card_of(model), task="translate", classes=()))
+    with pytest.raises(FovealError, match="the card of small: expected the task 'classify', as icam does, got 'translate'"):
+        load_model(path, "translate")
 
 
 # --- opening never runs code -----------------------------------------------------------------------------------------------------

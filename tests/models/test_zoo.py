@@ -7,7 +7,8 @@ import torch
 from foveal.errors import FovealError
 from foveal.models.icam import Icam
 from foveal.models.peer import PEERS, Peer
-from foveal.models.zoo import PRESETS, create
+from foveal.models.transformer import Transformer
+from foveal.models.zoo import FAMILIES, PRESETS, create, names, task_of
 
 
 def test_a_preset_is_built_by_its_name():
@@ -39,6 +40,20 @@ def test_the_same_seed_gives_the_same_weights():
     assert not all(torch.equal(states[0][name], states[2][name]) for name in states[0])
 
 
+def test_a_model_that_translates_is_built_by_its_name():
+    model = create("transformer-small", source_words=11, target_words=13, tied="output")
+    assert isinstance(model, Transformer)
+    assert (model.config.source_words, model.config.target_words, model.config.width) == (11, 13, 256)
+
+
+def test_every_name_has_one_task():
+    assert names("classify") == ("icam-30k", "icam-31k", *PEERS)
+    assert set(names("translate")) == set(PRESETS) - set(names("classify"))
+    assert task_of("rnn") == "translate"
+    for config in (*PRESETS.values(), *PEERS.values()):
+        assert FAMILIES[config.family].config is type(config)
+
+
 def test_no_name_is_used_twice():
     assert not set(PRESETS) & set(PEERS)
 
@@ -53,6 +68,7 @@ def test_no_name_is_used_twice():
         ("icam-31k", {"family": "peer"}, "no setting of icam-31k is called 'family'"),
         ("icam-31k", {"classes": 0}, "Icam's classes: expected at least 1, got 0"),
         ("icam-31k", {"classes": "two"}, "Icam's classes: expected a whole number, at least 1, got 'two'"),
+        ("transformer-base", {"classes": 3}, "no setting of transformer-base is called 'classes'"),
         ("resnet-18", {"width": 3}, "no setting of resnet-18 is called 'width'"),
     ],
 )

@@ -25,6 +25,7 @@ COMMANDS = {  # what is typed → its module, and what it does
     "data": ("foveal.app.data", "say what a set of pictures holds, and what is wrong with it"),
     "prune": ("foveal.app.prune", "the same model with fewer channels or heads, as small as another one"),
     "export": ("foveal.app.export", "one ONNX file that describes itself, with proof that it says the same"),
+    "convert": ("foveal.app.convert", "carry a Transformer's weights over to torch or Marian, and back"),
     "render": ("foveal.app.render", "render pictures of pipes, with labels, boxes and masks"),
     "show": ("foveal.app.show", "list every mechanism; explain and draw one"),
     "cite": ("foveal.app.cite", "print the BibTeX of mechanisms"),

@@ -76,7 +76,7 @@ class Transformer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        _check(config)
+        check(config)
         self.config, width = config, config.width
         self.tables = Tables(config.source_words, config.target_words, width, config.tied, config.output_bias)
         self.source_position, self.target_position = ADDED[config.position](config), ADDED[config.position](config)
@@ -228,7 +228,8 @@ def _feed_forward(config: TransformerConfig) -> FeedForward:
     return layer
 
 
-def _check(config: TransformerConfig) -> None:
+def check(config: TransformerConfig) -> None:
+    """Raise a FovealError unless a Transformer can be built so."""
     if not isinstance(config, TransformerConfig):
         raise FovealError(f"Transformer's config: expected a TransformerConfig, got {shown(config)}")
     sizes = ("width", "hidden", "heads", "layers", "decoder_layers", "longest")
