@@ -21,7 +21,27 @@ from foveal.data.table import WORDS
 from foveal.errors import FovealError, expect, reading, shown
 
 LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z]{2,4})?")
-NO_LANGUAGE = {"txt", "tsv", "csv", "gz", "md", "py", "log", "zip", "tar", "bz2", "xz", "xml", "pdf", "npy", "bin", "tmp", "bak", "doc", "ids"}
+NO_LANGUAGE = {
+    "txt",
+    "tsv",
+    "csv",
+    "gz",
+    "md",
+    "py",
+    "log",
+    "zip",
+    "tar",
+    "bz2",
+    "xz",
+    "xml",
+    "pdf",
+    "npy",
+    "bin",
+    "tmp",
+    "bak",
+    "doc",
+    "ids",
+}
 SIDES = ("source", "target")
 SPLIT = "split"
 _SOURCES, _TARGETS = ("source", "src"), ("target", "tgt", "trg")
@@ -31,7 +51,7 @@ _MARKS_OF_16 = (b"\xff\xfe", b"\xfe\xff")
 def lines(path: Path) -> Iterator[bytes]:
     """The lines of a file with their ends; what is gzip is told by its first bytes, not by its name."""
     with reading(path), path.open("rb") as raw:
-        first = raw.peek(2)[:2]  # type: ignore[attr-defined]
+        first = raw.peek(2)[:2]
         if first in _MARKS_OF_16:
             raise FovealError(f"{path}: expected UTF-8 text, got UTF-16; convert it with iconv -f UTF-16 -t UTF-8")
         if first != b"\x1f\x8b":
@@ -39,7 +59,7 @@ def lines(path: Path) -> Iterator[bytes]:
             return
         try:
             with gzip.open(raw) as unpacked:
-                yield from _without_mark(unpacked)  # type: ignore[arg-type]
+                yield from _without_mark(unpacked)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise FovealError(f"{path}: expected a whole gzip file, got a damaged one ({error}); fetch it again") from None
 
@@ -102,7 +122,12 @@ def jsonl(path: Path, source: str | None, target: str | None) -> tuple[tuple[str
     """Languages and rows."""
     first = next((line for line in lines(path) if line.strip()), b"")
     _, held = _object(first)
-    expect(held is not None, f"{path}, its first line", "an object with a sentence for each of two languages", shown(first[:60].decode(errors="replace")))
+    expect(
+        held is not None,
+        f"{path}, its first line",
+        "an object with a sentence for each of two languages",
+        shown(first[:60].decode(errors="replace")),
+    )
     assert held is not None
     names = [name for name, value in held.items() if isinstance(value, str) and name.lower() != SPLIT]
     spoken = [name for name in names if LANGUAGE.fullmatch(name) and name != "id"]

@@ -130,10 +130,18 @@ class TokenBatches:
             whole(longest, "longest")
             kept = np.flatnonzero(width <= longest + 1)
         self.left_out = len(width) - len(kept)
-        expect(len(kept) > 0, "pairs", "at least one to put into a batch", f"none of {len(width)}", "give a larger longest" if len(width) else "")
+        expect(
+            len(kept) > 0,
+            "pairs",
+            "at least one to put into a batch",
+            f"none of {len(width)}",
+            "give a larger longest" if len(width) else "",
+        )
         if sentences is None:
             widest = int(width[kept].max())
-            expect(widest <= tokens, "tokens", f"at least {widest}, the longest sentence with its mark", tokens, "give more, or give longest")
+            expect(
+                widest <= tokens, "tokens", f"at least {widest}, the longest sentence with its mark", tokens, "give more, or give longest"
+            )
         else:
             whole(sentences, "sentences")
         self.seed, self.shuffle, self.rank, self.world, self.epoch = seed, shuffle, rank, world, 0

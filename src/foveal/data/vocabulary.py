@@ -19,6 +19,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -93,7 +94,7 @@ class Vocabulary:
         of_character = _bytes_of_characters()
         read = list(MARKS)
         for number in range(len(MARKS), len(self)):
-            content = bytes(of_character[character] for character in self.tokenizer.id_to_token(number))
+            content = bytes(of_character[character] for character in self.tokenizer.id_to_token(number) or "")
             try:
                 text = content.decode()
             except UnicodeDecodeError:
@@ -112,7 +113,7 @@ def learn(sentences: Iterable[str], size: int = 10000, kind: str = "bpe", lowerc
     vocabulary = Vocabulary(kind, bool(lowercase), tokenizer)
     texts = [text for text in map(vocabulary.normalise, _texts(sentences)) if text]
     expect(bool(texts), "the sentences of a vocabulary", "at least one that is not empty", "none")
-    shared = {"vocab_size": size, "special_tokens": _RESERVED, "initial_alphabet": alphabet, "show_progress": False}
+    shared: dict[str, Any] = {"vocab_size": size, "special_tokens": _RESERVED, "initial_alphabet": alphabet, "show_progress": False}
     trainer = trainers.BpeTrainer(min_frequency=2, **shared) if kind == "bpe" else trainers.UnigramTrainer(unk_token=_RESERVED[3], **shared)
     try:
         tokenizer.train_from_iterator(texts, trainer)
@@ -138,8 +139,8 @@ def learn_both(
 def _around(model: models.Model) -> Tokenizer:
     tokenizer = Tokenizer(model)
     # A space goes before the sentence, so that a word is the same piece at its beginning and inside.
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=True)  # type: ignore[assignment]
-    tokenizer.decoder = decoders.ByteLevel()  # type: ignore[assignment]
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=True)
+    tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
 
 
