@@ -31,6 +31,7 @@ KINDS = ("bpe", "unigram")
 FORMAT = "foveal vocabulary 1"
 LEAST = len(MARKS) + 256  # the marks and the bytes
 JOINED = "·"  # before a piece that continues a word
+_STEPS = 2 * 256 * 1e-4  # tokenizers gives the bytes that it keeps for nothing scores 1e-4 apart, from the lowest on
 # A space inside, which no piece of text has: in the bytes' alphabet it is Ġ. So no sentence can spell a mark.
 _RESERVED = [f" {mark}" for mark in MARKS]
 
@@ -150,12 +151,14 @@ def _tokenizer(model: dict[str, object]) -> Tokenizer:
 
 
 def _settled(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Unigram's pieces without what differs from one training to the next: the last digits, and the order of bytes that no sentence had."""
-    learned = [(piece, round(score, 3)) for piece, score in pieces[len(MARKS) :]]
-    least = min((score for piece, score in learned if len(piece) > 1), default=0.0)
-    settled = [(piece, score if len(piece) > 1 or score >= least else round(least - 1, 3)) for piece, score in learned]
+    """Unigram's pieces without what differs from one training to the next: the last digits of scores, and which of the bytes that it had to
+    keep for nothing has which of the lowest ones. All of those get one score, below all others."""
+    scores = {piece: score for piece, score in pieces[len(MARKS) :]}
+    least = min(scores.values())
+    kept_for_nothing = {piece for piece, score in scores.items() if len(piece) == 1 and score < least + _STEPS}
+    settled = {piece: round(least - 1 if piece in kept_for_nothing else score, 3) for piece, score in scores.items()}
     marks = [(mark, 0.0) for mark in _RESERVED]
-    return marks + sorted(settled, key=lambda one: (-one[1], one[0]))
+    return marks + sorted(settled.items(), key=lambda one: (-one[1], one[0]))
 
 
 def _without_marks(numbers: Sequence[int], size: int) -> list[int]:

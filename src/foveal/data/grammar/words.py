@@ -1,6 +1,7 @@
 """The words of the grammar: English, German, and what German must know of each."""
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,8 @@ def _nouns(table: str) -> tuple[Noun, ...]:
 
 
 def _verbs(table: str) -> tuple[Verb, ...]:
-    rows = [[("" if cell == "-" else cell) for cell in line.split()] for line in table.strip().splitlines()]
-    return tuple(Verb(*row[:10], tuple(row[10].split("+")) if len(row) > 10 else ()) for row in rows)  # type: ignore[arg-type]
+    rows: list[list[Any]] = [[("" if cell == "-" else cell) for cell in line.split()] for line in table.strip().splitlines()]
+    return tuple(Verb(*row[:10], tuple(row[10].split("+")) if len(row) > 10 else ()) for row in rows)
 
 
 NOUNS = {
