@@ -51,7 +51,7 @@ _MARKS_OF_16 = (b"\xff\xfe", b"\xfe\xff")
 def lines(path: Path) -> Iterator[bytes]:
     """The lines of a file with their ends; what is gzip is told by its first bytes, not by its name."""
     with reading(path), path.open("rb") as raw:
-        first = raw.peek(2)[:2]  # type: ignore[attr-defined]
+        first = raw.peek(2)[:2]
         if first in _MARKS_OF_16:
             raise FovealError(f"{path}: expected UTF-8 text, got UTF-16; convert it with iconv -f UTF-16 -t UTF-8")
         if first != b"\x1f\x8b":
@@ -59,7 +59,7 @@ def lines(path: Path) -> Iterator[bytes]:
             return
         try:
             with gzip.open(raw) as unpacked:
-                yield from _without_mark(unpacked)  # type: ignore[arg-type]
+                yield from _without_mark(unpacked)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise FovealError(f"{path}: expected a whole gzip file, got a damaged one ({error}); fetch it again") from None
 

@@ -19,6 +19,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -30,6 +31,7 @@ KINDS = ("bpe", "unigram")
 FORMAT = "foveal vocabulary 1"
 LEAST = len(MARKS) + 256  # the marks and the bytes
 JOINED = "·"  # before a piece that continues a word
+_STEPS = 2 * 256 * 1e-4  # tokenizers gives the bytes that it keeps for nothing scores 1e-4 apart, from the lowest on
 # A space inside, which no piece of text has: in the bytes' alphabet it is Ġ. So no sentence can spell a mark.
 _RESERVED = [f" {mark}" for mark in MARKS]
 
@@ -93,7 +95,7 @@ class Vocabulary:
         of_character = _bytes_of_characters()
         read = list(MARKS)
         for number in range(len(MARKS), len(self)):
-            content = bytes(of_character[character] for character in self.tokenizer.id_to_token(number))
+            content = bytes(of_character[character] for character in self.tokenizer.id_to_token(number) or "")
             try:
                 text = content.decode()
             except UnicodeDecodeError:
@@ -112,7 +114,7 @@ def learn(sentences: Iterable[str], size: int = 10000, kind: str = "bpe", lowerc
     vocabulary = Vocabulary(kind, bool(lowercase), tokenizer)
     texts = [text for text in map(vocabulary.normalise, _texts(sentences)) if text]
     expect(bool(texts), "the sentences of a vocabulary", "at least one that is not empty", "none")
-    shared = {"vocab_size": size, "special_tokens": _RESERVED, "initial_alphabet": alphabet, "show_progress": False}
+    shared: dict[str, Any] = {"vocab_size": size, "special_tokens": _RESERVED, "initial_alphabet": alphabet, "show_progress": False}
     trainer = trainers.BpeTrainer(min_frequency=2, **shared) if kind == "bpe" else trainers.UnigramTrainer(unk_token=_RESERVED[3], **shared)
     try:
         tokenizer.train_from_iterator(texts, trainer)
@@ -154,8 +156,8 @@ def both_from(text: str) -> tuple[Vocabulary, Vocabulary]:
 def _around(model: models.Model) -> Tokenizer:
     tokenizer = Tokenizer(model)
     # A space goes before the sentence, so that a word is the same piece at its beginning and inside.
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=True)  # type: ignore[assignment]
-    tokenizer.decoder = decoders.ByteLevel()  # type: ignore[assignment]
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=True)
+    tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
 
 
@@ -165,12 +167,14 @@ def _tokenizer(model: dict[str, object]) -> Tokenizer:
 
 
 def _settled(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Unigram's pieces without what differs from one training to the next: the last digits, and the order of bytes that no sentence had."""
-    learned = [(piece, round(score, 3)) for piece, score in pieces[len(MARKS) :]]
-    least = min((score for piece, score in learned if len(piece) > 1), default=0.0)
-    settled = [(piece, score if len(piece) > 1 or score >= least else round(least - 1, 3)) for piece, score in learned]
+    """Unigram's pieces without what differs from one training to the next: the last digits of scores, and which of the bytes that it had to
+    keep for nothing has which of the lowest ones. All of those get one score, below all others."""
+    scores = {piece: score for piece, score in pieces[len(MARKS) :]}
+    least = min(scores.values())
+    kept_for_nothing = {piece for piece, score in scores.items() if len(piece) == 1 and score < least + _STEPS}
+    settled = {piece: round(least - 1 if piece in kept_for_nothing else score, 3) for piece, score in scores.items()}
     marks = [(mark, 0.0) for mark in _RESERVED]
-    return marks + sorted(settled, key=lambda one: (-one[1], one[0]))
+    return marks + sorted(settled.items(), key=lambda one: (-one[1], one[0]))
 
 
 def _without_marks(numbers: Sequence[int], size: int) -> list[int]:
