@@ -17,9 +17,10 @@ from foveal import __version__
 from foveal.errors import FovealError, unknown
 
 COMMANDS = {  # what is typed → its module, and what it does
-    "train": ("foveal.app.train", "train a model on pictures of your own, or on rendered pipes"),
+    "train": ("foveal.app.train", "train a model on pictures or sentences of your own, or on those that foveal makes"),
     "evaluate": ("foveal.app.evaluate", "how good a trained model is, with intervals and a report"),
     "predict": ("foveal.app.predict", "find what a model knows in photos"),
+    "translate": ("foveal.app.translate", "translate lines as they come, one for each"),
     "explain": ("foveal.app.explain", "show where a model looked"),
     "ablate": ("foveal.app.ablate", "train variants of a model, or its peers, and tabulate what each part is worth"),
     "data": ("foveal.app.data", "say what a set of pictures holds, and what is wrong with it"),
@@ -33,6 +34,9 @@ COMMANDS = {  # what is typed → its module, and what it does
     "bench": ("foveal.app.bench", "measure side by side with others, and write results"),
 }
 
+OF_TASKS = {
+    ("train", "translate"): "foveal.app.train_translate"
+}  # a command's other module, where its first word is a task with settings of its own
 BUG, WRONG, STOPPED = 1, 2, 130  # exit statuses
 EXTRAS = {
     "torch": "torch",
@@ -98,7 +102,7 @@ def _run(arguments: list[str]) -> int:
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS)
     place, what = COMMANDS[name]
-    command = importlib.import_module(place)
+    command = importlib.import_module(OF_TASKS.get((name, rest[0] if rest else ""), place))
     parser = _Parser(prog=f"foveal {name}", description=what, allow_abbrev=False)
     command.add_arguments(parser)
     status: int = command.run(_parsed(parser, rest))

@@ -14,27 +14,37 @@ from foveal.data.pack import silent
 from foveal.data.read import read
 from foveal.errors import FovealError, expect, is_whole, reading, unknown, whole
 from foveal.train.recipe import Recipe
-from foveal.train.settings import parsed, read_settings
+from foveal.train.settings import Kind, Settings, parsed, read_settings
 
 TASKS = ("classify",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("task", metavar="TASK", help="classify")
-    parser.add_argument("--recipe", metavar="NAME_OR_FILE", help="settings to begin with: a recipe that is shipped, or a YAML file")
-    parser.add_argument("--out", metavar="FOLDER", help="where the run is written (default: runs/DATA-MODEL)")
-    parser.add_argument("--resume", action="store_true", help="go on with the run in that folder")
+    parser.add_argument("task", metavar="TASK", help="classify; foveal train translate --help for translation")
+    add_run(parser)
     parser.add_argument(
         "--folds", metavar="all|0,1,…", help="cross-validation: a run for each of these folds; --by names a column that makes them"
     )
+    parser.add_argument("--workers", metavar="N", type=int, help="processes that decode pictures, where these do not fit into memory")
+    add_settings(parser, Recipe)
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """What every task's training is told."""
+    parser.add_argument("--recipe", metavar="NAME_OR_FILE", help="settings to begin with: a recipe that is shipped, or a YAML file")
+    parser.add_argument("--out", metavar="FOLDER", help="where the run is written (default: runs/DATA-MODEL)")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in that folder")
     parser.add_argument("--seeds", metavar="N", type=int, help="a run for each of N seeds, from the setting seed on")
     parser.add_argument("--jobs", metavar="N", type=int, default=1, help="runs side by side, which share the cores")
     add_device(parser)
     parser.add_argument("--devices", metavar="N", type=int, default=1, help="GPUs, or processes on a CPU, of one run")
     parser.add_argument("--strategy", default="auto", help="how several of them share the work: Lightning's ddp, fsdp, …")
-    parser.add_argument("--workers", metavar="N", type=int, help="processes that decode pictures, where these do not fit into memory")
+
+
+def add_settings(parser: argparse.ArgumentParser, kind: type[Settings]) -> None:
+    """A flag for each setting of a recipe."""
     settings = parser.add_argument_group("settings of the recipe")
-    for one in dataclasses.fields(Recipe):
+    for one in dataclasses.fields(kind):
         among = f": {', '.join(one.metadata['among'])}" if one.metadata["among"] else ""
         default = one.default if one.default is not dataclasses.MISSING else None
         shown = f" (default: {default})" if default not in (None, "") else ""
@@ -58,11 +68,15 @@ def run(args: argparse.Namespace) -> int:
 
 def recipe_of(args: argparse.Namespace) -> Recipe:
     """The shipped or written recipe, and over it what was said by flags; paths from the root on."""
-    settings: dict[str, Any] = read_settings(args.recipe, Recipe) if args.recipe else {}
-    for one in dataclasses.fields(Recipe):
+    return settings_of(args, Recipe)
+
+
+def settings_of(args: argparse.Namespace, kind: type[Kind]) -> Kind:
+    settings: dict[str, Any] = read_settings(args.recipe, kind) if args.recipe else {}
+    for one in dataclasses.fields(kind):
         if (text := getattr(args, one.name)) is not None:
-            settings[one.name] = parsed(Recipe, one.name, text)
-    return Recipe(**settings).from_anywhere()
+            settings[one.name] = parsed(kind, one.name, text)
+    return kind(**settings).from_anywhere()
 
 
 def check_by(recipe: Recipe, folds: str | None) -> None:

@@ -5,16 +5,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from foveal.decode.engine import Bans, Next, Rows
 
 
 class TorchEngine:
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: Any) -> None:
         """model: a Transformer or a Seq2Seq, in evaluation mode."""
-        self.model: Any = model
-        self.config: Any = model.config
+        self.model, self.config = model, model.config
         self.first, self.end = int(self.config.begin), int(self.config.end)
         self.device = next(model.parameters()).device
         # No sentence says padding, or begins again; a model that begins with padding has one such mark.

@@ -9,18 +9,19 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from foveal.errors import FovealError
 from foveal.train.conclude import RESULT
 from foveal.train.feeds import cores
-from foveal.train.settings import Settings
 from foveal.train.run import finished
+from foveal.train.settings import Settings
 from foveal.whole import write_whole
 
 
 @dataclass(frozen=True)
 class Run:
-    recipe: Settings
+    recipe: Any  # of any task: its Settings
     folder: Path
 
 

@@ -66,4 +66,4 @@ class TextFeeds(pl.LightningDataModule):
         return self._loader("val", self._batches("val", shuffle=False))
 
     def _loader(self, split: str, order: TokenBatches) -> "DataLoader[TextBatch]":
-        return DataLoader(Batched(self.encoded[split]), sampler=order, batch_size=None, pin_memory=torch.cuda.is_available())  # type: ignore[arg-type]
+        return DataLoader(Batched(self.encoded[split]), sampler=order, batch_size=None, pin_memory=torch.cuda.is_available())

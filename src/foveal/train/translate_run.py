@@ -78,18 +78,20 @@ def build(recipe: Translation, data: Parallel) -> tuple[nn.Module, tuple[Vocabul
     if recipe.start is not None:
         started, card = load_model(recipe.start, "translate")
         expect(not recipe.settings, "the setting settings", "none beside start, whose model has its own", shown(recipe.settings))
-        model = started.train()
-        if hasattr(model, "checkpointing"):
-            model.checkpointing = recipe.checkpointing
-        return model, both_from(card.vocabulary)
+        return _checkpointed(started, recipe).train(), both_from(card.vocabulary)
     train = data.splits["train"]
     both = learn_both(train.source, train.target, recipe.size, recipe.pieces, recipe.lowercase, recipe.joint)
     settings = {"tied": "output"} if not recipe.joint else {}
     model = create(recipe.model, source_words=len(both[0]), target_words=len(both[1]), **settings | recipe.settings)
+    return _checkpointed(model, recipe).train(), both
+
+
+def _checkpointed(model: Any, recipe: Translation) -> nn.Module:
+    expect(not recipe.checkpointing or hasattr(model, "checkpointing"), "the setting checkpointing", "a Transformer", recipe.model)
     if recipe.checkpointing:
-        expect(hasattr(model, "checkpointing"), "the setting checkpointing", "a Transformer", recipe.model)
-        model.checkpointing = True  # type: ignore[assignment]
-    return model.train(), both
+        model.checkpointing = True
+    whole: nn.Module = model
+    return whole
 
 
 def conclude(

@@ -1,0 +1,99 @@
+"""`foveal translate MODEL < in > out`: a line out for each line in, as they come."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from typing import IO
+
+from foveal.app.device import add_device
+from foveal.decode.lines import decode_all, in_parts
+from foveal.decode.search import Search, Sentence
+from foveal.errors import expect, whole
+
+MOST = 1024  # pieces of a source: attention on more would take memory by their square
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="RUN_OR_MODEL", help="a run's folder, or a model file")
+    parser.add_argument("--beam", type=int, default=4, help="sentences that are followed at once; 1: greedy (default: 4)")
+    parser.add_argument("--penalty", type=float, default=0.6, help="of length: 0 prefers short sentences (default: 0.6)")
+    parser.add_argument("--best", type=int, default=1, help="so many translations of each line: its number, score and text, by tabs")
+    parser.add_argument("--shortest", type=int, default=0, help="words before a sentence may end")
+    parser.add_argument("--longest", type=int, help="words at most (default: twice the source and ten)")
+    parser.add_argument("--no-repeat", type=int, default=0, metavar="N", help="no run of N words comes twice")
+    parser.add_argument("--sample", action="store_true", help="draw words instead of searching for the likeliest")
+    parser.add_argument("--temperature", type=float, default=1.0, help="of the drawing: below 1 more certain")
+    parser.add_argument("--top", type=int, default=0, help="draw from so many of the likeliest words")
+    parser.add_argument("--mass", type=float, default=1.0, help="draw from the likeliest words that have this share together")
+    parser.add_argument("--seed", type=int, default=0, help="of the drawing")
+    parser.add_argument(
+        "--batch", type=int, default=32, help="lines that are translated together; 1: each as soon as it comes (default: 32)"
+    )
+    parser.add_argument("--most", type=int, default=MOST, help=f"pieces of a line; of a longer one only these are read (default: {MOST})")
+    add_device(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    whole(args.batch, "--batch")
+    whole(args.most, "--most")
+    search = Search(
+        beam=args.beam, penalty=args.penalty, best=args.best, shortest=args.shortest, longest=args.longest, no_repeat=args.no_repeat,
+        sample=args.sample, temperature=args.temperature, top=args.top, mass=args.mass, seed=args.seed,
+    )  # fmt: skip
+    from foveal.data.vocabulary import both_from
+    from foveal.device import choose
+    from foveal.models.store import load_model
+    from foveal.models.torch_engine import TorchEngine
+
+    model, card = load_model(args.model, "translate")
+    expect(bool(card.vocabulary), args.model, "a model with its vocabulary", "one without")
+    source, target = both_from(card.vocabulary)
+    engine = TorchEngine(model.to(choose(args.device)))
+    longest = (
+        min(args.most, getattr(model.config, "longest", args.most)) if getattr(model.config, "position", "") == "learned" else args.most
+    )
+    number = 0
+
+    def answer(part: list[str]) -> list[str]:
+        nonlocal number
+        sources = source.encode(part)
+        for place, pieces in enumerate(sources):
+            if len(pieces) > longest - 1:
+                said = (
+                    f"line {number + place + 1}: {len(pieces):,} pieces, of which the first {longest - 1:,} are read; --most sets how many"
+                )
+                print(said, file=sys.stderr, flush=True)
+                sources[place] = pieces[: longest - 1]
+        found = decode_all(engine, sources, search, args.batch)
+        texts = target.decode([one.words for sentences in found for one in sentences])
+        rows = list(_rows(found, texts, number, args.best))
+        number += len(part)
+        return rows
+
+    # On a terminal a person waits for each line.
+    many = 1 if sys.stdin.isatty() else args.batch
+    for row in in_parts(_lines(sys.stdin.buffer), many, answer):
+        sys.stdout.write(row)
+        sys.stdout.flush()
+    return 0
+
+
+def _rows(found: list[list[Sentence]], texts: list[str], number: int, best: int) -> Iterator[str]:
+    waiting = iter(texts)
+    for place, sentences in enumerate(found):
+        for one in sentences:
+            text = " ".join(next(waiting).split())  # whatever a model says, it is one line
+            yield f"{number + place + 1}\t{one.score:.4f}\t{text}\n" if best > 1 else f"{text}\n"
+
+
+def _lines(stream: IO[bytes]) -> Iterator[str]:
+    """Lines as wc counts them; bytes that are no UTF-8 become �, and are told once."""
+    told = False
+    for number, line in enumerate(iter(stream.readline, b""), 1):
+        try:
+            yield line.decode()
+        except UnicodeDecodeError:
+            if not told:
+                print(f"line {number}: expected UTF-8, got other bytes, which are read as �", file=sys.stderr, flush=True)
+            told = True
+            yield line.decode(errors="replace")
