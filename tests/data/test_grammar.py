@@ -157,7 +157,7 @@ def test_sentences_look_like_sentences():
             assert " ," not in text
         assert english[-1] == german[-1]
     every = " ".join(german for _, german in pairs)
-    for word in ("nicht", "kein", "weil", "wenn", "dass", "um", "wann", "warum", "Wer", "halb", "im", "Ärztin", "undzwanzig"):
+    for word in ("nicht", "kein", "weil", "wenn", "dass", "um", "Wann", "Warum", "Wer", "halb", "im", "Ärztin", "undzwanzig"):
         assert word in every
     share = sum(len(english.split()) == len(german.split()) for english, german in pairs) / len(pairs)
     assert share < 0.5  # not word for word
