@@ -1,5 +1,6 @@
 """Batches by tokens: every pair once, none above the limit, and the order a function of seed and epoch alone."""
 
+import itertools
 import time
 
 import numpy as np
@@ -49,7 +50,7 @@ def test_every_pair_in_one_batch_and_none_above_the_limit(lengths, tokens, epoch
     assert len(list(batches)) == len(parts)  # Lightning asks once for the number of batches
     widths = np.sort(np.maximum(source, target))  # no batch could have had the next pair, too
     cuts = np.cumsum([0, *(len(part) for part in TokenBatches(source, target, tokens, shuffle=False))])
-    for start, end in zip(cuts[:-2], cuts[1:-1], strict=True):
+    for start, end in itertools.pairwise(cuts[:-1]):
         assert (end - start + 1) * (widths[end] + 1) > tokens
 
 

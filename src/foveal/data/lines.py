@@ -126,7 +126,7 @@ def jsonl(path: Path, source: str | None, target: str | None) -> tuple[tuple[str
         held is not None,
         f"{path}, its first line",
         "an object with a sentence for each of two languages",
-        shown(first[:60].decode(errors="replace")),
+        shown(first[:60].decode(errors="replace").strip()),
     )
     assert held is not None
     names = [name for name, value in held.items() if isinstance(value, str) and name.lower() != SPLIT]

@@ -169,7 +169,7 @@ def _tokenizer(model: dict[str, object]) -> Tokenizer:
 def _settled(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
     """Unigram's pieces without what differs from one training to the next: the last digits of scores, and which of the bytes that it had to
     keep for nothing has which of the lowest ones. All of those get one score, below all others."""
-    scores = {piece: score for piece, score in pieces[len(MARKS) :]}
+    scores = dict(pieces[len(MARKS) :])
     least = min(scores.values())
     kept_for_nothing = {piece for piece, score in scores.items() if len(piece) == 1 and score < least + _STEPS}
     settled = {piece: round(least - 1 if piece in kept_for_nothing else score, 3) for piece, score in scores.items()}
