@@ -30,17 +30,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--aim", help='choose thresholds anew on the validation split, for the best "F1", "F2" or "balanced accuracy"')
     parser.add_argument("--resamples", type=int, default=1000, help="of the bootstrap for 95 %% intervals; 0: none")
     add_device(parser)
-    parser.add_argument("--batch", type=int, default=64, help="pictures at a time (default: 64)")
+    parser.add_argument("--batch", type=int, default=64, help="pictures or sentences at a time (default: 64)")
+    parser.add_argument("--beam", type=int, help="of a model that translates: sentences that are followed at once (default: the recipe's)")
+    parser.add_argument("--penalty", type=float, help="… and the penalty of length")
 
 
 def run(args: argparse.Namespace) -> int:
     from foveal.deploy.origin import origin
     from foveal.device import choose
-    from foveal.models.store import load_model
+    from foveal.models.store import load_model, task_in
 
+    whole(args.batch, "--batch")
+    if task_in(args.model) == "translate":
+        from foveal.app.evaluate_translate import evaluate
+
+        return evaluate(args, Path(args.out) if args.out else _beside(args.model) / f"evaluation-{args.split}")
     if args.split not in SPLITS:
         raise unknown("split", args.split, SPLITS)
-    whole(args.batch, "--batch")
     device = str(choose(args.device))
     model, card = load_model(args.model)
     by = _by(args, card)

@@ -90,6 +90,16 @@ def model_file(path: str | Path) -> Path:
     return file
 
 
+def task_in(path: str | Path) -> str:
+    """What the model of a file, or of a run's folder, is for; "classify" of a file that says nothing."""
+    try:
+        with safe_open(model_file(path), framework="pt") as content:
+            said = json.loads((content.metadata() or {}).get("foveal", "{}")).get("task")
+    except (SafetensorError, OSError, ValueError, AttributeError):
+        said = None  # whoever reads the file says what is wrong with it
+    return said if isinstance(said, str) else "classify"
+
+
 def read_file(file: Path, task: str = "classify") -> tuple[dict[str, Tensor], Card]:
     try:
         with safe_open(file, framework="pt") as content:

@@ -118,8 +118,7 @@ def conclude(
         for split, pairs in data.splits.items():
             if split != "train" and len(pairs):
                 said = translate(model, (feeds.source, feeds.target), pairs.source, search)
-                references = [feeds.target.normalise(line) for line in pairs.target]
-                result[split] = told(translation_scores(said, references, DRAWS))
+                result[split] = told(translation_scores(said, pairs.target, DRAWS))
                 write_whole(folder / translations(split), table(pairs, said).encode())
         result["val_score"] = result["val"]["bleu"]["value"]
         family, config = describe(model)

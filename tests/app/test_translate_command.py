@@ -1,0 +1,101 @@
+"""`foveal translate` and `foveal evaluate` of a translator, as they are typed: a line for each line, whatever comes."""
+
+import subprocess
+import sys
+
+import pytest
+from train.little import ENVIRONMENT, typed
+from train.sentences import FLAGS, sentences
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    place = tmp_path_factory.mktemp("typed")
+    data = sentences(place)
+    done = typed("train", "translate", "--data", data, *FLAGS, "--epochs", "2", "--average", "1", "--out", place / "run", timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "tsv" in done.stdout.lower()
+    assert "test: BLEU" in done.stdout
+    return place / "run"
+
+
+def said(run, text, *words):
+    command = [sys.executable, "-m", "foveal", "translate", str(run), "--device", "cpu", *words]
+    return subprocess.run(command, input=text, capture_output=True, timeout=120, env=ENVIRONMENT, check=False)
+
+
+def test_a_line_for_each_line(run):
+    long = b"one " * 5000
+    text = (
+        b"one two\n\n  \n"
+        + long
+        + b"\nk\xc3\xb6nnen \x00\x07\x1b[31m\n\xff\xfe\nthree\r\n\xe6\x97\xa5\xe6\x9c\xac\xe2\x80\xa8\xe8\xaa\x9e\nlast"
+    )
+    done = said(run, text, "--beam", "2", "--longest", "6", "--most", "64", "--batch", "3")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(b"\n") == 9
+    assert done.stdout.decode().split("\n")[1:3] == ["", ""]
+    told = sorted(done.stderr.decode().splitlines())  # lines are read ahead
+    assert len(told) == 2
+    assert told[0].startswith("line 4: 5,000 pieces, of which the first 63 are read")
+    assert told[1] == "line 6: expected UTF-8, got other bytes, which are read as �"
+    alone = said(run, b"last\n", "--beam", "2", "--longest", "6")
+    assert alone.stdout == done.stdout.splitlines(keepends=True)[-1]
+
+
+def test_several_translations_of_a_line(run):
+    done = said(run, b"one two\n\nthree\n", "--beam", "3", "--best", "2")
+    rows = [line.split("\t") for line in done.stdout.decode().splitlines()]
+    assert [row[0] for row in rows] == ["1", "1", "2", "3", "3"]
+    assert float(rows[0][1]) >= float(rows[1][1])
+
+
+def test_a_closed_pipe_ends_it_quietly(run):
+    command = f"yes 'one two' | head -n 400 | {sys.executable} -m foveal translate {run} --device cpu --beam 1 --batch 4 | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, env=ENVIRONMENT, check=False)
+    assert done.returncode == 0
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["icam-pipes"], "expected a model that translates, got one that does 'classify'"),
+        (["nothing-here"], "the model: expected"),
+        (["RUN", "--beam", "0"], "the search's beam"),
+        (["RUN", "--best", "9"], "the search's best: expected at most the beam, 4, got 9"),
+        (["RUN", "--batch", "0"], "--batch"),
+    ],
+)
+def test_what_cannot_be(run, words, told):
+    first, *rest = [str(run) if word == "RUN" else word for word in words]
+    done = said(first, b"one\n", *rest)
+    assert done.returncode == 2
+    assert told in done.stderr.decode()
+    assert done.stderr.count(b"\n") == 1
+    assert done.stdout == b""
+
+
+def test_evaluate(run, tmp_path):
+    done = typed("evaluate", run, "--device", "cpu", "--split", "val", "--resamples", "20", "--out", tmp_path / "e", timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "nrefs:1|case:mixed|eff:no|tok:13a" in done.stdout
+    assert "| words of the source | sentences | BLEU |" in (tmp_path / "e" / "evaluation.md").read_text()
+    other = typed("evaluate", run, "--device", "cpu", "--split", "nowhere", "--out", tmp_path / "f")
+    assert other.returncode == 2
+    assert "--split: expected one of train, val, test, got nowhere" in other.stderr
+
+
+def test_several_seeds(run, tmp_path):
+    words = ["--data", run.parent / "numbers.tsv", *FLAGS, "--epochs", "1", "--seeds", "2", "--out", tmp_path / "two"]
+    done = typed("train", "translate", *words, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "2 seeds" in (tmp_path / "two" / "summary.md").read_text(encoding="utf-8")
+    assert "| test: BLEU, lowercased |" in done.stdout
+
+
+def test_an_image_command_refuses_a_translator(run):
+    done = typed("predict", run, "photo.jpg")
+    assert done.returncode == 2
+    assert "expected a model that classifies, got one that does 'translate'" in done.stderr

@@ -1,0 +1,149 @@
+"""A run of translation: it learns, it resumes to the same weights, and what it keeps is the mean of its last epochs."""
+
+import json
+import math
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.nn import functional as F
+from train.sentences import FIELDS, sentences
+
+from foveal.data.token_batches import TokenPairs, collate
+from foveal.errors import FovealError
+from foveal.models.store import load_model
+from foveal.models.zoo import create
+from foveal.train.run import Machine
+from foveal.train.schedule import root
+from foveal.train.translate import Translate
+from foveal.train.translate_run import mean_weights, train_translate
+from foveal.train.translation import Translation
+
+CPU = Machine(device="cpu")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return str(sentences(tmp_path_factory.mktemp("numbers")))
+
+
+def test_the_schedule_is_the_papers():
+    width, warmup = 512, 4000
+    for step in (1, 10, 3999, 4000, 4001, 100_000):
+        paper = width**-0.5 * min(step**-0.5, step * warmup**-1.5)
+        assert (width * warmup) ** -0.5 * root(step - 1, warmup) == pytest.approx(paper)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_is_the_mean_over_words_and_knows_no_padding(smoothing):
+    torch.manual_seed(0)
+    model = create("transformer-tiny", source_words=50, target_words=50, layers=1, decoder_layers=1, dropout=0.0)
+    pairs = TokenPairs.of([[5, 6, 7], [8]], [[9, 10], [11, 12, 13, 14]])
+    batch = collate(pairs)
+    task = Translate(model, Translation(smoothing=smoothing))
+    each = []
+    for place in range(2):
+        alone = collate(pairs[[place]])
+        logits = model(alone.source, alone.target_in)[0].log_softmax(1)
+        words = alone.target_out[0]
+        each += [-((1 - smoothing) * logits[i, word] + smoothing * logits[i].mean()) for i, word in enumerate(words)]
+    torch.testing.assert_close(task.loss(batch, smoothing), torch.stack(each).mean(), rtol=1e-5, atol=1e-6)
+    assert task.amount(batch) == 3 + 5
+    plain = F.cross_entropy(model(batch.source, batch.target_in).flatten(0, 1), batch.target_out.flatten(), ignore_index=0)
+    torch.testing.assert_close(task.loss(batch, 0.0), plain)
+
+
+@pytest.fixture(scope="module")
+def run(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run") / "run"
+    result = train_translate(Translation(data=data, **FIELDS | {"epochs": 60}), folder, machine=CPU)
+    return folder, result
+
+
+def test_it_learns(run):
+    folder, result = run
+    assert result["test"]["chrf"]["value"] > 80  # three words have no run of four, which BLEU counts
+    assert "tok:13a" in result["test"]["bleu"]["signature"]
+    lines = (folder / "translations-test.tsv").read_text(encoding="utf-8").splitlines()
+    assert len(lines) - 1 == result["data"]["splits"]["test"]
+    _, card = load_model(folder, "translate")
+    assert card.task == "translate" and card.vocabulary and card.metrics["test"] == result["test"]  # noqa: PT018
+    assert json.loads((folder / "result.json").read_text())["val_score"] == result["val"]["bleu"]["value"]
+    rows = (folder / "log.csv").read_text().splitlines()
+    assert "tokens_a_second" in rows[0]
+    assert len(rows) == 61
+
+
+def test_what_is_kept_is_the_mean_of_the_last_epochs(run):
+    folder, _ = run
+    parts = [load_file(folder / f"weights-{place}.safetensors") for place in range(2)]
+    kept, mean = load_file(folder / "model.safetensors"), mean_weights(folder, 2)
+    assert not (folder / "weights-2.safetensors").exists()
+    for name, tensor in kept.items():
+        torch.testing.assert_close(tensor, (parts[0][name] + parts[1][name]) / 2)
+        assert torch.equal(tensor, mean[name])
+
+
+class Killed(Exception):  # noqa: N818 — no error of foveal
+    pass
+
+
+@pytest.mark.parametrize("settings", [{}, {"accumulate": 2, "clip": 1.0}])
+def test_a_run_that_was_killed_ends_with_the_same_weights(data, tmp_path, monkeypatch, settings):
+    recipe = Translation(data=data, **FIELDS, **settings)
+    train_translate(recipe, tmp_path / "whole", machine=CPU)
+    steps = Translate.training_step
+
+    def dies(self, batch, number):
+        if self.trainer.current_epoch == 2 and number == 1:
+            raise Killed
+        return steps(self, batch, number)
+
+    monkeypatch.setattr(Translate, "training_step", dies)
+    with pytest.raises(Killed):
+        train_translate(recipe, tmp_path / "killed", machine=CPU)
+    assert (tmp_path / "killed" / "last.ckpt").exists()
+    assert not (tmp_path / "killed" / "model.safetensors").exists()
+    monkeypatch.setattr(Translate, "training_step", steps)
+    train_translate(recipe, tmp_path / "killed", resume=True, machine=CPU)
+    one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "killed"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_checkpointing_changes_nothing_but_memory(data, tmp_path):
+    for on in (False, True):
+        train_translate(Translation(data=data, checkpointing=on, **FIELDS | {"epochs": 1}), tmp_path / str(on), machine=CPU)
+    one, other = (load_file(tmp_path / str(on) / "model.safetensors") for on in (False, True))
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", ["rnn", "rnn-attention"])
+def test_recurrent_models_are_trained_by_the_same_call(data, tmp_path, model):
+    recipe = Translation(data=data, model=model, **FIELDS | {"settings": {"width": 16, "hidden": 16}, "epochs": 1, "joint": False})
+    result = train_translate(recipe, tmp_path / "run", machine=CPU)
+    assert math.isfinite(result["val_loss"])
+
+
+def test_going_on_with_a_trained_model(run, data, tmp_path):
+    folder, before = run
+    result = train_translate(
+        Translation(data=data, start=str(folder), **FIELDS | {"epochs": 1, "settings": {}, "lr": 1e-5}), tmp_path / "on", machine=CPU
+    )
+    assert result["val_loss"] < 2 * before["val_loss"] + 0.1
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model": "icam-31k"}, "the setting model: expected one of transformer-tiny"),
+        ({"settings": {"pad": 3}}, "the setting settings: expected fields of the model's config, got 'pad'"),
+        ({"checkpointing": True, "model": "rnn", "settings": {}}, "the setting checkpointing: expected a Transformer, got rnn"),
+        ({"data": "nowhere.tsv"}, "nowhere.tsv"),
+    ],
+)
+def test_what_cannot_be(data, tmp_path, changes, words):
+    with pytest.raises(FovealError) as caught:
+        train_translate(Translation(**{"data": data} | FIELDS | changes), tmp_path / "run", machine=CPU)
+    assert words in str(caught.value)
+    assert not (tmp_path / "run").exists()
