@@ -293,6 +293,21 @@ def test_a_state_is_of_no_gradient():
     assert not state.caches[0].k.requires_grad
 
 
+# --- graphs ----------------------------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("position", ["sinusoidal", "rotary"])
+def test_it_compiles_and_is_exported_for_any_batch_and_length(position):
+    model = small(torch.float32, position=position)
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    assert far(compiled(SOURCE, TARGET), model(SOURCE, TARGET)) < 1e-5
+    batch, source, target = (torch.export.Dim(name, min=2, max=64) for name in ("batch", "source", "target"))
+    program = torch.export.export(model, (SOURCE, TARGET), dynamic_shapes=({0: batch, 1: source}, {0: batch, 1: target}))
+    fewer = SOURCE[1:, :5].contiguous(), TARGET[1:, :4].contiguous()
+    assert far(program.module()(*fewer), model(*fewer)) < 1e-5
+
+
 # --- watching --------------------------------------------------------------------------------------------------------------------
 
 

@@ -37,7 +37,8 @@ class padding(Mask):
         return lambda b, h, i, j: j < lengths[b]
 
     def check(self, batch: int, queries: int, keys: int) -> None:
-        expect(len(self.lengths) == batch, "padding's lengths", f"{batch}, one for each sample", len(self.lengths))
+        count = self.lengths.shape[0]  # len() would make a batch of any size a constant of an exported graph
+        expect(count == batch, "padding's lengths", f"{batch}, one for each sample", count)
 
     def __repr__(self) -> str:
         return f"padding({self.lengths.tolist()})"
