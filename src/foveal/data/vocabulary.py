@@ -148,7 +148,7 @@ def _around(model: models.Model) -> Tokenizer:
 
 
 def _tokenizer(model: dict[str, object]) -> Tokenizer:
-    whole_text = json.loads(_around(models.BPE()).to_str()) | {"model": model, "added_tokens": []}
+    whole_text = json.loads(_around(models.BPE()).to_str()) | {"model": model}
     return Tokenizer.from_str(json.dumps(whole_text))
 
 
