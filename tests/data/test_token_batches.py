@@ -9,7 +9,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foveal.data import token_batches
+from foveal.data.parallel import Pairs
 from foveal.data.token_batches import TokenBatches, TokenPairs, Tokens, collate
+from foveal.data.vocabulary import learn
 from foveal.errors import FovealError
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 19), st.integers(0, 19)), min_size=1, max_size=61)
@@ -136,6 +139,20 @@ def test_rows_are_kept_in_one_array():
     pairs = TokenPairs(tokens, tokens)
     assert pairs[[2, 0]][[1]].indices.tolist() == [0]
     assert len(pairs[[2, 0]]) == 2
+
+
+def test_sentences_are_encoded_some_at_a_time(monkeypatch):
+    pairs = Pairs([f"the dog number {number}" for number in range(11)], [f"Hund {number}" for number in range(11)])
+    vocabulary = learn(pairs.source + pairs.target, 300)
+    monkeypatch.setattr(token_batches, "AT_A_TIME", 3)
+    found, expected = (
+        TokenPairs.encoded(pairs, vocabulary, vocabulary),
+        TokenPairs.of(*map(vocabulary.encode, (pairs.source, pairs.target))),
+    )
+    for one, other in ((found.source, expected.source), (found.target, expected.target)):
+        assert one.values.tolist() == other.values.tolist()
+        assert one.offsets.tolist() == other.offsets.tolist()
+    assert len(Tokens.encoded([], vocabulary)) == 0
 
 
 def test_an_epoch_is_planned_and_collated_in_no_time():

@@ -18,8 +18,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from foveal.data.vocabulary import BEGIN, END, PAD
+from foveal.data.parallel import Pairs
+from foveal.data.vocabulary import BEGIN, END, PAD, Vocabulary
 from foveal.errors import expect, whole
+
+AT_A_TIME = 16384  # sentences that are encoded together
 
 
 class TextBatch(NamedTuple):
@@ -41,6 +44,13 @@ class Tokens:
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         return cls(np.fromiter((number for row in rows for number in row), np.int32, int(offsets[-1])), offsets)
+
+    @classmethod
+    def encoded(cls, sentences: Sequence[str], vocabulary: Vocabulary) -> "Tokens":
+        """Some at a time: as lists of numbers, a million sentences would take a gigabyte."""
+        parts = [cls.of(vocabulary.encode(sentences[start : start + AT_A_TIME])) for start in range(0, len(sentences), AT_A_TIME)]
+        lengths = np.concatenate([np.zeros(1, np.int64), *(part.lengths for part in parts)])
+        return cls(np.concatenate([np.zeros(0, np.int32), *(part.values for part in parts)]), np.cumsum(lengths))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -77,6 +87,10 @@ class TokenPairs:
     @classmethod
     def of(cls, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]) -> "TokenPairs":
         return cls(Tokens.of(source), Tokens.of(target))
+
+    @classmethod
+    def encoded(cls, pairs: Pairs, source: Vocabulary, target: Vocabulary) -> "TokenPairs":
+        return cls(Tokens.encoded(pairs.source, source), Tokens.encoded(pairs.target, target))
 
     def __len__(self) -> int:
         return len(self.source) if self.indices is None else len(self.indices)

@@ -19,6 +19,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -112,12 +113,13 @@ def learn(sentences: Iterable[str], size: int = 10000, kind: str = "bpe", lowerc
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = _around(models.BPE() if kind == "bpe" else models.Unigram())
     vocabulary = Vocabulary(kind, bool(lowercase), tokenizer)
-    texts = [text for text in map(vocabulary.normalise, _texts(sentences)) if text]
-    expect(bool(texts), "the sentences of a vocabulary", "at least one that is not empty", "none")
+    texts = (text for text in map(vocabulary.normalise, _texts(sentences)) if text)  # one at a time: there may be millions
+    first = next(texts, "")
+    expect(bool(first), "the sentences of a vocabulary", "at least one that is not empty", "none")
     shared: dict[str, Any] = {"vocab_size": size, "special_tokens": _RESERVED, "initial_alphabet": alphabet, "show_progress": False}
     trainer = trainers.BpeTrainer(min_frequency=2, **shared) if kind == "bpe" else trainers.UnigramTrainer(unk_token=_RESERVED[3], **shared)
     try:
-        tokenizer.train_from_iterator(texts, trainer)
+        tokenizer.train_from_iterator(chain([first], texts), trainer)
     except UnicodeEncodeError:
         raise FovealError("a sentence: expected text that UTF-8 can hold, got half of a surrogate pair; clean the text") from None
     model = json.loads(tokenizer.to_str())["model"]
@@ -133,7 +135,7 @@ def learn_both(
     """The vocabularies of two languages. Joint: one of `size` pieces for both, given twice; else each has its own `size`."""
     if not joint:
         return learn(source, size, kind, lowercase), learn(target, size, kind, lowercase)
-    shared = learn([*source, *target], size, kind, lowercase)
+    shared = learn(chain(source, target), size, kind, lowercase)
     return shared, shared
 
 
@@ -162,7 +164,7 @@ def _around(model: models.Model) -> Tokenizer:
 
 
 def _tokenizer(model: dict[str, object]) -> Tokenizer:
-    whole_text = json.loads(_around(models.BPE()).to_str()) | {"model": model, "added_tokens": []}
+    whole_text = json.loads(_around(models.BPE()).to_str()) | {"model": model}
     return Tokenizer.from_str(json.dumps(whole_text))
 
 

@@ -36,7 +36,7 @@ def _nouns(table: str) -> tuple[Noun, ...]:
 
 def _verbs(table: str) -> tuple[Verb, ...]:
     rows: list[list[Any]] = [[("" if cell == "-" else cell) for cell in line.split()] for line in table.strip().splitlines()]
-    return tuple(Verb(*row[:10], takes=tuple(row[10].split("+")) if len(row) > 10 else ()) for row in rows)
+    return tuple(Verb(*row[:10], *(tuple(takes.split("+")) for takes in row[10:])) for row in rows)
 
 
 NOUNS = {
