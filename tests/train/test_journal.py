@@ -151,5 +151,5 @@ def test_of_epochs_with_the_same_score_the_one_with_the_smaller_loss_is_kept(tmp
     optimizer = types.SimpleNamespace(param_groups=[{"lr": 0.1}])
     for epoch, (score, loss) in enumerate(((0.0, 0.9), (0.0, 0.4), (0.0, 0.6), (0.5, 2.0), (0.5, 2.0))):
         trainer = types.SimpleNamespace(current_epoch=epoch, optimizers=[optimizer], max_epochs=9)
-        journal._note(trainer, types.SimpleNamespace(judged=model), {"val_score": score, "val_loss": loss}, score, 1.0)
+        journal._note(trainer, types.SimpleNamespace(judged=model, unit="pictures"), {"val_score": score, "val_loss": loss}, score, 1.0)
         assert journal.best_epoch == (0, 1, 1, 3, 3)[epoch]
