@@ -120,12 +120,13 @@ def _made(precision: str, plain: bytes, card: "Card", held: "Held") -> tuple[byt
     shown = held.frames[:DRAWN]
     margin = MARGINS[precision]
     calibrated = _drawn(card, seed=1) if calibration is None else calibration[0]
+    by = f"{DRAWN} drawn frames" if calibration is None else f"{len(calibrated)} training pictures of {calibration[2]}"
     tried = plans(plain, calibrated, shown)
     expect(bool(tried), "to quantise", "a model with convolutions", "one without")
     near = [plan for plan in tried if margin.mean is None or plan.error <= margin.mean]
     best = min(near or tried, key=lambda plan: plan.ratio)
     if best.ratio < 1 and near:
-        return best.content, best.name
+        return best.content, f"{best.name}; ranges of {by}"
     worst = "" if near else ", ".join(f"{one.layer} ({one.error:.2g})" for one in blame(plain, calibrated, shown)[:3])
     blamed = f"most of the error is of {worst}; " if worst else ""
     told = "; ".join(f"{plan.name}: {plan.ratio:.2f} × the time, logits off by {plan.error:.2g}" for plan in tried)
