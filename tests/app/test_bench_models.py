@@ -9,7 +9,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 
-from foveal.app.bench.models import Contender, _check
+from foveal.app.bench.models import Contender, _check, told_apart
 from foveal.app.bench.resolution import exponent
 from foveal.app.cli import main
 from foveal.deploy.export import export_onnx, write_export
@@ -141,3 +141,9 @@ def test_resolution(tmp_path, capsys, monkeypatch, files):
         assert f"{name}: grows with pixels to the power: " in told
     assert main(["bench", "resolution", "icam-pipes", "--rounds", "1", "--out", str(tmp_path)]) == 2
     assert "a preset or a peer, which can be built for any side" in capsys.readouterr().err
+
+
+def test_files_of_one_name_are_told_apart():
+    files = ["a/m.onnx", "b/m.onnx", "icam-31k", "runs/x/model.onnx", "c/b/m.onnx"]
+    assert list(told_apart(files).values()) == ["a/m", "b/m", "icam-31k", "model", "c/b/m"]
+    assert told_apart(["m.onnx"]) == {"m.onnx": "m"}

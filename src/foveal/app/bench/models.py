@@ -49,8 +49,9 @@ def measure(bench: Bench) -> None:
     files = [name for name in asked.models if name.endswith(EXPORTED)]
     expect(not files or "onnxruntime" in runtimes, "--runtime", "onnxruntime for an exported file", asked.runtime)
     expect(bool(asked.models), "foveal bench models", "at least one model", "none", "name an exported file, a run or a preset")
-    contenders = [one for name in asked.models for one in _ours(name, runtimes, bench.threads)]
-    contenders += [of_graph(Path(file).stem, read_graph(Path(file)), bench.threads) for file in asked.peer]
+    called = told_apart([*asked.models, *asked.peer])
+    contenders = [one for name in asked.models for one in _ours(name, called[name], runtimes, bench.threads)]
+    contenders += [of_graph(called[file], read_graph(Path(file)), bench.threads) for file in asked.peer]
     names = [one.name for one in contenders]
     expect(len(set(names)) == len(names), "the models", "one of each name", ", ".join(names))
     for one in contenders:
@@ -66,6 +67,18 @@ def measure(bench: Bench) -> None:
     for one in contenders:
         held = "" if one.graph is None else _held(one.graph, max(batches), bench.threads)
         bench.add(Row(f"{one.name}: costs", ", ".join((*one.facts, held) if held else one.facts), "", None, ""))
+
+
+def told_apart(files: list[str]) -> dict[str, str]:
+    """What each is called: its name without folder and ending, and of two that are called alike as many folders before it as tell them apart."""
+    whole = {file: Path(file).with_suffix("") if file.endswith(EXPORTED) else Path(file) for file in files}
+    called = {}
+    for file, path in whole.items():
+        for depth in range(1, len(path.parts) + 1):
+            called[file] = "/".join(path.parts[-depth:])
+            if sum(other.parts[-depth:] == path.parts[-depth:] for other in whole.values()) == 1:
+                break
+    return called
 
 
 def _one_batch(bench: Bench, contenders: list[Contender], batch: int) -> None:
@@ -93,10 +106,10 @@ def _held(graph: bytes, batch: int, threads: int) -> str:
     return f"{held.opened / 1e6:.1f} MB opened and {held.ran / 1e6:.1f} MB at most while it runs at batch {batch}, above an empty graph"
 
 
-def _ours(name: str, runtimes: list[str], threads: int) -> Iterator[Contender]:
+def _ours(name: str, label: str, runtimes: list[str], threads: int) -> Iterator[Contender]:
     if name.endswith(EXPORTED):
         session = Session(name, threads)
-        yield of_graph(Path(name).stem, read_graph(Path(name)), threads, (session.card.model,))
+        yield of_graph(label, read_graph(Path(name)), threads, (session.card.model,))
         return
     import torch
 
@@ -108,7 +121,6 @@ def _ours(name: str, runtimes: list[str], threads: int) -> Iterator[Contender]:
     model, card, new = load_or_new(name)
     if new:
         print(f"{name}: no weights come with foveal, so they are random: times are those of any weights")
-    label = Path(name).name
     picture = torch.zeros(1, 3, card.size, card.size)
     facts = (f"{weights(model):,} weights", f"{flops(model, picture) / 1e6:.1f} MFLOP")
     for runtime in runtimes:
