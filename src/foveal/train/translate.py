@@ -12,10 +12,10 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from foveal.data.token_batches import TextBatch
 from foveal.errors import FovealError
+from foveal.objective.word_loss import word_loss
 from foveal.train.schedule import root
 from foveal.train.translation import Translation
 
@@ -51,8 +51,9 @@ class Translate(pl.LightningModule):
     def loss(self, batch: TextBatch, smoothing: float) -> Tensor:
         """The mean over words."""
         hidden = self.model.decode(batch.target_in, self.model.encode(batch.source))
-        logits = self.model.words(hidden.flatten(0, 1).index_select(0, batch.places))
-        return F.cross_entropy(logits.float(), batch.target_out.flatten().index_select(0, batch.places), label_smoothing=smoothing)
+        said, words = hidden.flatten(0, 1).index_select(0, batch.places), batch.target_out.flatten().index_select(0, batch.places)
+        tables = self.model.tables
+        return word_loss(said, tables.of_output, words, smoothing, tables.bias)
 
     def on_validation_epoch_start(self) -> None:
         self.seen = []

@@ -1,0 +1,46 @@
+"""The loss in chunks is torch's cross-entropy, and so is its gradient."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from foveal.objective.word_loss import word_loss
+
+
+def both(dtype, smoothing, chunk, bias, autocast=False):
+    torch.manual_seed(0)
+    hidden = torch.randn(23, 8, dtype=dtype, requires_grad=True)
+    table = torch.randn(31, 8, dtype=dtype, requires_grad=True)
+    extra = torch.randn(31, dtype=dtype, requires_grad=True) if bias else None
+    words = torch.randint(31, (23,))
+    inputs = [one for one in (hidden, table, extra) if one is not None]
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        ours = word_loss(hidden, table, words, smoothing, extra, chunk)
+        theirs = F.cross_entropy(
+            F.linear(hidden, table, extra).float() if autocast else F.linear(hidden, table, extra), words, label_smoothing=smoothing
+        )
+    return (ours, *torch.autograd.grad(3 * ours, inputs)), (theirs, *torch.autograd.grad(3 * theirs, inputs))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("chunk", [1, 7, 23, 4096])
+@pytest.mark.parametrize("bias", [False, True])
+def test_it_is_cross_entropy(smoothing, chunk, bias):
+    for one, other in zip(*both(torch.float64, smoothing, chunk, bias), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+    for one, other in zip(*both(torch.float32, smoothing, chunk, bias), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_in_mixed_precision():
+    for one, other in zip(*both(torch.float32, 0.1, 7, False, autocast=True), strict=True):
+        assert one.dtype == other.dtype
+        torch.testing.assert_close(one, other, rtol=0.05, atol=0.03)
+
+
+def test_without_gradient_nothing_of_it_is_made():
+    hidden, table, words = torch.randn(9, 4), torch.randn(11, 4, requires_grad=True), torch.randint(11, (9,))
+    with torch.no_grad():
+        value = word_loss(hidden, table, words, 0.1, chunk=2)
+    assert not value.requires_grad
+    torch.testing.assert_close(value, F.cross_entropy(hidden @ table.mT, words, label_smoothing=0.1).detach())
