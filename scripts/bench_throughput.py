@@ -1,0 +1,111 @@
+"""bench_throughput.py [PRESET…]: pictures a second of ICAM on a GPU in float16, from a camera's bytes to logits, at batch 256 and of one picture.
+
+Four ways: as it was trained, and lean (deploy/lean.py: BatchNorm folded, products of weights made once, the divisor of pixels in the stem's weights), each
+plain and compiled. All are replayed as a CUDA graph, so that no time goes to the launching of kernels. Rounds take turns.
+"""
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from foveal.deploy.lean import Frames
+from foveal.deploy.origin import origin
+from foveal.models.card import Card
+from foveal.models.store import describe
+from foveal.models.zoo import create
+
+ROUNDS, BATCHES = 11, (256, 1)
+
+
+class Trained(nn.Module):
+    """Bytes to logits as training does it."""
+
+    def __init__(self, model: nn.Module, card: Card) -> None:
+        super().__init__()
+        self.model = model
+        self.register_buffer("mean", torch.tensor(card.mean)[:, None, None])
+        self.register_buffer("std", torch.tensor(card.std)[:, None, None])
+
+    def forward(self, frames: Tensor) -> Tensor:
+        pictures = (frames.permute(0, 3, 1, 2) / 255 - self.mean) / self.std
+        logits: Tensor = self.model(pictures.half().contiguous(memory_format=torch.channels_last))
+        return logits
+
+
+class Lean(nn.Module):
+    def __init__(self, model: nn.Module, card: Card) -> None:
+        super().__init__()
+        self.frames = Frames(model, card)
+
+    def forward(self, frames: Tensor) -> Tensor:
+        logits: Tensor = self.frames(frames)[0]
+        return logits
+
+
+def graphed(work: Callable[[], Tensor]) -> Callable[[], None]:
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(5):
+            work()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph.replay
+
+
+def main(presets: list[str]) -> None:
+    torch.backends.cudnn.benchmark = True
+    print(" · ".join(f"{key} {value}" for key, value in origin("cuda").items()), end="\n\n")
+    print("| | batch | ms | pictures a second | largest change of a logit |\n|---|---:|---:|---:|---:|")
+    for preset in presets:
+        torch.manual_seed(0)
+        model = create(preset, classes=2).eval().requires_grad_(False)
+        family, config = describe(model)
+        card = Card(preset, family, config, ("a", "b"))
+        for batch in BATCHES:
+            frames = torch.randint(0, 256, (batch, 224, 224, 3), dtype=torch.uint8, device="cuda")
+            with torch.inference_mode():
+                exact = Trained(model, card).cuda().float()
+                truth = exact.model((frames.permute(0, 3, 1, 2) / 255 - exact.mean) / exact.std)
+            _measure(preset, model, card, frames, truth)
+
+
+def _measure(preset: str, model: nn.Module, card: Card, frames: Tensor, truth: Tensor) -> None:
+    works: dict[str, Callable[[], None]] = {}
+    changes = {}
+    with torch.inference_mode():
+        for name, kind in (("as trained", Trained), ("lean", Lean)):
+            net = kind(model, card).half().cuda()
+            for compiled in (False, True):
+                torch._dynamo.reset()
+                called = torch.compile(net, dynamic=False) if compiled else net
+                label = f"{preset}, {name}{', compiled' if compiled else ''}"
+                try:
+                    changes[label] = float((called(frames).float() - truth).abs().max())
+                    works[label] = graphed(lambda called=called: called(frames))  # type: ignore[misc]
+                except Exception as error:  # noqa: BLE001 — one that fails is told, the others are measured
+                    print(f"{label}: {type(error).__name__}: {' '.join(str(error).split())[:200]}", file=sys.stderr, flush=True)
+        taken = {label: list[float]() for label in works}
+        steps = 20 if len(frames) > 1 else 200
+        for _ in range(ROUNDS):
+            for label, work in works.items():
+                torch.cuda.synchronize()
+                start = time.perf_counter()
+                for _ in range(steps):
+                    work()
+                torch.cuda.synchronize()
+                taken[label].append((time.perf_counter() - start) / steps)
+    for label, seconds in taken.items():
+        middle = statistics.median(seconds)
+        spread = f"{1e3 * middle:.3f} ({1e3 * min(seconds):.3f}–{1e3 * max(seconds):.3f})"
+        print(f"| {label} | {len(frames)} | {spread} | {len(frames) / middle:,.0f} | {changes[label]:.2g} |", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or ["icam-31k"])
