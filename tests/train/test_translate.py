@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch.nn import functional as F
+from train.little import rows, typed
 from train.sentences import FIELDS, sentences
 
 from foveal.data.token_batches import TokenPairs, collate
@@ -72,6 +73,14 @@ def test_it_learns(run):
     rows = (folder / "log.csv").read_text().splitlines()
     assert "tokens_a_second" in rows[0]
     assert len(rows) == 61
+
+
+def test_bleu_on_the_way(data, tmp_path):
+    train_translate(Translation(data=data, **FIELDS | {"epochs": 4, "bleu": 2}), tmp_path / "run", machine=CPU)
+    told = [row["val_bleu"] for row in rows(tmp_path / "run" / "log.csv")]
+    assert told[0] == told[2] == "nan"
+    assert float(told[1]) >= 0
+    assert float(told[3]) >= 0
 
 
 def test_what_is_kept_is_the_mean_of_the_last_epochs(run):
@@ -147,3 +156,32 @@ def test_what_cannot_be(data, tmp_path, changes, words):
         train_translate(Translation(**{"data": data} | FIELDS | changes), tmp_path / "run", machine=CPU)
     assert words in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_two_processes_train_as_one(data, tmp_path):
+    words = [
+        "--data",
+        data,
+        "--size",
+        "300",
+        "--tokens",
+        "128",
+        "--epochs",
+        "2",
+        "--average",
+        "1",
+        "--device",
+        "cpu",
+        "--lr",
+        "0.003",
+        "--warmup",
+        "2",
+    ]
+    words += ["--settings", "{layers: 1, decoder_layers: 1, width: 32, hidden: 64, heads: 2, dropout: 0.0}"]
+    for count, strategy in ((1, "auto"), (2, "ddp")):
+        done = typed("train", "translate", *words, "--devices", count, "--strategy", strategy, "--out", tmp_path / f"{count}", timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert "error" not in done.stderr
+    one, two = (json.loads((tmp_path / name / "result.json").read_text())["val_loss"] for name in ("1", "2"))
+    assert one == pytest.approx(two, rel=2e-5)  # Adam makes steps of rounding's last bits, so weights themselves differ
+    assert one < 5.5

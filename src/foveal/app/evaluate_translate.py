@@ -19,7 +19,8 @@ def evaluate(args: argparse.Namespace, folder: Path) -> int:
     from foveal.device import choose
     from foveal.models.store import load_model
     from foveal.objective.bleu import by_length, translation_scores
-    from foveal.train.translate_run import table, told, translate, translations
+    from foveal.train.translate import translate
+    from foveal.train.translate_run import table, told, translations
 
     model, card = load_model(args.model, "translate")
     vocabularies = both_from(card.vocabulary)

@@ -14,10 +14,27 @@ import torch
 from torch import Tensor, nn
 
 from foveal.data.token_batches import TextBatch
+from foveal.data.vocabulary import Vocabulary
+from foveal.decode.lines import decode_all
+from foveal.decode.search import Search
 from foveal.errors import FovealError
+from foveal.models.torch_engine import TorchEngine
+from foveal.objective.bleu import translation_scores
 from foveal.objective.word_loss import word_loss
+from foveal.train.gather import gathered
 from foveal.train.schedule import root
 from foveal.train.translation import Translation
+
+BATCH = 64  # sentences that are translated together
+
+
+def translate(
+    model: nn.Module, vocabularies: tuple[Vocabulary, Vocabulary], lines: list[str], search: Search, batch: int = BATCH
+) -> list[str]:
+    """The best translation of each line."""
+    source, target = vocabularies
+    found = decode_all(TorchEngine(model), source.encode(lines), search, batch)
+    return target.decode([one[0].words for one in found])
 
 
 class Translate(pl.LightningModule):
@@ -45,6 +62,9 @@ class Translate(pl.LightningModule):
 
     def training_step(self, batch: TextBatch, batch_idx: int) -> Tensor:
         loss = self.loss(batch, self.recipe.smoothing)
+        if self.trainer.world_size > 1:  # the mean over the words of all processes, whose parts of a batch have not equally many
+            (words,) = gathered(self, torch.tensor([float(len(batch.places))], device=self.device))
+            loss = loss * len(batch.places) * self.trainer.world_size / words.sum()
         self.log("loss", loss.detach(), prog_bar=True, on_step=False, on_epoch=True, batch_size=len(batch.places), sync_dist=True)
         return loss
 
@@ -63,15 +83,23 @@ class Translate(pl.LightningModule):
             self.seen.append((self.loss(batch, 0.0), len(batch.places)))
 
     def on_validation_epoch_end(self) -> None:
-        words = sum(count for _, count in self.seen)
-        total = sum((loss.double() * count for loss, count in self.seen), torch.zeros((), dtype=torch.float64, device=self.device))
-        both = torch.stack([total, torch.tensor(float(words), dtype=torch.float64, device=self.device)])
-        if self.trainer.world_size > 1:
-            both = self.all_gather(both).sum(0)  # type: ignore[union-attr]
-        loss = float(both[0] / both[1])
+        counts = torch.tensor([float(count) for _, count in self.seen], device=self.device)
+        losses = torch.stack([loss.float() for loss, _ in self.seen]) if self.seen else counts
+        losses, counts = gathered(self, losses, counts)
+        loss = float((losses.double() * counts).sum() / counts.sum())
         if not math.isfinite(loss):
             raise FovealError("training: expected finite numbers, got NaN or infinity; lower the setting lr, or ask for precision 32")
-        self.log("val_loss", loss, prog_bar=True)
+        self.log("val_loss", loss, prog_bar=True, sync_dist=True)
+        if self.recipe.bleu and not self.trainer.sanity_checking:
+            due = (self.trainer.current_epoch + 1) % self.recipe.bleu == 0
+            self.log("val_bleu", self.bleu() if due else float("nan"), sync_dist=True)
+
+    def bleu(self) -> float:
+        """Of the validation split, by greedy search: quick enough to look at while training."""
+        feeds = self.trainer.datamodule  # type: ignore[attr-defined]
+        pairs = feeds.data.splits["val"]
+        said = translate(self.model, (feeds.source, feeds.target), pairs.source, Search(beam=1))
+        return translation_scores(said, pairs.target, draws=0)["bleu"].value
 
     def configure_optimizers(self) -> Any:
         recipe = self.recipe

@@ -16,24 +16,21 @@ from torch import Tensor, nn
 
 from foveal.data.parallel import Pairs, Parallel, read_parallel
 from foveal.data.vocabulary import Vocabulary, both_from, learn_both, text_of
-from foveal.decode.lines import decode_all
 from foveal.decode.search import Search
 from foveal.errors import expect, shown
 from foveal.models.card import Card
 from foveal.models.packaged import FILE
 from foveal.models.store import describe, load_model, save_model
-from foveal.models.torch_engine import TorchEngine
 from foveal.models.zoo import create, names
 from foveal.objective.bleu import Score, translation_scores
 from foveal.train.conclude import RESULT
 from foveal.train.journal import CHECKPOINT, TRAIL, Journal
 from foveal.train.run import RECIPE, Machine, alone, finished, interruptible, quiet, tidy, trainer_of
 from foveal.train.text_feeds import TextFeeds
-from foveal.train.translate import Translate
+from foveal.train.translate import Translate, translate
 from foveal.train.translation import Translation
 from foveal.whole import expect_folder, write_whole
 
-BATCH = 64  # sentences that are translated together
 DRAWS = 200  # of the interval that a run tells; `foveal evaluate` draws more
 
 
@@ -98,6 +95,8 @@ def conclude(
     trainer: pl.Trainer, task: Translate, feeds: TextFeeds, folder: Path, origin: dict[str, Any], journal: Journal
 ) -> dict[str, Any]:
     """Average the last epochs, translate validation and test, and write model.safetensors, the translations and the result."""
+    if not trainer.is_global_zero:
+        return {}  # one process has the journal, translates and writes
     recipe, data = task.recipe, feeds.data
     model = task.judged
     model.load_state_dict(mean_weights(folder, recipe.average))
@@ -113,21 +112,20 @@ def conclude(
         "seconds": round(sum(row["seconds"] for row in rows), 1),
         "origin": origin,
     }
-    if trainer.is_global_zero:
-        search = Search(beam=recipe.beam, penalty=recipe.penalty)
-        for split, pairs in data.splits.items():
-            if split != "train" and len(pairs):
-                said = translate(model, (feeds.source, feeds.target), pairs.source, search)
-                result[split] = told(translation_scores(said, pairs.target, DRAWS))
-                write_whole(folder / translations(split), table(pairs, said).encode())
-        result["val_score"] = result["val"]["bleu"]["value"]
-        family, config = describe(model)
-        card = Card(
-            recipe.model, family, config, (), task="translate", vocabulary=text_of(feeds.source, feeds.target), data=data.facts(),
-            metrics={split: result[split] for split in data.splits if split in result}, recipe=dataclasses.asdict(recipe), origin=origin,
-        )  # fmt: skip
-        save_model(model, folder / FILE, card)
-        write_whole(folder / RESULT, json.dumps(result, indent=1).encode())
+    search = Search(beam=recipe.beam, penalty=recipe.penalty)
+    for split, pairs in data.splits.items():
+        if split != "train" and len(pairs):
+            said = translate(model, (feeds.source, feeds.target), pairs.source, search)
+            result[split] = told(translation_scores(said, pairs.target, DRAWS))
+            write_whole(folder / translations(split), table(pairs, said).encode())
+    result["val_score"] = result["val"]["bleu"]["value"]
+    family, config = describe(model)
+    card = Card(
+        recipe.model, family, config, (), task="translate", vocabulary=text_of(feeds.source, feeds.target), data=data.facts(),
+        metrics={split: result[split] for split in data.splits if split in result}, recipe=dataclasses.asdict(recipe), origin=origin,
+    )  # fmt: skip
+    save_model(model, folder / FILE, card)
+    write_whole(folder / RESULT, json.dumps(result, indent=1).encode())
     return result
 
 
@@ -137,15 +135,6 @@ def mean_weights(folder: Path, trail: int) -> dict[str, Tensor]:
     expect(bool(files), f"the run in {folder}", f"weights of its last epochs, such as {TRAIL.format(0)}", "none")
     parts = [load_file(file) for file in files]
     return {name: torch.stack([part[name].double() for part in parts]).mean(0).to(tensor.dtype) for name, tensor in parts[0].items()}
-
-
-def translate(
-    model: nn.Module, vocabularies: tuple[Vocabulary, Vocabulary], lines: list[str], search: Search, batch: int = BATCH
-) -> list[str]:
-    """The best translation of each line."""
-    source, target = vocabularies
-    found = decode_all(TorchEngine(model), source.encode(lines), search, batch)
-    return target.decode([one[0].words for one in found])
 
 
 def translations(split: str) -> str:
