@@ -46,6 +46,7 @@ EXTRAS = {
     "kornia": "train",
     "rich": "train",
     "torch_pruning": "prune",
+    "tokenizers": "translate",
 }
 
 

@@ -1,4 +1,7 @@
-"""`foveal export MODEL --out FILE.onnx`: one file that describes itself, answers by itself, and carries the proof that it says the same."""
+"""`foveal export MODEL --out FILE.onnx`: one file that describes itself, answers by itself, and carries the proof that it says the same.
+
+A model that translates is exported by export_translate.py.
+"""
 
 import argparse
 import hashlib
@@ -56,6 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if Path(args.model).exists():
+        from foveal.models.store import task_in
+
+        if task_in(args.model) == "translate":
+            from foveal.app.export_translate import export_translate
+
+            return export_translate(args)
     expect(args.precision in MARGINS, "--precision", f"one of {', '.join(MARGINS)}", args.precision)
     kinds = (EXPORTED, *TORCH)
     expect(args.out.suffix in kinds, "--out", f"a name that ends in {', '.join(kinds)}", args.out.name)
