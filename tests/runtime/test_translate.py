@@ -1,6 +1,7 @@
 """An exported translator: the search finds in it what it finds in torch, and a file that is none gives one clear line."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,8 @@ import torch
 from runtime.translator import KINDS, SIZE, made
 from train.little import ENVIRONMENT, typed
 
+from foveal.app.cli import main
+from foveal.app.export_translate import MARGINS, Margin, judge
 from foveal.data.vocabulary import both_from
 from foveal.decode.engine import Bans
 from foveal.decode.lines import decode_all
@@ -18,7 +21,7 @@ from foveal.decode.search import Search
 from foveal.deploy.export import write_export
 from foveal.deploy.onnx_engine import OnnxEngine
 from foveal.deploy.opened import opened
-from foveal.deploy.prove_translator import HeldSentences, difference, prove_translator
+from foveal.deploy.prove_translator import HeldSentences, Sameness, difference, prove_translator
 from foveal.deploy.translator import export_translator
 from foveal.errors import FovealError
 from foveal.models.card import Card
@@ -253,6 +256,30 @@ def test_what_cannot_be_exported(file, tmp_path, words, told):
     assert told in done.stderr
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_an_int8_file_that_is_near_and_fast_enough(file, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(MARGINS, "int8", Margin(mean=2.0, points=0.3))  # weights that nobody trained are no measure
+    out = tmp_path / "int8.onnx"
+    assert main(["export", str(file.with_name("model.safetensors")), "--out", str(out), "--precision", "int8"]) == 0
+    assert "as float32 .onnx" in capsys.readouterr().out
+    assert out.stat().st_size < file.stat().st_size
+    assert Translator(out).proof["precision"] == "int8"
+    assert len(Translator(out)(["one two", "three"], Search(beam=2, longest=5))) == 2
+
+
+@pytest.mark.parametrize(
+    ("facts", "milliseconds", "told"),
+    [
+        ({"before": 30.0, "after": 29.6}, 0.5, "expected BLEU within 0.3 of the model's, got 29.60 where the model has 30.00"),
+        ({"mean": 0.2}, 0.5, "expected log-probabilities within 0.1 of the model's on average, got 0.2"),
+        ({}, 0.99, "expected at most 0.95 × the time of the float32 file, got 0.99 ×"),
+    ],
+)
+def test_an_int8_file_that_is_not(facts, milliseconds, told):
+    parity = Sameness(**{"sentences": 5, "largest": 0.3, "mean": 0.01, "anywhere": 1.0, "same": 0.9, "figure": "BLEU"} | facts)
+    with pytest.raises(FovealError, match=re.escape(told)):
+        judge("int8", parity, {"file": {"median": milliseconds}, "float32": {"median": 1.0}})
 
 
 def test_a_recurrent_model_is_refused(tmp_path):

@@ -29,6 +29,8 @@ MARGINS = {"fp32": Margin(largest=1e-3), "int8": Margin(mean=0.1, points=0.3, ti
 
 
 def export_translate(args: argparse.Namespace) -> int:
+    if args.to == "ctranslate2":
+        return _to_ctranslate2(args)
     expect(args.precision in MARGINS, "--precision", f"{' or '.join(MARGINS)} for a model that translates", args.precision)
     expect(args.out.suffix == EXPORTED, "--out", f"a name that ends in {EXPORTED} for a model that translates", args.out.name)
     beside = args.out.with_name(f"{args.out.name}.proof.json")
@@ -56,7 +58,7 @@ def export_translate(args: argparse.Namespace) -> int:
     search = Search(beam=card.recipe.get("beam", 4), penalty=card.recipe.get("penalty", 0.6))
     parity = prove_translator(engines["file"], model, target, held, search)
     times = timed_translators(dict(engines), held, search)
-    _judge(args.precision, parity, times)
+    judge(args.precision, parity, times)
     proof = {
         "precision": args.precision,
         "held": held.words,
@@ -74,7 +76,25 @@ def export_translate(args: argparse.Namespace) -> int:
     return 0
 
 
-def _judge(precision: str, parity: "Sameness", times: dict[str, dict[str, float]]) -> None:
+def _to_ctranslate2(args: argparse.Namespace) -> int:
+    expect(args.precision in MARGINS, "--precision", f"{' or '.join(MARGINS)} for a model that translates", args.precision)
+    expect(not args.out.exists(), "--out", "the name of a folder that is not there yet", str(args.out))
+    expect_folder(args.out.parent)
+    from foveal.data.vocabulary import both_from
+    from foveal.deploy.to_ctranslate2 import export_ctranslate2
+    from foveal.models.store import load_model
+
+    model, card = load_model(args.model, "translate")
+    expect(bool(card.vocabulary), args.model, "a model with its vocabulary", "one without")
+    export_ctranslate2(model, card, both_from(card.vocabulary), args.out, args.precision)
+    print(
+        f"wrote {args.out}, {sum(file.stat().st_size for file in args.out.iterdir()):,} bytes; next: ctranslate2.Translator({str(args.out)!r})"
+    )
+    return 0
+
+
+def judge(precision: str, parity: "Sameness", times: dict[str, dict[str, float]]) -> None:
+    """Raise a FovealError unless the file is near enough to its model, and worth it."""
     margin = MARGINS[precision]
     what, nothing = f"the {precision} file", "nothing was written"
     for limit, found, words in ((margin.largest, parity.largest, "at most"), (margin.mean, parity.mean, "on average")):
