@@ -203,7 +203,7 @@ def test_the_device_is_the_same_everywhere() -> None:
         parser = argparse.ArgumentParser()
         importlib.import_module(place).add_arguments(parser)
         with_device += [(name, one.default) for one in parser._actions if "--device" in one.option_strings]
-    assert with_device == [(name, "auto") for name in ("train", "evaluate", "predict", "explain", "ablate", "bench")]
+    assert with_device == [(name, "auto") for name in ("train", "evaluate", "predict", "translate", "explain", "ablate", "bench")]
 
 
 def test_a_closed_output_is_no_reason_to_fail() -> None:

@@ -108,11 +108,13 @@ def test_collate_by_hand():
     assert batch.source.tolist() == [[7, 2, 0], [5, 6, 2]]
     assert batch.target_in.tolist() == [[1, 9, 10, 11], [1, 8, 0, 0]]
     assert batch.target_out.tolist() == [[9, 10, 11, 2], [8, 2, 0, 0]]
+    assert batch.places.tolist() == [0, 1, 2, 3, 4, 5]
+    assert batch.target_out.flatten()[batch.places].tolist() == [9, 10, 11, 2, 8, 2]
     assert {tensor.dtype for tensor in batch} == {torch.int64}
     assert collate(pairs[[2]], pad=20, begin=21, end=22).source.tolist() == [[22]]
     assert collate(pairs[[0, 1]], pad=20, begin=21, end=22).target_in.tolist() == [[21, 8, 20, 20], [21, 9, 10, 11]]
     assert collate(pairs).source.shape == (3, 3)
-    assert [tuple(tensor.shape) for tensor in collate(pairs[[]])] == [(0, 1)] * 3  # a process may have nothing of a last batch
+    assert [tuple(tensor.shape) for tensor in collate(pairs[[]])] == [(0, 1)] * 3 + [(0,)]  # a process may have nothing of a last batch
 
 
 @given(

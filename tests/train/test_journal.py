@@ -30,18 +30,32 @@ class Trainer:
 
 
 class Module:
+    unit = "pictures"
+
     def __init__(self, value):
         self.judged = nn.Linear(2, 3)
         nn.init.constant_(self.judged.weight, value)
+
+    def amount(self, batch):
+        return len(batch.index)
 
 
 def told(journal, trainer, epoch, score, value=0.0):
     trainer.current_epoch, trainer.callback_metrics["val_score"] = epoch, torch.tensor(score)
     journal.on_train_epoch_start(trainer, None)
     batch = types.SimpleNamespace(index=[1, 2, 3])
-    journal.on_train_batch_start(trainer, None, batch, 0)
+    journal.on_train_batch_start(trainer, Module(value), batch, 0)
     journal.on_train_batch_end(trainer, None, None, batch, 0)
     journal.on_train_epoch_end(trainer, Module(value))
+
+
+def test_a_trail_of_the_last_epochs(tmp_path):
+    journal, trainer = Journal(tmp_path, "last", said=False, trail=2), Trainer(loss=0.5)
+    for number in range(5):
+        told(journal, trainer, number, 0.5, float(number))
+    assert sorted(file.name for file in tmp_path.glob("weights*")) == ["weights-0.safetensors", "weights-1.safetensors"]
+    kept = [float(load((tmp_path / f"weights-{place}.safetensors").read_bytes())["weight"][0, 0]) for place in range(2)]
+    assert kept == [4.0, 3.0]
 
 
 @pytest.mark.parametrize(("keep", "best", "epoch", "kept"), [("best", 0.75, 1, 1.0), ("last", 0.5, 3, 3.0)])
@@ -137,5 +151,5 @@ def test_of_epochs_with_the_same_score_the_one_with_the_smaller_loss_is_kept(tmp
     optimizer = types.SimpleNamespace(param_groups=[{"lr": 0.1}])
     for epoch, (score, loss) in enumerate(((0.0, 0.9), (0.0, 0.4), (0.0, 0.6), (0.5, 2.0), (0.5, 2.0))):
         trainer = types.SimpleNamespace(current_epoch=epoch, optimizers=[optimizer], max_epochs=9)
-        journal._note(trainer, types.SimpleNamespace(judged=model), {"val_score": score, "val_loss": loss}, score, 1.0)
+        journal._note(trainer, types.SimpleNamespace(judged=model, unit="pictures"), {"val_score": score, "val_loss": loss}, score, 1.0)
         assert journal.best_epoch == (0, 1, 1, 3, 3)[epoch]

@@ -340,3 +340,8 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(tmp_path):
     assert not list(folder.iterdir())
     os.close(handle)
     train(recipe, folder, machine=Machine("cpu", workers=0))
+
+
+def test_a_model_that_translates_is_not_trained_on_pictures():
+    with pytest.raises(FovealError, match="the model rnn: expected one that classifies, got one that does 'translate'"):
+        build(Recipe(model="rnn"), 2)

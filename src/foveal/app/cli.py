@@ -34,9 +34,8 @@ COMMANDS = {  # what is typed → its module, and what it does
     "bench": ("foveal.app.bench", "measure side by side with others, and write results"),
 }
 
-OF_TASKS = {
-    ("train", "translate"): "foveal.app.train_translate"
-}  # a command's other module, where its first word is a task with settings of its own
+# A command's other module, where its first word is a task with settings of its own.
+OF_TASKS = {("train", "translate"): "foveal.app.train_translate", ("ablate", "transformer"): "foveal.app.ablate_transformer"}
 BUG, WRONG, STOPPED = 1, 2, 130  # exit statuses
 EXTRAS = {
     "torch": "torch",

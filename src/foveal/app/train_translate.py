@@ -23,6 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     check_jobs(args.jobs, "--jobs")
     check_jobs(args.devices, "--devices")
+    if args.recipe is None and args.data is None:
+        args.recipe = "grammar"
+        print("no --data: a grammar's own sentences, by the recipe grammar", flush=True)
     recipe = settings_of(args, Translation)
     folder = Path(args.out or f"runs/{Path(recipe.data.split(',')[0]).stem.replace(':', '-')}-{recipe.model}")
     return _one(args, recipe, folder) if args.seeds is None else _several(args, recipe, folder)

@@ -1,0 +1,141 @@
+"""`foveal ablate transformer`: what each part of the Transformer is worth, beside what the paper of 2017 measured on another, larger set."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from foveal.app.device import add_device
+from foveal.app.jobs import check_jobs
+from foveal.app.train import add_settings, settings_of
+from foveal.errors import expect, unknown, whole
+from foveal.train.translation import Translation
+from foveal.whole import write_whole
+
+# table → name → (settings of the model, settings of the recipe, the paper's BLEU on newstest2013 for the base model so changed, and its own value)
+Row = tuple[dict[str, Any], dict[str, Any], str]
+TABLES: dict[str, dict[str, Row]] = {
+    "heads": {
+        "1": ({"heads": 1}, {}, "24.9"),
+        "2": ({"heads": 2}, {}, ""),
+        "8": ({"heads": 8}, {}, "25.8 (its base)"),
+        "16": ({"heads": 16}, {}, "25.8"),
+        "32": ({"heads": 32}, {}, "25.4"),
+    },
+    "width of a head": {  # of keys and values; the paper's is of keys
+        "a quarter": ({"head_width": 0.25}, {}, "25.1"),
+        "half": ({"head_width": 0.5}, {}, "25.4"),
+    },
+    "feed-forward": {
+        "× 4": ({"hidden": 4}, {}, "25.8 (its base)"),
+        "× 8": ({"hidden": 8}, {}, "26.2"),
+        "× 1": ({"hidden": 1}, {}, ""),
+    },
+    "positions": {
+        "learned": ({"position": "learned"}, {}, "25.7"),
+        "relative": ({"position": "relative"}, {}, ""),
+        "rotary": ({"position": "rotary"}, {}, ""),
+        "none": ({"position": "none"}, {}, ""),
+    },
+    "dropout": {
+        "0": ({"dropout": 0.0}, {}, "24.6"),
+        "0.1": ({"dropout": 0.1}, {}, "25.8 (its base)"),
+        "0.2": ({"dropout": 0.2}, {}, "25.5"),
+    },
+    "residual": {"without": ({"residual": False}, {}, "")},
+    "norm": {"pre": ({"norm": "pre"}, {}, ""), "none": ({"norm": "none"}, {}, "")},
+    "smoothing": {"0": ({}, {"smoothing": 0.0}, "25.3"), "0.2": ({}, {"smoothing": 0.2}, "25.7")},
+}
+BASE = "as it is"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("task", metavar="transformer", help="this model")
+    parser.add_argument("--only", metavar="TABLE,…", help=f"some of {', '.join(TABLES)}")
+    parser.add_argument("--recipe", metavar="NAME_OR_FILE", help="settings to begin with: a recipe that is shipped, or a YAML file")
+    parser.add_argument("--out", metavar="FOLDER", help="where the runs and the table are written")
+    parser.add_argument("--resume", action="store_true", help="go on in that folder")
+    parser.add_argument("--seeds", metavar="N", type=int, default=1, help="runs of each variant (default: 1)")
+    parser.add_argument("--jobs", metavar="N", type=int, default=1, help="runs side by side, which share the cores")
+    add_device(parser)
+    add_settings(parser, Translation)
+
+
+def run(args: argparse.Namespace) -> int:
+    from foveal.deploy.origin import origin
+    from foveal.device import choose
+    from foveal.train.conclude import RESULT
+    from foveal.train.many import plan, run_all
+    from foveal.train.translate_run import read_set
+
+    recipe = settings_of(args, Translation)
+    expect(recipe.model.startswith("transformer"), "the setting model", "a Transformer", recipe.model)
+    chosen = list(TABLES) if args.only is None else args.only.split(",")
+    for name in chosen:
+        if name not in TABLES:
+            raise unknown("ablation of transformer", name, TABLES)
+    whole(args.seeds, "--seeds")
+    check_jobs(args.jobs, "--jobs")
+    data = read_set(recipe)
+    print(data.told(), flush=True)
+    folder = Path(args.out or f"runs/ablate-transformer-{data.name}")
+    fresh = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    expect(fresh or args.resume, f"the folder {folder}", "a new or empty one", "one with files in it", "add --resume")
+    seeds = range(recipe.seed, recipe.seed + args.seeds)
+    variants = {("", BASE): recipe} | {
+        (table, name): varied(recipe, model, other) for table in chosen for name, (model, other, _) in TABLES[table].items()
+    }
+    plans = {key: list(plan(build, folder / _plain(" ".join(key)), [None], seeds)) for key, build in variants.items()}
+    run_all([one for runs in plans.values() for one in runs], ["--device", args.device], args.jobs)
+    results = {key: [json.loads((one.folder / RESULT).read_text(encoding="utf-8")) for one in runs] for key, runs in plans.items()}
+    facts = " · ".join(f"{key} {value}" for key, value in origin(str(choose(args.device))).items())
+    text = table_of(results, chosen)
+    split = "test" if "test" in results["", BASE][0] else "val"
+    head = f"# {recipe.model} on {data.name}, {args.seeds} seeds, {recipe.epochs} epochs, {split}\n\n{facts}\n\n"
+    write_whole(folder / "ablation.md", (head + text).encode())
+    print(text)
+    print(f"the table is {folder / 'ablation.md'}")
+    return 0
+
+
+def varied(recipe: Translation, model: dict[str, Any], other: dict[str, Any]) -> Translation:
+    """The recipe with something else. What is relative to the preset (widths) is a factor here."""
+    from foveal.models.transformer import TransformerConfig
+    from foveal.models.zoo import PRESETS
+
+    config = PRESETS[recipe.model]
+    assert isinstance(config, TransformerConfig)
+    width = recipe.settings.get("width", config.width)
+    heads = recipe.settings.get("heads", config.heads)
+    made = dict(model)
+    if "head_width" in made:
+        made["head_width"] = max(2, int(width // heads * made["head_width"]))
+    if "hidden" in made:
+        made["hidden"] = int(width * made["hidden"])
+    return recipe.changed(settings=recipe.settings | made, **other)
+
+
+def table_of(results: dict[tuple[str, str], list[dict[str, Any]]], tables: Sequence[str]) -> str:
+    lines = ["| | | weights | BLEU | lowercased | validation loss | 2017, WMT14 EN–DE |", "|---|---|---:|---:|---:|---:|---|"]
+    lines.append(_row("", BASE, results["", BASE], "25.8"))
+    for table in tables:
+        lines += [_row(table, name, results[table, name], paper) for name, (_, _, paper) in TABLES[table].items()]
+    return "\n".join([*lines, ""])
+
+
+def _row(table: str, name: str, results: list[dict[str, Any]], paper: str) -> str:
+    split = "test" if "test" in results[0] else "val"
+    bleu, small = (_spread([result[split][kind]["value"] for result in results]) for kind in ("bleu", "lowercased"))
+    return f"| {table} | {name} | {results[0]['weights']:,} | {bleu} | {small} | {_spread([one['val_loss'] for one in results], 3)} | {paper} |"
+
+
+def _spread(values: Sequence[float], digits: int = 1) -> str:
+    numbers = np.array(values)
+    return f"{numbers.mean():.{digits}f}" + (f" ± {numbers.std(ddof=1):.{digits}f}" if len(numbers) > 1 else "")
+
+
+def _plain(text: str) -> str:
+    return "-".join("".join(letter if letter.isalnum() or letter == "." else " " for letter in text).split())

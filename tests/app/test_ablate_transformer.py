@@ -1,0 +1,37 @@
+"""`foveal ablate transformer`: every variant is a model of its own, and the table has a row for each."""
+
+import pytest
+from train.little import typed
+from train.sentences import FLAGS, sentences
+
+from foveal.app.ablate_transformer import TABLES, varied
+from foveal.models.zoo import create
+from foveal.train.translation import Translation
+
+
+@pytest.mark.parametrize(("table", "name"), [(table, name) for table, rows in TABLES.items() for name in rows])
+def test_every_variant_can_be_built(table, name):
+    model, other, _ = TABLES[table][name]
+    base = Translation(model="transformer-tiny")
+    recipe = varied(base, model, other)
+    assert recipe != base
+    built = create(recipe.model, source_words=300, target_words=300, **recipe.settings)
+    plain = create(base.model, source_words=300, target_words=300)
+    assert repr(built) != repr(plain) or table in ("smoothing", "positions")
+    if table == "heads":
+        assert sum(weight.numel() for weight in built.parameters()) == sum(weight.numel() for weight in plain.parameters())
+
+
+def test_a_table(tmp_path):
+    data = sentences(tmp_path / "set")
+    words = ["--data", data, *FLAGS, "--epochs", "1", "--only", "smoothing,norm", "--out", tmp_path / "out"]
+    done = typed("ablate", "transformer", *words, timeout=200)
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in (tmp_path / "out" / "ablation.md").read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    assert len(rows) == 2 + 1 + 2 + 2
+    assert "25.3" in rows[3]
+    again = typed("ablate", "transformer", *words, "--resume", timeout=60)
+    assert again.returncode == 0, again.stderr
+    wrong = typed("ablate", "transformer", "--data", data, "--only", "hats")
+    assert wrong.returncode == 2
+    assert "ablation of transformer" in wrong.stderr
