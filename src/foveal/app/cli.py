@@ -45,6 +45,7 @@ EXTRAS = {
     "kornia": "train",
     "rich": "train",
     "torch_pruning": "prune",
+    "tokenizers": "translate",
 }
 
 

@@ -1,4 +1,7 @@
-"""`foveal explain [MODEL] IMAGE`: what a model found in a picture and where it looked, on one sheet; `--faithful N`: whether that explains it."""
+"""`foveal explain [MODEL] IMAGE`: what a model found in a picture and where it looked, on one sheet; `--faithful N`: whether that explains it.
+
+A model that translates is explained by explain_translate.py.
+"""
 
 import argparse
 import json
@@ -27,9 +30,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         nargs="*",
         help="the picture; before it may stand the model: a .safetensors file, a run's folder or an exported file; without one, the weights that come with "
-        "foveal are used. With --faithful: the model only",
+        "foveal are used. A model that translates takes a sentence instead. With --faithful: the model only",
     )
-    parser.add_argument("--out", metavar="PATH", type=Path, help="the PNG to write (default: NAME-explained.png); with --faithful a folder")
+    parser.add_argument(
+        "--out",
+        metavar="PATH",
+        type=Path,
+        help="the PNG to write (default: NAME-explained.png); of a translation the HTML page (default: explained.html); with --faithful a folder",
+    )
+    parser.add_argument(
+        "--arrays", metavar="FILE", type=Path, help="of a model that translates: an .npz file with the maps of every layer and head"
+    )
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON; the PNG is then written only where --out says so")
     parser.add_argument("--faithful", metavar="N", type=int, help="measure on N drawn pipes whether the maps explain the answers")
     parser.add_argument("--seed", type=int, help="which pipes are drawn for --faithful (default: 0)")
@@ -45,6 +56,14 @@ def run(args: argparse.Namespace) -> int:
     for name in ("seed", "fill"):
         expect(getattr(args, name) is None, f"--{name}", "--faithful beside it", "none")
     model, words = model_and_rest(args.words)
+    if model.suffix != EXPORTED and model.exists():
+        from foveal.models.store import task_in
+
+        if task_in(model) == "translate":
+            from foveal.app.explain_translate import explain_translate
+
+            return explain_translate(args, model, words)
+    expect(args.arrays is None, "--arrays", "a model that translates", str(model))
     expect(len(words) == 1, "explain", "one picture", f"{len(words)} of them" if words else "none", "foveal predict takes many")
     out = args.out if args.out is not None or args.json else Path(f"{Path(words[0]).stem}-explained.png")
     if out is not None:

@@ -1,4 +1,7 @@
-"""`foveal export MODEL --out FILE.onnx`: one file that describes itself, answers by itself, and carries the proof that it says the same."""
+"""`foveal export MODEL --out FILE.onnx`: one file that describes itself, answers by itself, and carries the proof that it says the same.
+
+A model that translates is exported by export_translate.py.
+"""
 
 import argparse
 import hashlib
@@ -52,10 +55,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="the .onnx file to write, or .pt2 or .pt for torch; its proof lies beside it",
     )
+    parser.add_argument(
+        "--to", choices=["onnx", "ctranslate2"], default="onnx", help="of a model that translates: ctranslate2 writes a folder for it"
+    )
     parser.add_argument("--precision", default="fp32", help=f"of the weights and of the arithmetic: {', '.join(MARGINS)}")
 
 
 def run(args: argparse.Namespace) -> int:
+    if Path(args.model).exists():
+        from foveal.models.store import task_in
+
+        if task_in(args.model) == "translate":
+            from foveal.app.export_translate import export_translate
+
+            return export_translate(args)
+    expect(args.to == "onnx", "--to", "onnx for a model that classifies", args.to)
     expect(args.precision in MARGINS, "--precision", f"one of {', '.join(MARGINS)}", args.precision)
     kinds = (EXPORTED, *TORCH)
     expect(args.out.suffix in kinds, "--out", f"a name that ends in {', '.join(kinds)}", args.out.name)

@@ -3,18 +3,23 @@
 import argparse
 import sys
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from foveal.app.device import add_device
 from foveal.decode.lines import decode_all, in_parts
 from foveal.decode.search import Search, Sentence
+from foveal.deploy.names import EXPORTED
 from foveal.errors import expect, whole
+
+if TYPE_CHECKING:
+    from foveal.decode.engine import Engine
+    from foveal.models.card import Card
 
 MOST = 1024  # pieces of a source: attention on more would take memory by their square
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="RUN_OR_MODEL", help="a run's folder, or a model file")
+    parser.add_argument("model", metavar="RUN_OR_MODEL", help="a run's folder, a model file, or an exported file, which needs no torch")
     parser.add_argument("--beam", type=int, default=4, help="sentences that are followed at once; 1: greedy (default: 4)")
     parser.add_argument("--penalty", type=float, default=0.6, help="of length: 0 prefers short sentences (default: 0.6)")
     parser.add_argument("--best", type=int, default=1, help="so many translations of each line: its number, score and text, by tabs")
@@ -30,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--batch", type=int, default=32, help="lines that are translated together; 1: each as soon as it comes (default: 32)"
     )
     parser.add_argument("--most", type=int, default=MOST, help=f"pieces of a line; of a longer one only these are read (default: {MOST})")
+    parser.add_argument("--threads", type=int, default=1, help="that compute one batch of an exported file (default: 1)")
     add_device(parser)
 
 
@@ -40,18 +46,12 @@ def run(args: argparse.Namespace) -> int:
         beam=args.beam, penalty=args.penalty, best=args.best, shortest=args.shortest, longest=args.longest, no_repeat=args.no_repeat,
         sample=args.sample, temperature=args.temperature, top=args.top, mass=args.mass, seed=args.seed,
     )  # fmt: skip
-    from foveal.data.vocabulary import both_from
-    from foveal.device import choose
-    from foveal.models.store import load_model
-    from foveal.models.torch_engine import TorchEngine
-
-    model, card = load_model(args.model, "translate")
+    engine, card = _of_file(args) if args.model.endswith(EXPORTED) else _of_torch(args)
     expect(bool(card.vocabulary), args.model, "a model with its vocabulary", "one without")
+    from foveal.data.vocabulary import both_from
+
     source, target = both_from(card.vocabulary)
-    engine = TorchEngine(model.to(choose(args.device)))
-    longest = (
-        min(args.most, getattr(model.config, "longest", args.most)) if getattr(model.config, "position", "") == "learned" else args.most
-    )
+    longest = min(args.most, card.config.get("longest", args.most)) if card.config.get("position") == "learned" else args.most
     number = 0
 
     def answer(part: list[str]) -> list[str]:
@@ -76,6 +76,22 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(row)
         sys.stdout.flush()
     return 0
+
+
+def _of_torch(args: argparse.Namespace) -> "tuple[Engine, Card]":
+    from foveal.device import choose
+    from foveal.models.store import load_model
+    from foveal.models.torch_engine import TorchEngine
+
+    model, card = load_model(args.model, "translate")
+    return TorchEngine(model.to(choose(args.device))), card
+
+
+def _of_file(args: argparse.Namespace) -> "tuple[Engine, Card]":
+    expect(args.device in ("auto", "cpu"), "--device", "auto or cpu for an exported file", args.device)
+    from foveal.runtime.translate import opened_translator
+
+    return opened_translator(args.model, args.threads)[:2]
 
 
 def _rows(found: list[list[Sentence]], texts: list[str], number: int, best: int) -> Iterator[str]:

@@ -71,7 +71,7 @@ def export_onnx(model: nn.Module, card: Card, *, quantised: bool = False) -> byt
 
     Else it takes a few after the other where all together would leave the cache.
     """
-    onnx = _onnx()
+    onnx = onnx_needed()
     answers = Answers(model, card, runs=quantised)
     _try(answers, card)
     patches = (card.size // answers.frames.patch) ** 2 if answers.frames.patch else 1
@@ -106,7 +106,7 @@ def export_onnx(model: nn.Module, card: Card, *, quantised: bool = False) -> byt
 
 def write_export(content: bytes, parity: dict[str, Any], file: Path) -> None:
     """Put the proof into the file, and write it whole or not at all."""
-    onnx = _onnx()
+    onnx = onnx_needed()
     proto = onnx.load_model_from_string(content)
     entry = proto.metadata_props.add()
     entry.key, entry.value = PROOF, json.dumps(parity)
@@ -155,7 +155,7 @@ def _strip(proto: Any) -> None:
     proto.graph.doc_string = ""
 
 
-def _onnx() -> Any:
+def onnx_needed() -> Any:
     try:
         import onnx
         import onnxscript  # noqa: F401 — torch's exporter asks for it, with words of its own

@@ -21,19 +21,8 @@ from foveal.models.card import Card, read_card
 class Session:
     def __init__(self, file: str | Path, threads: int = 1) -> None:
         """threads: that compute one batch; one is what a small processor can spare, and what timings are told for."""
-        whole(threads, "threads")
-        self.file, content = str(file), _content(Path(file))
-        try:
-            self.session = opened(content, threads)
-        except ModuleNotFoundError:
-            raise
-        except Exception as error:  # noqa: BLE001 — onnxruntime has an exception for each kind of damage
-            told = " ".join(str(error).split())[:160]
-            raise FovealError(f"{file}: expected an exported model, got a file that onnxruntime cannot open: {told}") from None
-        facts = self.session.get_modelmeta().custom_metadata_map
-        expect(CARD in facts, str(file), "a model that foveal exported", "an ONNX file without foveal's card")
-        self.card: Card = read_card(facts[CARD], str(file))
-        self.proof = _proof(facts.get(PROOF), file)
+        self.file = str(file)
+        self.session, self.card, self.proof = exported(file, threads)
         self.outputs = tuple(one.name for one in self.session.get_outputs())
         self._check(file)
 
@@ -72,6 +61,22 @@ class Session:
         batch, *side = self.session.get_inputs()[0].shape
         fits = side == [self.card.size, self.card.size, 3] and not isinstance(batch, int)
         expect(fits, str(file), f"any number of frames of the card's side, {self.card.size}", f"the shape {[batch, *side]}")
+
+
+def exported(file: str | Path, threads: int = 1, task: str = "classify") -> tuple[Any, Card, dict[str, Any]]:
+    """onnxruntime's session of an exported file, its card and its proof; an error unless its model is for this task."""
+    whole(threads, "threads")
+    content = _content(Path(file))
+    try:
+        session = opened(content, threads)
+    except ModuleNotFoundError:
+        raise
+    except Exception as error:  # noqa: BLE001 — onnxruntime has an exception for each kind of damage
+        told = " ".join(str(error).split())[:160]
+        raise FovealError(f"{file}: expected an exported model, got a file that onnxruntime cannot open: {told}") from None
+    facts = session.get_modelmeta().custom_metadata_map
+    expect(CARD in facts, str(file), "a model that foveal exported", "an ONNX file without foveal's card")
+    return session, read_card(facts[CARD], str(file), task), _proof(facts.get(PROOF), file)
 
 
 def _content(file: Path) -> bytes:

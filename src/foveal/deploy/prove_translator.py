@@ -1,0 +1,120 @@
+"""The proof that an exported translator says what its model says: held beside it on the same sentences.
+
+    error = |log P of the file − log P of the model| of each word of the model's own translations, their ends included;   anywhere: of all words of
+    the vocabulary;   same = share of the translations that are the same, word for word;   Δ = BLEU, after − before
+
+Time is that of a sentence alone, with the search that the proof was made with, on one thread, in turns with the float32 file.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from foveal.data.parallel import Pairs, read_parallel
+from foveal.data.vocabulary import Vocabulary
+from foveal.decode.engine import Engine
+from foveal.decode.lines import decode_all
+from foveal.decode.search import Search
+from foveal.deploy.clock import interleaved
+from foveal.errors import FovealError
+from foveal.models.card import Card
+from foveal.models.torch_engine import TorchEngine
+
+SENTENCES, FORCED, TIMED = 256, 32, 8  # translated, held word for word, timed
+MADE = "grammar:400:7"  # sentences for a model whose own are elsewhere
+ROUNDS, WARM_UP, BATCH = 5, 1, 32
+
+
+@dataclass(frozen=True, eq=False)
+class HeldSentences:
+    source: list[list[int]]
+    words: str  # what they are
+    references: list[str] | None = None  # None: these are no sentences of its own
+
+
+@dataclass(frozen=True)
+class Sameness:
+    """How far a file is from the model it was made of."""
+
+    sentences: int
+    largest: float  # of |difference| of the log-probability of a word that was said
+    mean: float
+    anywhere: float  # the largest of all words of the vocabulary
+    same: float  # share of the translations
+    figure: str = ""
+    before: float | None = None  # of the model, on these sentences
+    after: float | None = None  # of the file
+
+    def facts(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def held_sentences(card: Card, vocabulary: Vocabulary) -> HeldSentences:
+    """Of the validation split it was chosen on, or where that is elsewhere, made by the grammar."""
+    languages = card.data.get("languages") or (None, None)
+    try:
+        data = read_parallel(str(card.recipe["data"]), source=languages[0], target=languages[1], bad="drop")
+        pairs = _some(data.splits["val"])
+        return HeldSentences(
+            vocabulary.encode(pairs.source), f"{len(pairs)} sentences of the validation split of {data.name}", pairs.target
+        )
+    except (FovealError, KeyError, OSError):  # the file is as good without them
+        lines = read_parallel(MADE).splits["train"].source[:SENTENCES]
+        return HeldSentences(vocabulary.encode(lines), f"{len(lines)} sentences that the grammar made")
+
+
+def prove_translator(engine: Engine, model: nn.Module, target: Vocabulary, held: HeldSentences, search: Search) -> Sameness:
+    expected = [found[0].words for found in decode_all(TorchEngine(model), held.source, search, BATCH)]
+    said = [found[0].words for found in decode_all(engine, held.source, search, BATCH)]
+    same = float(np.mean([one == other for one, other in zip(said, expected, strict=True)]))
+    apart = [difference(engine, model, source, words) for source, words in zip(held.source[:FORCED], expected, strict=False) if source]
+    of_words = np.concatenate([one for one, _ in apart])
+    facts = len(held.source), float(of_words.max()), float(of_words.mean()), max(most for _, most in apart), same
+    if held.references is None:
+        return Sameness(*facts)
+    return Sameness(*facts, "BLEU", *(_bleu(target, words, held.references) for words in (expected, said)))
+
+
+@torch.no_grad()
+def difference(engine: Engine, model: Any, source: Sequence[int], words: Sequence[int]) -> tuple[Any, float]:
+    """Of a forced translation: |difference| of the log-probability of each word and of the end, and the largest of any word."""
+    given = [model.config.begin, *words]
+    chances = model(torch.tensor([[*source, model.config.end]]), torch.tensor([given]))[0].log_softmax(-1).double().numpy()  # (N, V)
+    engine.begin([source], 1, len(given))
+    apart, most = [], 0.0
+    for place, (word, following) in enumerate(zip(given, [*words, model.config.end], strict=True)):
+        told = engine.step(np.array([word]), chances.shape[1], None)
+        off = np.abs(told.values[0] - chances[place, told.words[0]])
+        most = max(most, float(off[np.isfinite(told.values[0])].max()))
+        apart.append(float(off[told.words[0] == following][0]))
+    return np.array(apart), most
+
+
+def timed_translators(engines: dict[str, Engine], held: HeldSentences, search: Search) -> dict[str, dict[str, float]]:
+    """Milliseconds a sentence of each, in turns, one sentence at a time on one thread."""
+    some = [source for source in held.source if source][:TIMED]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        taken = interleaved(
+            {name: partial(decode_all, engine, some, search, 1) for name, engine in engines.items()}, rounds=ROUNDS, warm_up=WARM_UP
+        )
+    finally:
+        torch.set_num_threads(threads)
+    return {name: {part: 1e3 * getattr(one, part) / len(some) for part in ("median", "p10", "p90")} for name, one in taken.items()}
+
+
+def _some(pairs: Pairs) -> Pairs:
+    chosen = sorted(np.random.default_rng(0).permutation(len(pairs))[:SENTENCES].tolist())
+    return Pairs([pairs.source[place] for place in chosen], [pairs.target[place] for place in chosen])
+
+
+def _bleu(target: Vocabulary, words: Sequence[Sequence[int]], references: list[str]) -> float | None:
+    from foveal.objective.bleu import translation_scores
+
+    return translation_scores(target.decode(words), references, draws=1)["bleu"].value

@@ -1,0 +1,90 @@
+"""A folder for CTranslate2: its engine says what torch says, of the same numbers of pieces."""
+
+import json
+
+import pytest
+import torch
+from runtime.translator import made
+from train.little import typed
+
+from foveal.data.vocabulary import both_from
+from foveal.decode.lines import decode_all
+from foveal.decode.search import Search
+from foveal.deploy.to_ctranslate2 import FILE, export_ctranslate2, tokens_of
+from foveal.errors import FovealError
+from foveal.models.card import read_card
+from foveal.models.store import save_model
+from foveal.models.torch_engine import TorchEngine
+
+ctranslate2 = pytest.importorskip("ctranslate2")
+SOURCES = [[5, 77, 130], [12], [201, 9, 9, 44, 63, 8, 150, 31]]
+FITTING = {
+    "post-LN": {},
+    "pre-LN, swish": {"norm": "pre", "activation": "swish"},
+    "learned, gelu": {"position": "learned", "longest": 97, "activation": "gelu"},
+    "own tables, bias": {"tied": "none", "output_bias": True},
+    "no positions": {"position": "none", "tied": "output"},
+}
+
+
+def opened(model, card, folder, precision="fp32"):
+    vocabularies = both_from(card.vocabulary)
+    words = len(vocabularies[0])
+    assert words == model.config.source_words
+    export_ctranslate2(model, card, vocabularies, folder, precision)
+    return ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=1), tokens_of(vocabularies[1])
+
+
+def sized(**settings):
+    words = len(both_from(made()[1].vocabulary)[0])
+    return made(**{"source_words": words, "target_words": words} | settings)
+
+
+@pytest.mark.parametrize("kind", FITTING)
+def test_the_same_as_torch(kind, tmp_path):
+    model, card = sized(**FITTING[kind])
+    engine, tokens = opened(model, card, tmp_path / "folder")
+    given = [[tokens[number % len(tokens)] for number in source] for source in SOURCES]
+    sources = [[number % len(tokens) for number in source] for source in SOURCES]
+    forced = [[20, 30, 40], [50], [60, 70, 80, 90]]
+    scored = engine.score_batch(given, [[tokens[number] for number in words] for words in forced])
+    for source, words, told in zip(sources, forced, scored, strict=True):
+        with torch.no_grad():
+            chances = model(torch.tensor([[*source, 2]]), torch.tensor([[1, *words]]))[0].log_softmax(1)
+        expected = [float(chances[place, word]) for place, word in enumerate([*words, 2])]
+        assert told.log_probs == pytest.approx(expected, abs=1e-4)
+    search = Search(beam=1, longest=12, penalty=0)
+    found = decode_all(TorchEngine(model), sources, search, 3)
+    lengths = {"min_decoding_length": 0, "max_decoding_length": 12}
+    said = engine.translate_batch(given, beam_size=1, **lengths, suppress_sequences=[[tokens[0]], [tokens[1]]])
+    assert [[tokens.index(token) for token in one.hypotheses[0]] for one in said] == [list(one[0].words) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"position": "rotary", "head_width": 6}, "position"),
+        ({"norm": "none"}, "norm"),
+        ({"residual": False}, "residual"),
+        ({"head_width": 5}, "head_width"),
+    ],
+)
+def test_what_does_not_fit(settings, told, tmp_path):
+    model, card = sized(**settings)
+    with pytest.raises(FovealError, match=f"the model's {told}: expected"):
+        opened(model, card, tmp_path / "folder")
+    assert not list(tmp_path.iterdir())
+
+
+def test_as_it_is_typed(tmp_path):
+    model, card = sized()
+    save_model(model, tmp_path / "model.safetensors", card)
+    words = ["export", tmp_path / "model.safetensors", "--out", tmp_path / "folder", "--to", "ctranslate2", "--precision", "int8"]
+    done = typed(*words)
+    assert done.returncode == 0, done.stderr
+    assert read_card((tmp_path / "folder" / FILE).read_text(), "it", "translate").vocabulary == card.vocabulary
+    kept = json.loads((tmp_path / "folder" / "shared_vocabulary.json").read_text())
+    assert kept == tokens_of(both_from(card.vocabulary)[0])
+    again = typed(*words)
+    assert again.returncode == 2
+    assert "expected the name of a folder that is not there yet" in again.stderr
