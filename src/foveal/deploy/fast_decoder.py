@@ -22,7 +22,7 @@ from foveal.core.attend import attend
 from foveal.core.mask import Mask
 from foveal.decode.engine import Bans, Engine, Next, Rows
 from foveal.deploy.fast_linear import Linear, can_quantise, linear
-from foveal.deploy.likeliest import likeliest, log_totals
+from foveal.deploy.likeliest import likeliest
 from foveal.errors import expect, unknown
 from foveal.layers.decoder import Decoder
 from foveal.layers.encoder import Encoder
@@ -37,6 +37,7 @@ from foveal.position.rotary import turned
 
 PRECISIONS = ("fp32", "int8")
 MANY = 16  # rows: more than one
+SEVERAL = 8  # sources, from which on attention is faster as three products
 
 
 def engine_of(model: nn.Module, precision: str = "fp32") -> Engine:
@@ -120,13 +121,7 @@ class FastDecoder:
             x = layer(x, self.length, ancestors, self.hidden)
         self.length += 1
         logits = self.words(self.model.decoder_norm(x))
-        total = log_totals(logits)
-        ends = logits[:, self.end] - total[:, 0]
-        logits.index_fill_(1, self.never, -torch.inf)
-        if bans is not None:
-            logits.index_put_((torch.from_numpy(bans.rows), torch.from_numpy(bans.words)), torch.tensor(-torch.inf))
-        best, chosen = likeliest(logits, top)
-        return Next((best - total).double().numpy(), chosen.numpy(), ends.double().numpy())
+        return likeliest(logits, top, self.end, self.never, bans)
 
     @torch.inference_mode()
     def reorder(self, parents: Rows) -> None:
@@ -262,8 +257,15 @@ def _heads(rows: Tensor, sources: int, parts: int, heads: int) -> tuple[Tensor, 
 
 def _look(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     """Attention of (S, H, B, D), with what is added to its scores → (S·B, H·D)."""
-    seen = functional.scaled_dot_product_attention(q, k, v, mask)
-    return seen.transpose(1, 2).reshape(q.shape[0] * q.shape[2], -1)
+    sources, heads, beams, width = q.shape
+    if sources < SEVERAL:
+        seen = functional.scaled_dot_product_attention(q, k, v, mask)
+    else:  # many small products: as one batch they take half the time
+        asked = (q * width**-0.5).reshape(sources * heads, beams, width)
+        scores = torch.bmm(asked, k.flatten(0, 1).transpose(1, 2)).view(sources, heads, beams, -1)
+        alpha = (scores if mask is None else scores.add_(mask)).softmax(-1)
+        seen = torch.bmm(alpha.flatten(0, 1), v.flatten(0, 1)).view(sources, heads, beams, width)
+    return seen.transpose(1, 2).reshape(sources * beams, -1)
 
 
 def _turned(heads: Tensor, length: int, position: Any) -> Tensor:

@@ -72,7 +72,7 @@ def eight_bit(weight: Tensor, bias: Tensor | None, rows: int) -> Linear:
         return lambda x: apply(x, blocks, False)
 
     def by_rows(x: Tensor) -> Tensor:
-        loudest = torch.linalg.vector_norm(x, torch.inf, -1, True).clamp_min_(1e-30)
+        loudest = x.abs().amax(1, keepdim=True).clamp_min_(1e-30)  # torch's norm of infinity takes ten times as long
         y: Tensor = apply(x / loudest, blocks, False)
         return y.mul_(loudest) if bias is None else torch.addcmul(bias, y, loudest)
 
