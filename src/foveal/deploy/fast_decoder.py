@@ -36,7 +36,7 @@ from foveal.position.relative import Relative
 from foveal.position.rotary import turned
 
 PRECISIONS = ("fp32", "int8")
-MANY = 16  # rows: more than one
+MANY, MOST = 16, 128  # rows: more than one, and those of a feed-forward network at a time
 SEVERAL = 8  # sources, from which on attention is faster as three products
 
 
@@ -120,8 +120,7 @@ class FastDecoder:
         for layer in self.decoder:
             x = layer(x, self.length, ancestors, self.hidden)
         self.length += 1
-        logits = self.words(self.model.decoder_norm(x))
-        return likeliest(logits, top, self.end, self.never, bans)
+        return likeliest(self.model.decoder_norm(x), self.words, top, self.end, self.never, bans)
 
     @torch.inference_mode()
     def reorder(self, parents: Rows) -> None:
@@ -176,6 +175,8 @@ class _FeedForward:
         self.outer = linear(layer.outer.weight, layer.outer.bias, rows, precision)
 
     def __call__(self, x: Tensor) -> Tensor:
+        if x.shape[0] > MOST:  # some rows at a time: what is hidden stays in the cache
+            return torch.cat([self(part) for part in x.split(MOST)])
         return self.around.after(x, self.outer(self.activation(self.inner(self.around.before(x)))))
 
 

@@ -73,8 +73,8 @@ def eight_bit(weight: Tensor, bias: Tensor | None, rows: int) -> Linear:
 
     def by_rows(x: Tensor) -> Tensor:
         loudest = x.abs().amax(1, keepdim=True).clamp_min_(1e-30)  # torch's norm of infinity takes ten times as long
-        y: Tensor = apply(x / loudest, blocks, False)
-        return y.mul_(loudest) if bias is None else torch.addcmul(bias, y, loudest)
+        y: Tensor = apply(x / loudest, blocks, False).mul_(loudest)  # in place: new pages cost more than a second pass
+        return y if bias is None else y.add_(bias)
 
     return by_rows
 

@@ -15,25 +15,31 @@ import torch
 from torch import Tensor
 
 from foveal.decode.engine import Bans, Next
+from foveal.deploy.fast_linear import Linear
 
 FOLD = 32
+MOST_ROWS = 64  # of logits at a time: for 16 MiB and more the system takes new pages at each step, which doubles the time of the product
 AT_ONCE = 2**17  # numbers: half a mebibyte, half of the second cache of a core
 
 
-def likeliest(logits: Tensor, top: int, end: int, never: Tensor, bans: Bans | None) -> Next:
-    """What a search asks of logits (R, V), which are written over. never: words that no sentence says."""
-    rows, words = logits.shape
-    many = max(1, AT_ONCE // words)
-    if many >= rows:
-        return _of_some(logits, min(top, words), end, never, bans)
-    parts = []
-    for first in range(0, rows, many):
-        inside = None
-        if bans is not None:
-            mine = (bans.rows >= first) & (bans.rows < first + many)
-            inside = Bans(bans.rows[mine] - first, bans.words[mine])
-        parts.append(_of_some(logits[first : first + many], min(top, words), end, never, inside))
-    return Next(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+def likeliest(hidden: Tensor, words: Linear, top: int, end: int, never: Tensor, bans: Bans | None) -> Next:
+    """What a search asks of hidden (R, C), of which `words` makes logits (R, V). never: words that no sentence says."""
+    parts, first = [], 0
+    for some in hidden.split(MOST_ROWS):
+        logits = words(some)
+        many = max(1, AT_ONCE // logits.shape[1])
+        for few in logits.split(many):
+            parts.append(_of_some(few, min(top, few.shape[1]), end, never, _within(bans, first, len(few))))
+            first += len(few)
+    return parts[0] if len(parts) == 1 else Next(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _within(bans: Bans | None, first: int, many: int) -> Bans | None:
+    """Those of some rows, counted from the first of them."""
+    if bans is None:
+        return None
+    mine = (bans.rows >= first) & (bans.rows < first + many)
+    return Bans(bans.rows[mine] - first, bans.words[mine])
 
 
 def _of_some(logits: Tensor, top: int, end: int, never: Tensor, bans: Bans | None) -> Next:

@@ -88,6 +88,9 @@ def _model(named: Sequence[str]) -> tuple[Transformer, bool]:
     name = named[0] if named else "transformer-base"
     torch.manual_seed(0)
     model = create(name, source_words=VOCABULARY, target_words=VOCABULARY) if name in PRESETS else load_model(name, "translate")[0]
+    if name in PRESETS and isinstance(model, Transformer):
+        with torch.no_grad():  # as after training, none says the marks of padding and beginning; ours and CTranslate2 would forbid them
+            model.tables.of_output[[model.config.pad, model.config.begin]] = 0.0
     if not isinstance(model, Transformer):
         raise FovealError(f"{name}: expected a Transformer, got a {type(model).__name__}")
     return model.eval(), name == "transformer-base"
