@@ -67,7 +67,7 @@ def unsupported(model: nn.Module) -> str | None:
 
 
 class FastDecoder:
-    """An Engine. It keeps its own copy of the weights, so that what becomes of the model later does not reach it."""
+    """An Engine, for a model that is trained no further: some of its weights are copied into another form here, others are read where they are."""
 
     def __init__(self, model: Transformer, precision: str = "fp32") -> None:
         if precision not in PRECISIONS:
