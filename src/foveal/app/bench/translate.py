@@ -7,6 +7,7 @@ Then what the cache is worth: the time of a sentence against its length, with it
 costs the same whatever its words are. transformers and CTranslate2 are left out where they are not installed, or the model is none of theirs.
 """
 
+import copy
 import importlib.util
 import math
 import tempfile
@@ -168,6 +169,7 @@ def _translated(marian: Any, folder: Path, precision: str, threads: int) -> Deco
     import ctranslate2
     from ctranslate2.converters.transformers import BartLoader
 
+    marian = copy.deepcopy(marian)  # the converter changes what it is given, and transformers would say other words
     config = marian.config
     config.normalize_before, config.normalize_embedding = False, False
     spec = BartLoader().get_model_spec(marian)
