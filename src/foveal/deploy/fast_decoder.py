@@ -172,7 +172,7 @@ class _FeedForward:
         layer = cast("FeedForward", block.layer)
         self.around, self.activation = _Around(block), _in_place(layer.activation)
         self.inner = linear(layer.inner.weight, layer.inner.bias, rows, precision)
-        self.outer = linear(layer.outer.weight, layer.outer.bias, rows, precision)
+        self.outer = linear(layer.outer.weight, layer.outer.bias, rows, precision, positive=isinstance(layer.activation, nn.ReLU))
 
     def __call__(self, x: Tensor) -> Tensor:
         if x.shape[0] > MOST:  # some rows at a time: what is hidden stays in the cache

@@ -36,11 +36,11 @@ Linear = Callable[[Tensor], Tensor]  # (R, in) → (R, out)
 HINT = 32  # rows that oneDNN packs for; as good for 4 and for 128
 
 
-def linear(weight: Tensor, bias: Tensor | None, rows: int, precision: str) -> Linear:
-    """W (out, in) and b (out,), for so many rows at a time. precision: "fp32" or "int8"."""
+def linear(weight: Tensor, bias: Tensor | None, rows: int, precision: str, positive: bool = False) -> Linear:
+    """W (out, in) and b (out,), for so many rows at a time. precision: "fp32" or "int8". positive: x has no negative numbers."""
     weight, bias = weight.detach(), None if bias is None else bias.detach()
     if precision == "int8":
-        return eight_bit(weight, bias, rows)
+        return eight_bit(weight, bias, rows, positive)
     if rows == 1:
         return transposed(weight, bias) if weight.shape[0] > weight.shape[1] else plain(weight, bias)
     return packed(weight, bias) if can_pack() else plain(weight, bias)
@@ -65,16 +65,19 @@ def packed(weight: Tensor, bias: Tensor | None) -> Linear:
     return lambda x: apply(x, blocks, bias, "none", [], "")
 
 
-def eight_bit(weight: Tensor, bias: Tensor | None, rows: int) -> Linear:
+def eight_bit(weight: Tensor, bias: Tensor | None, rows: int, positive: bool = False) -> Linear:
     blocks = _eight_bit_blocks(weight, bias if rows == 1 else None)
     apply = torch.ops.quantized.linear_dynamic.default
     if rows == 1:
         return lambda x: apply(x, blocks, False)
 
     def by_rows(x: Tensor) -> Tensor:
-        loudest = x.abs().amax(1, keepdim=True).clamp_min_(1e-30)  # torch's norm of infinity takes ten times as long
-        y: Tensor = apply(x / loudest, blocks, False).mul_(loudest)  # in place: new pages cost more than a second pass
-        return y if bias is None else y.add_(bias)
+        loudest = (x if positive else x.abs()).amax(1, keepdim=True).clamp_min_(1e-30)  # torch's norm of infinity takes ten times as long
+        y: Tensor = apply(x / loudest, blocks, False)
+        if bias is None:
+            return y.mul_(loudest)
+        # Of few numbers one pass is best; of many, two in place, as new pages cost more than a pass.
+        return torch.addcmul(bias, y, loudest) if y.numel() < 2**17 else y.mul_(loudest).add_(bias)
 
     return by_rows
 

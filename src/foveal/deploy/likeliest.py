@@ -19,7 +19,7 @@ from foveal.deploy.fast_linear import Linear
 
 FOLD = 32
 MOST_ROWS = 64  # of logits at a time: for 16 MiB and more the system takes new pages at each step, which doubles the time of the product
-AT_ONCE = 2**17  # numbers: half a mebibyte, half of the second cache of a core
+AT_ONCE = 2**18  # numbers: a mebibyte, the second cache of a core
 
 
 def likeliest(hidden: Tensor, words: Linear, top: int, end: int, never: Tensor, bans: Bans | None) -> Next:
