@@ -8,14 +8,15 @@ A step of decoding has one row, or a few, and waits for the weights to come from
 2048 × 512, in µs, a dozen matrices in turn:
 
     rows                                     1      4      32     128
-    F.linear                                 432    533    1470   5500
-    W stored transposed, addmm               224    630    1420   5500
-    packed by oneDNN (torch.ops.mkldnn)      321    247    900    3500
-    int8, fbgemm, the whole x has one scale  43     60     235    900
-    int8, fbgemm, each row has its own       55     75     270    960
-    int8, oneDNN, quint8 rows                137    103    250    840
-    int8, oneDNN, int8 rows                  no kernel of its own: 100 × slower
-    int8 weights, float rows (_weight_int8pack_mm)  no kernel for float32: 10 × slower
+    F.linear                                 478    571    1607
+    W stored transposed, addmm               224    641    1523
+    packed by oneDNN (torch.ops.mkldnn)      321    247    922
+    int8, fbgemm, the whole x has one scale  70     61     228    889
+    int8, fbgemm, each row has its own       74     70     331    945
+    int8, oneDNN, uint8, each row its own    133    139    298    841
+
+The machine was busy: fp32 is of the clock, int8 of processor time. Of 512 × 512 and one row, oneDNN with int8 rows took 7,087 µs and
+_weight_int8pack_mm, int8 weights and float32 rows, 237, where fbgemm took 22.
 
 So one row takes W transposed where it has more outputs than inputs and as it is elsewhere, more rows take it packed, and eight bits are fbgemm's.
 fbgemm knows one scale for all of x: a row is divided by its own before, and multiplied after, as a linear map lets it be. With the scale of
