@@ -99,3 +99,12 @@ def test_an_image_command_refuses_a_translator(run):
     done = typed("predict", run, "photo.jpg")
     assert done.returncode == 2
     assert "expected a model that classifies, got one that does 'translate'" in done.stderr
+
+
+def test_in_eight_bits(run):
+    exact, rounded = said(run, b"one two\nthree\n"), said(run, b"one two\nthree\n", "--precision", "int8")
+    assert rounded.returncode == 0, rounded.stderr
+    assert rounded.stdout.count(b"\n") == exact.stdout.count(b"\n") == 2
+    refused = said(run, b"one\n", "--precision", "fp16")
+    assert refused.returncode != 0
+    assert b"fp16" in refused.stderr

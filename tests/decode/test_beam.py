@@ -117,7 +117,7 @@ def test_drawn_sentences_come_as_often_as_they_are_likely():
     [
         ({"beam": 0}, "the search's beam: expected"),
         ({"best": 5}, "the search's best: expected at most the beam, 4, got 5"),
-        ({"longest": 3, "shortest": 3}, "the search's longest: expected more than the shortest, 3, got 3"),
+        ({"longest": 3, "shortest": 4}, "the search's longest: expected at least the shortest, 4, got 3"),
         ({"penalty": float("nan")}, "the search's penalty: expected a number"),
         ({"temperature": 0}, "the search's temperature: expected a number above 0"),
         ({"mass": 1.5}, "the search's mass: expected a share above 0, at most 1"),

@@ -34,7 +34,7 @@ class Search:
             whole(getattr(self, name), f"the search's {name}", least)
         if self.longest is not None:
             whole(self.longest, "the search's longest")
-            expect(self.longest > self.shortest, "the search's longest", f"more than the shortest, {self.shortest}", self.longest)
+            expect(self.longest >= self.shortest, "the search's longest", f"at least the shortest, {self.shortest}", self.longest)
         fits = is_number(self.penalty) and math.isfinite(self.penalty)
         expect(fits, "the search's penalty", "a number", shown(self.penalty))
         drawn = self.sample or self.best <= self.beam

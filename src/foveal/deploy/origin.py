@@ -14,7 +14,7 @@ def origin(device: str = "cpu", threads: int | None = None) -> dict[str, str]:
     """The facts that a figure needs beside it."""
     facts = {"foveal": foveal.__version__, "commit": _commit(), "date": dt.datetime.now(dt.UTC).date().isoformat()}
     facts |= {"machine": f"{_processor()}, {os.cpu_count()} cores", "system": platform.system(), "python": platform.python_version()}
-    for package in ("torch", "triton", "transformers", "onnxruntime", "numpy"):
+    for package in ("torch", "triton", "transformers", "ctranslate2", "onnxruntime", "numpy"):
         try:
             facts[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

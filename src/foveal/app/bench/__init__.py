@@ -15,6 +15,7 @@ BENCHES = {  # what is typed → its module, which has `measure(bench) -> None`
     "crossover": "foveal.app.bench.crossover",
     "models": "foveal.app.bench.models",
     "resolution": "foveal.app.bench.resolution",
+    "translate": "foveal.app.bench.translate",
 }
 
 
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "models",
         metavar="MODEL",
         nargs="*",
-        help="of models: exported files, runs, presets, the first of which is held beside the others; of resolution: presets",
+        help="of models: exported files, runs, presets, the first of which is held beside the others; of resolution: presets; of translate: one run, model file or preset",
     )
     parser.add_argument(
         "--peer",
@@ -33,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="of models and resolution: an ONNX graph of somebody else's; may be repeated",
     )
-    parser.add_argument("--batch", metavar="A,B", default="1", help="of models: pictures at once")
+    parser.add_argument("--batch", metavar="A,B", help="of models: pictures at once (default: 1); of translate: sentences (default: 1,32)")
+    parser.add_argument("--beam", metavar="A,B", default="1,4", help="of translate: sentences that are followed at once (default: 1,4)")
+    parser.add_argument("--words", type=int, default=20, help="of translate: steps of a sentence, its end included (default: 20)")
     parser.add_argument("--runtime", metavar="A,B", default="onnxruntime", help=f"of models: {', '.join(RUNTIMES)}")
     add_device(parser)
     parser.add_argument("--threads", type=int, default=1, help="threads on a CPU; one is the trustworthy number on shared cores")
@@ -55,13 +58,13 @@ def run(args: argparse.Namespace) -> int:
         importlib.import_module(BENCHES[args.what]).measure(bench)
         bench.write(args.out)
         return 0
-    expect(not args.models, f"foveal bench {args.what}", "no model", " ".join(args.models))
+    expect(args.what == "translate" or not args.models, f"foveal bench {args.what}", "no model", " ".join(args.models))
     expect(not args.peer, f"foveal bench {args.what}", "no --peer", " ".join(args.peer))
     import torch
 
     from foveal.device import choose
 
-    bench.device = str(choose(args.device))
+    bench.device = "cpu" if args.what == "translate" and args.device == "auto" else str(choose(args.device))
     expect(bench.device in ("cpu", "cuda"), "--device", "auto, cpu or cuda", args.device)
     threads = torch.get_num_threads()
     torch.set_num_threads(args.threads)

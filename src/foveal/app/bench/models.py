@@ -40,7 +40,7 @@ class Contender:
 def measure(bench: Bench) -> None:
     asked = bench.asked
     assert asked is not None
-    batches = _batches(asked.batch)
+    batches = _batches(asked.batch or "1")
     runtimes = asked.runtime.split(",")
     for runtime in runtimes:
         if runtime not in RUNTIMES:

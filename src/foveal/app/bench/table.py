@@ -41,6 +41,7 @@ class Bench:
     rows: list[Row] = field(default_factory=list)
     timings: dict[str, dict[str, Timing]] = field(default_factory=dict)
     picture: str = ""  # an SVG that goes with the table
+    stem: str = ""  # of its files, where the bench's name would not say what was measured
 
     def time(self, what: str, jobs: Mapping[str, Job], rounds: int | None = None) -> dict[str, Timing]:
         taken = interleaved(jobs, rounds=rounds or self.rounds, warm_up=WARM_UP, device=self.device)
@@ -84,7 +85,7 @@ class Bench:
     def write(self, folder: Path) -> None:
         facts = origin(self.device, self.threads)
         machine = facts.get("gpu", facts["machine"])
-        stem = f"{self.name}-{re.sub('[^a-z0-9]+', '-', machine.lower()).strip('-')}"
+        stem = f"{self.stem or self.name}-{re.sub('[^a-z0-9]+', '-', machine.lower()).strip('-')}"
         # A quick look does not take the place of the full run.
         stem += f"-{self.rounds}-rounds" if self.rounds != ROUNDS else ""
         stem += f"-to-{self.longest}" if self.longest != LONGEST else ""
