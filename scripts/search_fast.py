@@ -50,6 +50,10 @@ BUILDS: dict[str, dict[str, Any]] = {
     "4×4 cut 24 · 24 e4 s2 · 24 e4": pixels_of(4, 24, plain(24, stride=2, expand=4), plain(24, expand=4)),
     "4×4 cut 24 · 32 e4 s2 · 32 e4": pixels_of(4, 24, plain(32, stride=2, expand=4), plain(32, expand=4)),
     "4×4 cut 32 · 32 e3 s2 · 32 e3": pixels_of(4, 32, plain(32, stride=2, expand=3), plain(32, expand=3)),
+    "4×4 cut 64 · 32 e1 s2 · 32 e4": pixels_of(4, 64, plain(32, stride=2, expand=1), plain(32, expand=4)),
+    "4×4 cut 64 · 32 e1 s2 · 32×2 e4, one layer": pixels_of(4, 64, plain(32, stride=2, expand=1), plain(32, blocks=2, expand=4))
+    | {"layers": 1},
+    "4×4 cut 96 · 32 e1 s2 · 32 e4, one layer": pixels_of(4, 96, plain(32, stride=2, expand=1), plain(32, expand=4)) | {"layers": 1},
     "4×4 cut 32 · 32 e4 s2 · 32×2 e4": pixels_of(4, 32, plain(32, stride=2, expand=4), plain(32, blocks=2, expand=4)),
     "8×8 cut 48 · 48×2 e2": pixels_of(8, 48, plain(48, blocks=2, expand=2)),
 }
