@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -74,7 +75,7 @@ def _several(args: argparse.Namespace, recipe: Translation, folder: Path) -> int
     return 0
 
 
-def summary(results: list[dict]) -> str:  # type: ignore[type-arg]
+def summary(results: list[dict[str, Any]]) -> str:
     """Mean and spread over seeds."""
     first = results[0]
     facts = " · ".join(f"{key} {value}" for key, value in first["origin"].items())

@@ -46,3 +46,18 @@ class Engine(Protocol):
 
     def keep(self, sources: Rows) -> None:
         """Only these sources go on, in this order; the others are done."""
+
+
+def padded(sources: Sequence[Sequence[int]], pad: int, end: int) -> tuple[Rows, Rows]:
+    """Sources as engines read them: (S, M) words, each with its end and then padding, and how many are no padding (S,)."""
+    lengths = np.array([len(source) + 1 for source in sources], np.int64)
+    words = np.full((len(sources), int(lengths.max())), pad, np.int64)
+    for row, source in enumerate(sources):
+        words[row, : len(source)] = source
+        words[row, len(source)] = end
+    return words, lengths
+
+
+def unsaid(pad: int, first: int, end: int) -> Rows:
+    """The marks that no sentence says: padding, and a second beginning. A model may begin with its padding, or with its end."""
+    return np.array(sorted({pad, first} - {end}), np.int64)

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from foveal.core.attend import attend
 from foveal.core.mask import Mask
-from foveal.decode.engine import Bans, Engine, Next, Rows
+from foveal.decode.engine import Bans, Engine, Next, Rows, padded, unsaid
 from foveal.deploy.fast_linear import Linear, can_quantise, linear
 from foveal.deploy.likeliest import likeliest
 from foveal.errors import expect, unknown
@@ -77,7 +77,7 @@ class FastDecoder:
         expect(precision == "fp32" or can_quantise(), "int8", "a torch for x86 with fbgemm", "one without", "use fp32")
         self.model, self.precision, self.config = model.eval(), precision, model.config
         self.first, self.end = int(self.config.begin), int(self.config.end)
-        self.never = torch.tensor(sorted({self.config.pad, self.config.begin} - {self.config.end}))
+        self.never = torch.from_numpy(unsaid(self.config.pad, self.config.begin, self.config.end))
         self.encoder = [_Encoder(layer, precision) for layer in model.encoder if isinstance(layer, Encoder)]
         self.made: dict[bool, tuple[list[_Decoder], Linear]] = {}  # by whether there is one row
 
@@ -86,12 +86,9 @@ class FastDecoder:
         model, config = self.model, self.config
         self.sources, self.beams, self.longest, self.length = len(sources), beams, longest, 0
         self.decoder, self.words = self._decoder(len(sources) * beams == 1)
-        wide = max(map(len, sources)) + 1
-        words = np.full((len(sources), wide), config.pad, np.int64)
-        for row, source in enumerate(sources):
-            words[row, : len(source)] = source
-            words[row, len(source)] = self.end
-        lengths = torch.tensor([len(source) + 1 for source in sources])
+        words, counts = padded(sources, config.pad, self.end)
+        lengths = torch.from_numpy(counts)
+        wide = words.shape[1]
         mask = padding_of(lengths, wide)
         x = model.source_position(model.tables.read_source(torch.from_numpy(words))).flatten(0, 1)  # (S·M, C)
         for layer in self.encoder:

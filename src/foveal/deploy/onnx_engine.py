@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foveal.decode.engine import Bans, Next, Rows
+from foveal.decode.engine import Bans, Next, Rows, padded, unsaid
 from foveal.deploy.names import (
     BANNED,
     ENDS,
@@ -36,7 +36,7 @@ class OnnxEngine:
         """session: of onnxruntime; config: the card's."""
         self.session, self.config = session, config
         self.pad, self.first, self.end = (int(config[name]) for name in ("pad", "begin", "end"))
-        self.never = np.array(sorted({self.pad, self.first} - {self.end}), np.int64)
+        self.never = unsaid(self.pad, self.first, self.end)
         self.words = int(config["target_words"])
         self.layers = int(config["decoder_layers"])
         self.longest = int(config["longest"]) if config.get("position") == "learned" else None
@@ -50,11 +50,7 @@ class OnnxEngine:
         self.beams = 1
 
     def begin(self, sources: Sequence[Sequence[int]], beams: int, longest: int) -> None:
-        lengths = np.array([len(source) + 1 for source in sources], np.int64)
-        words = np.full((len(sources), int(lengths.max())), self.pad, np.int64)
-        for row, source in enumerate(sources):
-            words[row, : len(source)] = source
-            words[row, len(source)] = self.end
+        words, lengths = padded(sources, self.pad, self.end)
         self._check(len(words[0]))
         remembered = self._run(self.made, self.none | {SOURCE: words})
         self.beams = beams

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foveal.decode.engine import Bans, Next, Rows
+from foveal.decode.engine import Bans, Next, Rows, padded, unsaid
 
 
 class TorchEngine:
@@ -16,17 +16,12 @@ class TorchEngine:
         self.model, self.config = model, model.config
         self.first, self.end = int(self.config.begin), int(self.config.end)
         self.device = next(model.parameters()).device
-        # No sentence says padding, or begins again; a model that begins with padding has one such mark.
-        self.never = torch.tensor(sorted({self.config.pad, self.config.begin} - {self.config.end}), device=self.device)
+        self.never = self._tensor(unsaid(self.config.pad, self.first, self.end))
         self.state: Any = None
 
     @torch.inference_mode()
     def begin(self, sources: Sequence[Sequence[int]], beams: int, longest: int) -> None:
-        wide = max(map(len, sources)) + 1
-        words = np.full((len(sources), wide), self.config.pad, np.int64)
-        for row, source in enumerate(sources):
-            words[row, : len(source)] = source
-            words[row, len(source)] = self.end
+        words, _ = padded(sources, self.config.pad, self.end)
         self.state = self.model.begin_state(self.model.encode(self._tensor(words)), beams, longest)
 
     @torch.inference_mode()

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
-from foveal.data.parallel import Pairs, Parallel
+from foveal.data.parallel import Parallel
 from foveal.data.token_batches import TextBatch, TokenBatches, TokenPairs, collate
 from foveal.data.vocabulary import Vocabulary
 from foveal.errors import expect
@@ -34,10 +34,7 @@ class TextFeeds(pl.LightningDataModule):
 
     @cached_property
     def encoded(self) -> dict[str, TokenPairs]:
-        return {split: self._encoded(pairs) for split, pairs in self.data.splits.items() if split in ("train", "val")}
-
-    def _encoded(self, pairs: Pairs) -> TokenPairs:
-        return TokenPairs.of(self.source.encode(pairs.source), self.target.encode(pairs.target))
+        return {split: TokenPairs.encoded(self.data.splits[split], self.source, self.target) for split in ("train", "val")}
 
     @cached_property
     def order(self) -> TokenBatches:
