@@ -122,7 +122,7 @@ def test_no_such_recipe(tmp_path):
         ("batch", "many", "got 'many'"),
         ("size", "8", "at least 16, got 8"),
         ("balance", "weight", "one of none, weights, margin, sampling, got 'weight'"),
-        ("precision", "64", "one of 32, 16, bf16, got '64'"),
+        ("precision", "64", "one of 32, tf32, 16, bf16, got '64'"),
         ("settings", "3", "a dict, got 3"),
         ("settings", "{", "a dict, got"),
         ("blank", "left", "a list, got 'left'"),

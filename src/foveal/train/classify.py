@@ -20,6 +20,7 @@ from foveal.train.average import Average
 from foveal.train.gather import gathered
 from foveal.train.recipe import Recipe
 from foveal.train.schedule import cosine
+from foveal.train.settings import WHOLE
 from foveal.train.teachers import Teachers
 
 
@@ -78,7 +79,7 @@ class Classify(pl.LightningModule):
         feeds = self.trainer.datamodule  # type: ignore[attr-defined]
         self.resident = feeds.on_device(self.device)
         size, sample = self.recipe.size, None
-        if self.device.type == "cuda" and self.recipe.precision == "32" and self.trainer.world_size == 1:
+        if self.device.type == "cuda" and self.recipe.precision in WHOLE and self.trainer.world_size == 1:
             sample = torch.randn(min(self.recipe.batch, len(feeds.splits.train)), 3, size, size, device=self.device)
             graph(self.model, sample)
         if self.teachers is not None:
@@ -180,7 +181,7 @@ class Classify(pl.LightningModule):
             groups.setdefault((share, decay), []).append(parameter)
         listed = [{"params": params, "weight_decay": decay, "lr": self.recipe.lr * share} for (share, decay), params in groups.items()]
         fused = (
-            self.device.type == "cuda" and self.recipe.precision == "32"
+            self.device.type == "cuda" and self.recipe.precision in WHOLE
         )  # in mixed precision, Lightning clips no gradient of a fused one
         optimizer = torch.optim.AdamW(listed, lr=self.recipe.lr, fused=fused)
         warmup = round(self.recipe.warmup * self.steps)

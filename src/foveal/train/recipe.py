@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from foveal.data.pack import expect_box
 from foveal.data.read import located
 from foveal.models.packaged import is_file
-from foveal.train.settings import Settings, setting
+from foveal.train.settings import PRECISIONS, Settings, setting
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Recipe(Settings):
     keep: str = setting("best", "the weights of the best epoch by the validation score, or of the last", ("best", "last"))
     patience: int = setting(0, "stop after so many epochs without a better validation score; 0: never", least=0)
     clip: float = setting(1.0, "largest norm of the gradient; 0: any", least=0)
-    precision: str = setting("32", "of the arithmetic", ("32", "16", "bf16"))
+    precision: str = setting("32", "of the arithmetic", PRECISIONS)
     seed: int = setting(0, "of weights, order and augmentation", least=0)
     by: str | None = setting(None, "the column of labels.csv whose values are the folds, such as a campaign")
     fold: int | None = setting(None, "this fold tests and the next one selects; not given: the set's own splits", least=0)

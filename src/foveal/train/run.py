@@ -222,13 +222,14 @@ def trainer_of(recipe: Any, machine: Machine, journal: Journal, patient: EarlySt
     if recipe.patience:
         callbacks.append(patient)
     callbacks.append(journal)
+    torch.set_float32_matmul_precision("high" if recipe.precision == "tf32" and device.type == "cuda" else "highest")
     deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # 3 % of a step; nothing here reads what it has not written
     try:
         return pl.Trainer(
             accelerator="gpu" if device.type == "cuda" else device.type,
             devices=machine.devices if device.index is None else [device.index],
             strategy=machine.strategy,
-            precision={"32": "32-true", "16": "16-mixed", "bf16": "bf16-mixed"}[recipe.precision],  # type: ignore[arg-type]
+            precision={"32": "32-true", "tf32": "32-true", "16": "16-mixed", "bf16": "bf16-mixed"}[recipe.precision],  # type: ignore[arg-type]
             max_epochs=recipe.epochs,
             gradient_clip_val=recipe.clip or None,
             accumulate_grad_batches=accumulate,

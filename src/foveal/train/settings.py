@@ -16,6 +16,8 @@ import yaml
 from foveal.errors import FovealError, expect, is_number, is_whole, shown, unknown
 
 Kind = TypeVar("Kind", bound="Settings")
+PRECISIONS = ("32", "tf32", "16", "bf16")  # tf32: float32 whose products of matrices a GPU makes of 19 bits
+WHOLE = ("32", "tf32")  # the others are mixed: weights in 32 bits, most products in 16
 
 
 def setting(default: Any, means: str, among: tuple[str, ...] = (), least: float | None = None, below: float = float("inf")) -> Any:

@@ -23,6 +23,7 @@ from foveal.objective.bleu import translation_scores
 from foveal.objective.word_loss import word_loss
 from foveal.train.gather import gathered
 from foveal.train.schedule import root
+from foveal.train.settings import WHOLE
 from foveal.train.translation import Translation
 
 BATCH = 64  # sentences that are translated together
@@ -108,7 +109,7 @@ class Translate(pl.LightningModule):
             {"params": [weight for weight in self.model.parameters() if weight.dim() > 1], "weight_decay": recipe.decay},
             {"params": [weight for weight in self.model.parameters() if weight.dim() <= 1], "weight_decay": 0.0},
         ]
-        fused = self.device.type == "cuda" and recipe.precision == "32"  # in mixed precision, Lightning clips no gradient of a fused one
+        fused = self.device.type == "cuda" and recipe.precision in WHOLE  # in mixed precision, Lightning clips no gradient of a fused one
         optimizer = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.98), eps=1e-9, fused=fused)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: root(step, recipe.warmup))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

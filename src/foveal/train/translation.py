@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from foveal.data.read import located
 from foveal.errors import expect
-from foveal.train.settings import Settings, setting
+from foveal.train.settings import PRECISIONS, Settings, setting
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Translation(Settings):
     clip: float = setting(0.0, "largest norm of the gradient; 0: any", least=0)
     average: int = setting(5, "the kept model is the mean of the last so many epochs", least=1)
     checkpointing: bool = setting(False, "compute each layer again in the backward pass: less memory, more time")
-    precision: str = setting("32", "of the arithmetic", ("32", "16", "bf16"))
+    precision: str = setting("32", "of the arithmetic", PRECISIONS)
     bleu: int = setting(0, "translate the validation split every so many epochs; 0: at the end only", least=0)
     beam: int = setting(4, "of the search that validation is judged by at the end", least=1)
     penalty: float = setting(0.6, "of length, in that search", least=0)
