@@ -126,7 +126,7 @@ def _tables(variants: Mapping[str, Mapping[str, Recipe]], plans: Mapping[tuple[s
             rows.append(
                 [
                     name,
-                    *_cost(plans[table, name][0].folder, recipe),
+                    *_cost(recipe, len(source.classes)),
                     *_figures(tests[name], source.many),
                     _against(base, name, tests, source.many, groups),
                 ]
@@ -165,14 +165,14 @@ def _against(base: str, name: str, tests: Mapping[str, Mapping[int, Any]], many:
     return f"{100 * found.value:+.1f} ({100 * found.low:+.1f} to {100 * found.high:+.1f})"
 
 
-def _cost(folder: Path, recipe: Recipe) -> list[str]:
+def _cost(recipe: Recipe, classes: int) -> list[str]:
     import torch
 
     from foveal.deploy.cost import flops, weights
-    from foveal.models.store import load_model
+    from foveal.train.run import build
 
-    model, card = load_model(folder)
-    return [f"{weights(model):,}", f"{flops(model, torch.zeros(1, 3, card.size, card.size)) / 1e9:.3f}"]
+    model = build(recipe, classes, fresh=False).eval()  # what it costs is of its shape: a run's weights may be thrown away
+    return [f"{weights(model):,}", f"{flops(model, torch.zeros(1, 3, recipe.size, recipe.size)) / 1e9:.3f}"]
 
 
 def _groups(files: Sequence[str], source: Any) -> "NDArray[np.int64] | None":

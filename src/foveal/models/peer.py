@@ -69,11 +69,9 @@ class Peer(nn.Module):
             changes = changes | {"image_size": config.image}
         # Eager in training mode as others run it: transformers chooses torch's scaled_dot_product_attention by itself.
         self.net = getattr(transformers, model)(getattr(transformers, settings)(num_labels=config.classes, **changes))
-        for part in self.net.modules():
-            # transformers hands torch the 0.99 of EfficientNet's and MobileNetV2's papers, which is the old statistics' share there and the
-            # new batch's share here: trained so, a network is judged with the statistics of its last batch.
-            if isinstance(part, nn.BatchNorm2d):
-                part.momentum = 0.1
+        if config.kind not in VITS:
+            for part in self.net.modules():
+                begin_well(part)
 
     def forward(self, images: Tensor) -> Tensor:
         size, kind = self.config.image, self.config.kind
@@ -86,3 +84,18 @@ class Peer(nn.Module):
             )
         logits: Tensor = self.net(pixel_values=images).logits
         return logits
+
+
+def begin_well(part: nn.Module) -> None:
+    """Begin as the papers do, where transformers' port, which is meant to be given weights, does not.
+
+    It draws the scales of EfficientNet's and MobileViT's BatchNorm near 0: nothing of the picture reaches the logits, and no training mends it. It hands
+    torch the 0.99 of EfficientNet's and MobileNetV2's papers, which is the old statistics' share there and the new batch's share here: trained so,
+    a network is judged with the statistics of its last batch.
+    """
+    if isinstance(part, nn.BatchNorm2d):
+        part.reset_parameters()
+        part.momentum = 0.1
+    elif isinstance(part, nn.Conv2d):
+        fan_out = part.kernel_size[0] * part.kernel_size[1] * part.out_channels // part.groups
+        nn.init.normal_(part.weight, std=(2 / fan_out) ** 0.5)  # He et al. (2015)
