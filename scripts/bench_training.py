@@ -81,6 +81,7 @@ def main(sentences: int, length: int) -> None:
     builds: dict[str, tuple[Callable[[], nn.Module], bool]] = {
         "torch.nn.Transformer, compiled": (Torchs, True),
         "ours, compiled": (lambda: Ours(4096), True),
+        "ours, compiled, all words at once": (lambda: Ours(sentences * length), True),
         "ours, compiled, whole logits": (lambda: Ours(0), True),
         "ours": (lambda: Ours(4096), False),
     }

@@ -76,6 +76,12 @@ def test_the_published_build_has_its_weights():
     assert count(model.head) == 353
 
 
+def test_the_fast_build_has_its_weights():
+    model = create("icam-fast")
+    assert count(model) == 42_797
+    assert model.remember(torch.zeros(1, 3, 224, 224))[1].shape == (1, 196, 24)
+
+
 @pytest.mark.parametrize("name", [name for name in PRESETS if task_of(name) == "classify"])
 def test_a_preset_takes_images_of_224_and_tells_its_classes(name):
     model = create(name, classes=18).eval()

@@ -47,7 +47,7 @@ def test_a_model_that_translates_is_built_by_its_name():
 
 
 def test_every_name_has_one_task():
-    assert names("classify") == ("icam-30k", "icam-31k", *PEERS)
+    assert names("classify") == ("icam-30k", "icam-31k", "icam-fast", *PEERS)
     assert set(names("translate")) == set(PRESETS) - set(names("classify"))
     assert task_of("rnn") == "translate"
     for config in (*PRESETS.values(), *PEERS.values()):

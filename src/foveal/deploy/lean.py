@@ -3,7 +3,7 @@
     BN(W h) = W′h + b′                                                        folded
     (u/255 − μ)/σ = (u − 255μ)/(255σ)                                         the divisor goes into the stem's weights
     W′(s ⊙ h) = (W′ diag s) h                                                 the gate scales a few weights, not a map
-    mean(W′(s ⊙ h) + b′ + x) = W′(s ⊙ mean h) + b′ + mean x                    the last projection is of one vector, not of a map
+    mean(W′(s ⊙ h) + b′ + x) = W′(s ⊙ mean h) + b′ + mean x                    the last projection is of one vector, or of one a cell, not of a map
     W₁(y + b′) + b₁ = W₁y + (W₁b′ + b₁)                                       a projection's bias goes into the next block's first bias
 
     Σ_row Σ_column Σ_colour = Σ_row Σ_(column, colour)                        k pixels of a row are one of 3k channels, for int8
@@ -48,12 +48,11 @@ class Frames(nn.Module):
             check_cut(card.size, self.patch)
             self.decoder = LeanDecoder(model, card.size // self.patch, card.size // self.patch)
             self.scaled = not isinstance(model.phi, Stages)  # a lean Φ has the divisor in its weights
-            pooled = model.config.pool == 1 and not self.scaled
-            phi = model.phi if self.scaled else LeanStages(cast("Stages", model.phi), card, pooled)
+            phi = model.phi if self.scaled else LeanStages(cast("Stages", model.phi), card, model.config.pool)
             self.centred = self.scaled or cast("LeanStages", phi).centred
             if runs and not self.centred:
                 self.run = cast("LeanStages", phi).read_runs(self.patch)
-            self.net: nn.Module = phi if pooled else nn.Sequential(phi, model.pool)
+            self.net: nn.Module = nn.Sequential(phi, model.pool) if self.scaled else phi
         else:
             self.net = model
         self.register_buffer("blank", blanked(card))
@@ -117,9 +116,10 @@ def cut_frames(frames: Tensor, patch: int, run: int = 1) -> Tensor:
 
 
 class LeanStages(nn.Module):
-    """Φ on pixels (B, 3, h, w), minus 255μ if it wants them centred → its map, or (B, C′, 1, 1), the mean of it."""
+    """Φ on pixels (B, 3, h, w), minus 255μ if it wants them centred → its map, pooled to s × s cells: (B, C′, s, s)."""
 
-    def __init__(self, stages: Stages, card: Card, pooled: bool) -> None:
+    def __init__(self, stages: Stages, card: Card, pool: int) -> None:
+        """pool: s."""
         super().__init__()
         stem, *blocks = stages
         self.stem = folded(cast("nn.Sequential", stem))
@@ -130,9 +130,9 @@ class LeanStages(nn.Module):
                 assert self.stem.bias is not None
                 self.stem.bias -= 255 * (self.stem.weight.double().sum((2, 3)) @ torch.tensor(card.mean).double()).to(self.stem.bias.dtype)
         self.blocks = nn.Sequential(*(LeanBlock(cast("MBConv", block)) for block in blocks))
-        self.pooled, self.activation = pooled, cast("nn.Sequential", stem)[2]
+        self.pool, self.activation = pool, cast("nn.Sequential", stem)[2]
         for place, (block, after) in enumerate(itertools.pairwise(self.blocks)):
-            last = pooled and place == len(self.blocks) - 2
+            last = place == len(self.blocks) - 2
             cast("LeanBlock", block).hand_on_bias(cast("LeanBlock", after), last)
 
     def read_runs(self, patch: int) -> int:
@@ -153,13 +153,12 @@ class LeanStages(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         x: Tensor = self.activation(self.stem(pixels))
-        if not self.pooled:
-            return self.blocks(x)  # type: ignore[no-any-return]
         if len(self.blocks) == 0:
-            return averaged(x)[:, :, None, None]
+            return F.adaptive_avg_pool2d(x, self.pool)
         for block in list(self.blocks)[:-1]:
             x = block(x)
-        return cast("LeanBlock", self.blocks[-1]).mean(x)[:, :, None, None]
+        last = cast("LeanBlock", self.blocks[-1])
+        return last.mean(x)[:, :, None, None] if self.pool == 1 else last.cells(x, self.pool)
 
 
 class LeanBlock(nn.Module):
@@ -203,6 +202,15 @@ class LeanBlock(nn.Module):
         y = F.linear(average, self.weight, self.bias)
         return y + x.mean((2, 3)) if self.residual else y
 
+    def cells(self, x: Tensor, pool: int) -> Tensor:
+        """The means (B, C, pool, pool) of the map's cells, without the map where cells do not overlap."""
+        h = self.widened(x)
+        side, rest = divmod(int(h.shape[2]), pool)  # a patch is square; while torch traces, a side is a tensor
+        if rest or self.squeeze is not None:
+            return F.adaptive_avg_pool2d(self(x), pool)
+        y = F.conv2d(cell_means(h, side), self.weight[:, :, None, None], self.bias)
+        return y + cell_means(x, side) if self.residual else y
+
     def widened(self, x: Tensor) -> Tensor:
         h: Tensor = self.activation(self.depthwise(x if self.expand is None else self.activation(self.expand(x))))
         return h
@@ -216,6 +224,12 @@ class LeanBlock(nn.Module):
 def averaged(h: Tensor) -> Tensor:
     """(B, C, h, w) → (B, C), as a pooling, which a runtime does without moving the map."""
     return F.avg_pool2d(h, h.shape[2:]).flatten(1)
+
+
+def cell_means(h: Tensor, side: int) -> Tensor:
+    """(B, C, h, w) → the means of cells of so many rows and columns; as a convolution: onnxruntime pools int8 eight times as slowly."""
+    share = torch.full((h.shape[1], 1, side, side), side**-2, dtype=h.dtype, device=h.device)
+    return F.conv2d(h, share, stride=side, groups=h.shape[1])
 
 
 def folded(layer: nn.Sequential) -> nn.Conv2d:

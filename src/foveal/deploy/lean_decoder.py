@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from foveal.layers.absorbed import Absorbed
 from foveal.layers.gated import Gated
 from foveal.layers.multihead import MultiHead
-from foveal.models.icam import Adaptive, CrossBlock, Icam, Projected, grid_of
+from foveal.models.icam import Adaptive, CrossBlock, Icam, Projected
 
 
 class LeanDecoder(nn.Module):
@@ -48,10 +48,12 @@ class LeanDecoder(nn.Module):
         return logits, torch.cat(maps, 1) if maps else None
 
     def grid(self, features: Tensor) -> Tensor:
-        """(B, h, w, C′)."""
-        if features.shape[2:] == (1, 1):
-            return features.reshape(-1, self.rows, self.columns, features.shape[1])
-        return grid_of(features, self.rows, self.columns)
+        """(B, h, w, C′), as grid_of makes it, but moving rows of cells, not numbers: channels stand last in most runtimes anyway."""
+        channels, side = features.shape[1], features.shape[2]
+        if side == 1 or self.rows == self.columns == 1:
+            return features.permute(0, 2, 3, 1).reshape(-1, self.rows * side, self.columns * side, channels)
+        rows = features.permute(0, 2, 3, 1).reshape(-1, self.rows, self.columns, side, side * channels).transpose(2, 3)
+        return rows.reshape(-1, self.rows * side, self.columns * side, channels)
 
 
 class Memory(nn.Module):

@@ -3,7 +3,8 @@
     x ≈ s (q − z),  q in 0 … 255;   W_c ≈ s_c q_c,  q_c in −127 … 127
 
 Bytes of a camera are q already (s = 1, z = 0): a first convolution that takes part reads them as they come. Small maps and what works on vectors
-stay in float32: there a step between the two costs more than it saves.
+stay in float32: there a step between the two costs more than it saves. Their weights lie in the file with 16 bits, which a runtime widens once,
+when it opens it.
 
 A plan names what is quantised. Every plan is calibrated on the same frames, held beside the model on others, and timed in turns with the float
 file: the fastest plan whose logits are near enough is kept. What a convolution costs in error is seen by quantising it alone.
@@ -26,6 +27,7 @@ from foveal.deploy.quiet import quiet
 BATCH = 8
 BETWEEN = ("Relu", "Clip", "AveragePool", "GlobalAveragePool", "Add", "Sigmoid", "Mul", "HardSwish")  # what may stand between convolutions
 LEAST = 6  # rows and columns of a map that is worth it
+HALVED = 256  # numbers of a tensor whose storing in 16 bits outweighs a cast
 ROUNDS, WARM_UP = 31, 5
 
 
@@ -109,7 +111,7 @@ def _quantised(content: bytes, nodes: Sequence[str], calibration: NDArray[np.uin
             calibrate_method=CalibrationMethod.MinMax,
             nodes_to_quantize=list(nodes),
         )
-        return _direct(made.read_bytes())
+        return _stored_in_half(_direct(made.read_bytes()))
 
 
 def _wide(content: bytes) -> list[Any]:
@@ -143,6 +145,29 @@ def _direct(content: bytes) -> bytes:
             other.input[:] = [cast.input[0] if name == node.output[0] else name for name in other.input]
         graph.node.remove(cast)
         graph.node.remove(node)
+    made: bytes = proto.SerializeToString()
+    return made
+
+
+def _stored_in_half(content: bytes) -> bytes:
+    """Larger weights that stayed in float32, as float16 and a cast of it, which is done when the file is opened. Nothing that float16 cannot hold."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    proto = onnx.load_model_from_string(content)
+    graph = proto.graph
+    del graph.value_info[:]  # told by the nodes
+    casts = []
+    for one in graph.initializer:
+        values = numpy_helper.to_array(one)
+        if values.dtype != np.float32 or values.size < HALVED or np.abs(values).max() > np.finfo(np.float16).max:
+            continue
+        name = one.name
+        one.CopyFrom(numpy_helper.from_array(values.astype(np.float16), f"{name}_half"))
+        casts.append(helper.make_node("Cast", [f"{name}_half"], [name], f"{name}_whole", to=TensorProto.FLOAT))
+    nodes = [*casts, *graph.node]
+    del graph.node[:]
+    graph.node.extend(nodes)
     made: bytes = proto.SerializeToString()
     return made
 

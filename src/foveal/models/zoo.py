@@ -14,9 +14,25 @@ from foveal.models.transformer import Transformer, TransformerConfig
 
 Config = IcamConfig | PeerConfig | TransformerConfig | Seq2SeqConfig
 
+# Squares of 4 × 4 pixels are read at once, and a token is 16 × 16 pixels, not a patch: four queries look at 196 of them.
+ICAM_FAST = IcamConfig(
+    patch=112,
+    pool=7,
+    stem=64,
+    stem_kernel=4,
+    stem_stride=4,
+    activation="relu",
+    stages=(Stage(32, stride=2, expand=1, squeeze=False), Stage(32, blocks=2, expand=4, squeeze=False)),
+    layers=1,
+    queries=4,
+    position="sinusoidal",
+    first="projected",
+    mixer=True,
+)
 PRESETS: dict[str, IcamConfig | TransformerConfig | Seq2SeqConfig] = {
     "icam-30k": IcamConfig(),  # 29,691 weights: exactly the equations
     "icam-31k": IcamConfig(position="sinusoidal", first="projected", mixer=True),  # 31,371 weights: the published build
+    "icam-fast": ICAM_FAST,  # 42,797 weights: chosen by the clock, scripts/search_fast.py
     "transformer-tiny": TransformerConfig(width=128, hidden=256, heads=4, layers=4, decoder_layers=4, dropout=0.3),
     "transformer-small": TransformerConfig(width=256, hidden=1024, heads=4),
     "transformer-base": TransformerConfig(),
