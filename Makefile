@@ -44,7 +44,9 @@ demo: $(STAMP)  ## render pipes, train a small model, judge it, and show where i
 weights: $(STAMP)  ## train the weights in the package anew; minutes on a GPU, hours without
 	$(BIN)/foveal render pipes --count 24000 --out build/weights/pipes
 	$(BIN)/foveal train classify --recipe pipes --data build/weights/pipes --out build/weights/run
-	$(BIN)/python scripts/package_weights.py build/weights/run
+	$(BIN)/python scripts/package_weights.py build/weights/run icam-pipes
+	$(BIN)/foveal train classify --recipe pipes --model icam-fast --epochs 60 --data build/weights/pipes --out build/weights/fast
+	$(BIN)/python scripts/package_weights.py build/weights/fast icam-fast-pipes
 
 gallery: $(STAMP)  ## draw every mask and mechanism
 	$(BIN)/foveal show --gallery build/gallery

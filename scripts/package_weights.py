@@ -1,4 +1,4 @@
-"""package_weights.py RUN: the model of a run on drawn pipes becomes the weights in the package, with its figures on the test split in its card."""
+"""package_weights.py RUN NAME: the model of a run on drawn pipes becomes weights in the package, with its figures on the test split in its card."""
 
 import dataclasses
 import json
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from foveal.explain.predicted import read_predicted
-from foveal.models.packaged import DEFAULT, WEIGHTS
+from foveal.models.packaged import WEIGHTS
 from foveal.models.store import load_model, save_model
 from foveal.objective.calibrate import apply
 from foveal.objective.metric import average_precision, decide
@@ -16,12 +16,12 @@ from foveal.train.conclude import predictions
 
 NOTE = (
     "Trained on drawn pipes only: 15 kinds of finding, 24,000 frames of `foveal render pipes`, no photograph. Good for a first look, for trying "
-    "foveal out, and as a start for training on your own pictures (--start icam-pipes). Not good for judging a real pipe: on real "
+    "foveal out, and as a start for training on your own pictures (--start {name}). Not good for judging a real pipe: on real "
     "photographs its findings are guesses, and no condition grade, repair or safety decision may rest on them."
 )
 
 
-def main(run: Path) -> None:
+def main(run: Path, name: str) -> None:
     model, card = load_model(run)
     test = read_predicted(run / predictions("test"), card.many)
     chances = apply(test.logits, card.many, card.temperature)
@@ -37,13 +37,13 @@ def main(run: Path) -> None:
         }
     }
     recipe = card.recipe | {"data": f"pipes:{card.data['pictures']}"}
-    note = dataclasses.replace(card, note=NOTE, metrics=metrics, recipe=recipe)
+    note = dataclasses.replace(card, note=NOTE.format(name=name), metrics=metrics, recipe=recipe)
     WEIGHTS.mkdir(exist_ok=True)
-    file = WEIGHTS / f"{DEFAULT}.safetensors"
+    file = WEIGHTS / f"{name}.safetensors"
     save_model(model, file, note)
     print(json.dumps(metrics, indent=1))
     print(f"wrote {file}, {file.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -96,7 +96,7 @@ def main(peers: list[Path]) -> None:
         torch.manual_seed(0)
         model = create(PUBLISHED, classes=2, **settings).eval()
         content = export_onnx(model, Card(PUBLISHED, "icam", {}, ("a", "b")))
-        best = plans(export_onnx(model, Card(PUBLISHED, "icam", {}, ("a", "b")), quantised=True), shown, held)[0]
+        best = plans(export_onnx(model, Card(PUBLISHED, "icam", {}, ("a", "b")), quantised=shown), shown, held)[0]
         for kind, graph in (("", content), (" int8", best.content)):
             jobs[name + kind] = job(opened(graph), {"frames": held[:1]})
             facts[name + kind] = len(graph)

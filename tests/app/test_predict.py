@@ -244,11 +244,11 @@ def test_names_that_are_no_unicode(model, folder, tmp_path, capsys):
 
 
 def test_without_a_model_the_packaged_one(folder, capsys, monkeypatch, tmp_path):
-    assert typed(capsys, folder / "00.jpg") == typed(capsys, "icam-pipes", folder / "00.jpg")
+    assert typed(capsys, folder / "00.jpg") == typed(capsys, "icam-fast-pipes", folder / "00.jpg")
     monkeypatch.setattr(packaged, "WEIGHTS", tmp_path)
     status, out, err = typed(capsys, folder / "00.jpg")
     assert (status, out) == (2, "")
-    assert "comes without weights of its own (no icam-pipes.safetensors)" in err
+    assert "comes without weights of its own (no icam-fast-pipes.safetensors)" in err
 
 
 @pytest.mark.parametrize("words", [[], ["--format", "xml"], ["--batch", "0"], ["--threshold", "2"], ["--device", "abacus"]])

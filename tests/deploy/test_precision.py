@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import torch
 from PIL import Image
@@ -17,7 +18,7 @@ from foveal.deploy.export import Answers, export_onnx
 from foveal.deploy.export_torch import export_program, export_script, load_program, load_script
 from foveal.deploy.half import halved
 from foveal.deploy.prove import Held, by_onnxruntime, by_torch, prove
-from foveal.deploy.quantise import blame, plans
+from foveal.deploy.quantise import HALVED, blame, plans
 from foveal.errors import FovealError
 from foveal.models.card import Card
 from foveal.models.mbconv import Stage
@@ -55,7 +56,9 @@ def answering(request):
         "fp32, TorchScript": (by_torch(load_script(export_script(model, card))), 1e-4),
         "fp32, torch.export": (by_torch(load_program(export_program(model, card))), 1e-4),
     }
-    made = {plan.name: plan for plan in plans(export_onnx(model, card, quantised=True), frames(16, seed=1), frames(8, seed=2))}
+    made = {
+        plan.name: plan for plan in plans(export_onnx(model, card, quantised=frames(16, seed=1)), frames(16, seed=1), frames(8, seed=2))
+    }
     plan = made.get("wide ones") or made["all convolutions, and what stands between"]  # so small, icam-fast has no other wide map
     answers["int8, onnxruntime"] = (by_onnxruntime(plan.content), 0.3)
     return model, card, answers
@@ -109,7 +112,7 @@ def test_a_first_convolution_reads_bytes_as_they_come():
     shown[0, :2], shown[0, 2:4] = 0, 255  # so that a byte is worth exactly itself
     plain = export_onnx(model, card)
     found = {plan.name: plan.content for plan in plans(plain, shown, shown)}
-    kinds = {name: [node.op_type for node in onnx.load_model_from_string(content).graph.node] for name, content in found.items()}
+    kinds = {name: kinds_of(content) for name, content in found.items()}
     assert kinds["all convolutions, and what stands between"].count("Cast") == 0
     assert kinds["all convolutions but the first, and what stands between"].count("Cast") == 1
     parity = prove(by_onnxruntime(found["all convolutions, and what stands between"]), model, card, Held(shown, "noise"))
@@ -117,7 +120,31 @@ def test_a_first_convolution_reads_bytes_as_they_come():
     quantised = kinds["all convolutions, and what stands between"]
     assert quantised.count("LayerNormalization") == 5  # vectors stay as they were
     dull = plans(plain, shown[1:] // 2, shown)  # no byte above 127: the cast has to stay
-    assert all("Cast" in [node.op_type for node in onnx.load_model_from_string(plan.content).graph.node] for plan in dull)
+    assert all("Cast" in kinds_of(plan.content) for plan in dull)
+
+
+def kinds_of(content):
+    """Of nodes that have something to do once the file is open."""
+    graph = onnx.load_model_from_string(content).graph
+    held = {one.name for one in graph.initializer}
+    return [node.op_type for node in graph.node if node.op_type != "Cast" or node.input[0] not in held]
+
+
+def test_what_stays_in_float_lies_in_16_bits_and_is_widened_once(tmp_path):
+    model, card = small(queries=4)
+    whole = plans(export_onnx(model, card, quantised=frames(16, seed=1)), frames(16, seed=1), frames(8, seed=2))[0].content
+    graph = onnx.load_model_from_string(whole).graph
+    halves = {one.name for one in graph.initializer if one.data_type == onnx.TensorProto.FLOAT16}
+    assert halves
+    assert all(np.prod(one.dims) < HALVED for one in graph.initializer if one.data_type == onnx.TensorProto.FLOAT)
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "opened.onnx")
+    onnxruntime.InferenceSession(whole, options)
+    opened = onnx.load(tmp_path / "opened.onnx").graph
+    assert not halves & {one.name for one in opened.initializer}
+    assert "Cast" not in [node.op_type for node in opened.node if node.input[0] in halves]
+    told = {one.name for one in (*graph.input, *graph.output)}
+    assert all(len(name) < 4 for node in graph.node for name in (node.name, *node.input, *node.output) if name not in told)
 
 
 def test_blame_names_the_worst_first():

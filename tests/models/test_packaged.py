@@ -12,7 +12,7 @@ from foveal.models.store import load_model, model_file
 
 def test_it_is_small_and_describes_itself():
     file = packaged(DEFAULT)
-    assert file == WEIGHTS / "icam-pipes.safetensors"
+    assert file == WEIGHTS / "icam-fast-pipes.safetensors"
     assert file.stat().st_size <= 200_000
     model, card = load_model(DEFAULT)
     assert card.classes == KINDS
@@ -20,8 +20,8 @@ def test_it_is_small_and_describes_itself():
     assert "Not good for judging a real pipe" in card.note
     assert card.recipe["data"] == "pipes:24000"
     assert {"commit", "gpu", "torch"} <= card.origin.keys()
-    assert sum(parameter.numel() for parameter in model.parameters()) == 31_793
-    assert card.metrics["test"]["map"] > 0.6
+    assert sum(parameter.numel() for parameter in model.parameters()) == 44_519
+    assert card.metrics["test"]["map"] > 0.85
 
 
 def test_it_finds_what_is_drawn():

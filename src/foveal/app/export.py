@@ -90,10 +90,7 @@ def run(args: argparse.Namespace) -> int:
     held = held_beside(card)
     if args.out.suffix == EXPORTED:
         assert plain is not None
-        whole = (
-            plain if args.precision != "int8" else export_onnx(model, card, quantised=True)
-        )  # the quantiser sees no nodes inside of nodes
-        content, plan = _made(args.precision, whole, card, held)
+        content, plan = _made(args.precision, plain, model, card, held)
         answer = by_onnxruntime(content)
     else:
         (content, answer), plan = _for_torch(args.out.suffix, model, card), ""
@@ -120,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _made(precision: str, plain: bytes, card: "Card", held: "Held") -> tuple[bytes, str]:
+def _made(precision: str, plain: bytes, model: "nn.Module", card: "Card", held: "Held") -> tuple[bytes, str]:
     """The file in this precision, and what of it is quantised, in words."""
     if precision == "fp32":
         return plain, ""
@@ -128,6 +125,7 @@ def _made(precision: str, plain: bytes, card: "Card", held: "Held") -> tuple[byt
         from foveal.deploy.half import halved
 
         return halved(plain), ""
+    from foveal.deploy.export import export_onnx
     from foveal.deploy.quantise import blame, plans
 
     calibration = pictures(card, "train", CALIBRATION)
@@ -135,13 +133,14 @@ def _made(precision: str, plain: bytes, card: "Card", held: "Held") -> tuple[byt
     margin = MARGINS[precision]
     calibrated = _drawn(card, seed=1) if calibration is None else calibration[0]
     by = f"{DRAWN} drawn frames" if calibration is None else f"{len(calibrated)} training pictures of {calibration[2]}"
-    tried = plans(plain, calibrated, shown)
+    ready = export_onnx(model, card, quantised=calibrated)
+    tried = plans(ready, calibrated, shown)
     expect(bool(tried), "to quantise", "a model with convolutions", "one without")
     near = [plan for plan in tried if margin.mean is None or plan.error <= margin.mean]
     best = min(near or tried, key=lambda plan: plan.ratio)
     if best.ratio < 1 and near:
         return best.content, f"{best.name}; ranges of {by}"
-    worst = "" if near else ", ".join(f"{one.layer} ({one.error:.2g})" for one in blame(plain, calibrated, shown)[:3])
+    worst = "" if near else ", ".join(f"{one.layer} ({one.error:.2g})" for one in blame(ready, calibrated, shown)[:3])
     blamed = f"most of the error is of {worst}; " if worst else ""
     told = "; ".join(f"{plan.name}: {plan.ratio:.2f} × the time, logits off by {plan.error:.2g}" for plan in tried)
     raise FovealError(

@@ -18,10 +18,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveal.deploy.chunks import FEATURES, PATCHES, chunk_of, graphs, in_chunks, unmark
+from foveal.deploy.equalise import equalise
 from foveal.deploy.lean import Frames
 from foveal.deploy.names import CARD, INPUT, LOOKED, OUTPUTS, PROOF
 from foveal.deploy.quiet import quiet
@@ -66,16 +69,17 @@ class Answers(nn.Module):
         return chance, torch.cat([~second, second], 1), logits
 
 
-def export_onnx(model: nn.Module, card: Card, *, quantised: bool = False) -> bytes:
-    """The file's content. quantised: int8 will be made of it: pixels are read in runs, and Φ takes all patches at once.
-
-    Else it takes a few after the other where all together would leave the cache.
+def export_onnx(model: nn.Module, card: Card, *, quantised: NDArray[np.uint8] | None = None) -> bytes:
+    """The file's content. quantised: int8 will be made of it, with ranges of these frames: pixels are read in runs, channels have one range, and
+    Φ takes all patches at once. Else it takes a few after the other where all together would leave the cache.
     """
     onnx = onnx_needed()
-    answers = Answers(model, card, runs=quantised)
+    answers = Answers(model, card, runs=quantised is not None)
+    if quantised is not None:
+        equalise(answers.frames, quantised)
     _try(answers, card)
     patches = (card.size // answers.frames.patch) ** 2 if answers.frames.patch else 1
-    chunk = chunk_of(patches, answers.frames.widest()) if answers.frames.patch and not quantised else patches
+    chunk = chunk_of(patches, answers.frames.widest()) if answers.frames.patch and quantised is None else patches
     answers.marked = chunk < patches
     frames = torch.randint(0, 256, (2, card.size, card.size, 3), dtype=torch.uint8)
     outputs = [*OUTPUTS, *([LOOKED] if answers.looks else []), *([PATCHES, FEATURES] if answers.marked else [])]

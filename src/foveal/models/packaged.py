@@ -5,7 +5,7 @@ from pathlib import Path
 WEIGHTS = Path(__file__).parent / "weights"
 SUFFIX = ".safetensors"
 FILE = "model.safetensors"  # what a model is called in a run's folder
-DEFAULT = "icam-pipes"  # what inspects pictures where no model is named
+DEFAULT = "icam-fast-pipes"  # what inspects pictures where no model is named
 
 
 def packaged(name: str) -> Path | None:
