@@ -44,11 +44,10 @@ def measure(bench: Bench) -> None:
     asked = bench.asked
     assert asked is not None
     batches = _batches(asked.batch or "1")
-    runtimes = asked.runtime.split(",")
+    runtimes = ("onnxruntime" if asked.runtime is None else asked.runtime).split(",")
     for runtime in runtimes:
         if runtime not in RUNTIMES:
             raise unknown("runtime", runtime, RUNTIMES)
-    expect(asked.device in ("auto", "cpu"), "--device", "auto or cpu: models are timed on a processor", asked.device)
     files = [name for name in asked.models if name.endswith(EXPORTED)]
     expect(not files or "onnxruntime" in runtimes, "--runtime", "onnxruntime for an exported file", asked.runtime)
     expect(bool(asked.models), "foveal bench models", "at least one model", "none", "name an exported file, a run or a preset")

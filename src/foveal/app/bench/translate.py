@@ -60,8 +60,8 @@ def measure(bench: Bench) -> None:
     expect(bench.device == "cpu", "foveal bench translate", "--device cpu", f"--device {bench.device}")
     asked = bench.asked
     assert asked is not None
-    batches, beams = _numbers(asked.batch or "1,32", "--batch"), _numbers(asked.beam, "--beam")
-    words: int = asked.words
+    batches, beams = _numbers(asked.batch or "1,32", "--batch"), _numbers(asked.beam or "1,4", "--beam")
+    words: int = 20 if asked.words is None else asked.words
     whole(words, "--words", 2)
     model, base = _model(asked.models)
     bench.stem = "translate-decoding"
