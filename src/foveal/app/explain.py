@@ -107,7 +107,7 @@ def _of_torch(model: Path, device: str) -> Explaining:
     return Explaining(
         inspector,
         lambda photo: look(net, inspector.prepare([photo])),
-        lambda photo, _: occlusion(net, inspector.prepare([photo]), probability)[0],
+        lambda photo, _: occlusion(net, inspector.prepare([photo]), probability, blank=inspector.blank)[0],
         lambda photo, index: gradient(net, inspector.prepare([photo]), index)[0],
     )
 
@@ -125,6 +125,7 @@ def explained(explaining: Explaining, path: str) -> "tuple[dict[str, Any], Sheet
     """What there is to say about one picture, as numbers and as a sheet."""
     from foveal.app.overlay import Panel, Sheet
     from foveal.data.image import open_image
+    from foveal.data.pack import paint
     from foveal.explain.answer import Problem
 
     inspector = explaining.inspector
@@ -143,12 +144,14 @@ def explained(explaining: Explaining, path: str) -> "tuple[dict[str, Any], Sheet
     for layer, head, query, one in looks.each():
         rows.setdefault(layer, []).append(Panel(_title(layer, head, query, looks.maps[layer].shape), one, highest))
     even = 1 / average.size
+    sharp = open_image(path, SHARP)
+    paint(sharp, inspector.card.recipe.get("blank", ()))  # the sheet shows what the model was shown
     chances = sorted(zip(inspector.card.classes, answer.probability.tolist(), strict=True), key=lambda pair: -pair[1])
     sheet = Sheet(
         title=Path(path).name,
         caption=f"{inspector.card.model}, {len(inspector.card.classes)} classes. Attention shows what was looked at, not why: "
         "foveal explain --faithful N measures how far it explains the answer.",
-        photo=open_image(path, SHARP),
+        photo=sharp,
         chances=[(name, chance, name in answer.found) for name, chance in chances],
         large=[
             Panel("attention, mean of all layers", average, float(average.max())),
