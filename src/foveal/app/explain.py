@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         nargs="*",
         help="the picture; before it may stand the model: a .safetensors file, a run's folder or an exported file; without one, the weights that come with "
-        "foveal are used. A model that translates takes a sentence instead. With --faithful: the model only",
+        "foveal are used. A model that translates, not exported, takes a sentence instead. With --faithful: the model only",
     )
     parser.add_argument(
         "--out",
@@ -56,7 +56,13 @@ def run(args: argparse.Namespace) -> int:
     for name in ("seed", "fill"):
         expect(getattr(args, name) is None, f"--{name}", "--faithful beside it", "none")
     model, words = model_and_rest(args.words)
-    if model.suffix != EXPORTED and model.exists():
+    if model.suffix == EXPORTED and model.exists():
+        from foveal.runtime.session import task_of
+
+        do = 'foveal explain takes these with "a sentence"; foveal translate runs the exported file'
+        wanted = "of a model that translates its run's folder or .safetensors file"
+        expect(task_of(model) != "translate", str(model), wanted, "an exported file, which gives words and no attention", do)
+    elif model.exists():
         from foveal.models.store import task_in
 
         if task_in(model) == "translate":

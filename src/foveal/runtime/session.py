@@ -77,6 +77,15 @@ def metadata(file: str | Path) -> dict[str, str]:
     return dict(_opened(Path(file), 1).get_modelmeta().custom_metadata_map)
 
 
+def task_of(file: str | Path) -> str:
+    """What the model of an exported file is for; "classify" of a file that says nothing."""
+    try:
+        said = json.loads(metadata(file).get(CARD, "{}")).get("task")
+    except (ValueError, RecursionError, AttributeError):
+        said = None  # whoever reads the card says what is wrong with it
+    return said if isinstance(said, str) else "classify"
+
+
 def _opened(file: Path, threads: int) -> Any:
     content = _content(file)
     try:
