@@ -24,7 +24,7 @@ OWN = {  # what only some of them obey: the others refuse it → which do
     "beam": ("translate",),
     "words": ("translate",),
     "runtime": ("models",),
-    "longest": ("attention", "crossover"),
+    "longest": ("attention", "crossover", "translate"),
 }
 
 
@@ -50,7 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_device(parser)
     parser.add_argument("--threads", type=int, default=1, help="threads on a CPU; one is the trustworthy number on shared cores")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often each candidate runs, in turns, after the warm-up")
-    parser.add_argument("--longest", type=int, help=f"of attention and crossover: leave out longer sequences (default: {LONGEST})")
+    parser.add_argument(
+        "--longest",
+        type=int,
+        help=f"leave out longer sequences: of attention and crossover (default: {LONGEST}); of translate: sentences without a cache (default: 400)",
+    )
     parser.add_argument("--out", type=Path, default=Path("results"), help="folder for the table and its figures")
 
 
