@@ -72,6 +72,20 @@ def test_where_two_curves_cross():
         (["attention", "--longest", "7"], "--longest: expected at least 256, got 7"),
         (["attention", "--device", "tpu"], "device: expected auto, or one that this machine has"),
         (["attention", "--rounds", "many"], "invalid int value"),
+        (["attention", "--batch", "4"], "foveal bench attention: expected no --batch, got 4; leave it out, or bench models or translate"),
+        (["crossover", "--batch", "4"], "foveal bench crossover: expected no --batch, got 4"),
+        (["resolution", "--batch", "4"], "foveal bench resolution: expected no --batch, got 4"),
+        (["attention", "--runtime", "onnxruntime"], "expected no --runtime, got onnxruntime; leave it out, or bench models"),
+        (["translate", "--runtime", "torch"], "foveal bench translate: expected no --runtime, got torch"),
+        (["attention", "--peer", "a.onnx"], "expected no --peer, got a.onnx; leave it out, or bench models or resolution"),
+        (["crossover", "--beam", "4"], "expected no --beam, got 4; leave it out, or bench translate"),
+        (["models", "icam-30k", "--words", "9"], "foveal bench models: expected no --words, got 9"),
+        (
+            ["models", "icam-30k", "--longest", "512"],
+            "foveal bench models: expected no --longest, got 512; leave it out, or bench attention",
+        ),
+        (["attention", "icam-30k"], "foveal bench attention: expected no model, got icam-30k"),
+        (["resolution", "--device", "cuda"], "--device: expected auto or cpu"),
     ],
 )
 def test_bad_arguments_get_one_line(arguments, says, capsys):

@@ -71,6 +71,47 @@ def test_torch_runs_beside_it(tmp_path, capsys):
     assert not told.err
 
 
+def run_small(monkeypatch, tmp_path, *words):
+    """A model of one layer, so that torch.compile has little to do."""
+    made = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 5 * 5, 2), torch.nn.SiLU()).eval()
+    monkeypatch.setattr("foveal.models.store.load_or_new", lambda name: (made, Card(name, "icam", {}, ("a", "b"), size=5), True))
+    return main(["bench", "models", "small", *words, "--rounds", "2", "--out", str(tmp_path)])
+
+
+@pytest.mark.slow
+def test_compiling_is_told_apart_from_running(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("torch._inductor.config.cpp_cache_precompile_headers", False)  # pays for many graphs only
+    assert run_small(monkeypatch, tmp_path, "--runtime", "torch,compile", "--batch", "3") == 0
+    told = capsys.readouterr().out
+    assert "checked: 2 contenders" in told
+    (file,) = tmp_path.glob("models-*.json")
+    content = json.loads(file.read_text(encoding="utf-8"))
+    rows = {row["what"]: row for row in content["rows"]}
+    seconds, batch = rows["small (compile): compiled before the warm-up"]["ours"].split(" s for batch ")
+    assert float(seconds) > 0.5  # nothing of it comes from torch's caches, however often this ran
+    assert batch == "3"
+    assert rows["batch 3: small (compile)"]["ratio"] is not None
+    assert content["seconds"]["batch 3"]["small (compile)"]["p90"] < 0.2
+    assert "small (torch): compiled" not in told
+
+
+def test_without_a_compiler_the_others_are_timed(monkeypatch, tmp_path, capsys):
+    torch._dynamo.reset()
+    monkeypatch.setattr("torch._inductor.config.cpp.cxx", (None, str(tmp_path / "g++")))
+    assert run_small(monkeypatch, tmp_path, "--runtime", "compile,torch") == 0
+    told = capsys.readouterr().out
+    assert (
+        "small (compile): left out: torch.compile: expected a C++ compiler, got none that works; install g++, or name one in CXX\n" in told
+    )
+    assert "checked: 1 contenders" in told
+    assert "batch 1: small (torch): " in told
+    assert "batch 1: small (compile)" not in told
+    assert run_small(monkeypatch, tmp_path, "--runtime", "compile") == 2
+    error = capsys.readouterr().err
+    assert "--runtime: expected one that this machine has, got compile; add onnxruntime or torch" in error
+    assert error.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -41,6 +41,17 @@ def test_without_a_cache_the_same_words():
     assert translate._uncached(model, [5, 6, 7], 9)[:8] == cached
 
 
+@pytest.mark.parametrize("longest", [400, 800])
+def test_without_a_cache_as_long_as_was_asked_for(monkeypatch, longest):
+    monkeypatch.setattr(translate, "LENGTHS", (2, 5))
+    monkeypatch.setattr(translate, "UNCACHED", (2, 5, 800))
+    monkeypatch.setattr(translate, "_uncached", lambda model, source, steps: torch.zeros(7).sum())
+    bench = Bench("translate", "cpu", 1, 1, 256)
+    translate._against_length(bench, create("transformer-tiny", **SIZES).eval(), [[5, 6, 7]], longest)
+    assert list(bench.timings["with the cache"]) == ["2", "5"]
+    assert list(bench.timings["without a cache"]) == ["2", "5", *(["800"] if longest == 800 else [])]
+
+
 @pytest.mark.parametrize(
     ("flags", "told"),
     [

@@ -277,6 +277,7 @@ def test_files_that_are_no_models(model, folder, tmp_path, capsys):
         assert err.count("\n") == 1
     assert typed(capsys, tmp_path / "none.safetensors", folder)[0] == 2
     assert "of another kind" in typed(capsys, "model.pt", folder)[2]
+    assert "of another kind" in typed(capsys, "model.pt2", folder)[2]
     assert "put the model first" in typed(capsys, model, folder, model)[2]
 
 

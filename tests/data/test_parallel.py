@@ -182,6 +182,55 @@ def test_bad_pairs_are_counted_named_and_left_out_or_refused(tmp_path, kind, sou
     assert str(error.value) == told
 
 
+@pytest.mark.parametrize("split", ["test", "val", "test_2016_flickr"])
+@pytest.mark.parametrize(("kind", "source", "target", "file"), BAD)
+def test_of_a_given_test_everything_is_kept_that_can_be_scored(tmp_path, kind, source, target, file, split):
+    """A test without its hard sentences would flatter the model."""
+    names = ("train", "val", "test") if split in ("val", "test") else ("train", "val", split)
+    path = folder(tmp_path / "set", names=names)
+    encoded = source.encode("latin-1") if "latin" in source else source.encode()
+    write(path / f"{split}.en", "\n".join(EN[50:53]).encode() + b"\n" + encoded + b"\n")
+    write(path / f"{split}.de", [*DE[50:53], target])
+    place = f"{split}{file[1:]} line 4"
+    found = read_parallel(str(path))
+    pairs = found.splits["val" if split == "val" else "test"]
+    if not target.strip():
+        assert len(pairs) == 3
+        assert found.dropped == {"no reference": 1}
+        assert f"1 pairs left out, no reference: {place}" in found.notes
+        return
+    assert len(pairs) == 4
+    assert found.dropped == {}
+    assert pairs.target[3] == " ".join(target.split())
+    assert pairs.source[3] == " ".join(encoded.decode(errors="replace").split())
+    assert f"1 pairs of a given val or test kept, as a score without them would flatter, {kind}: {place}" in found.notes
+    if kind in ("too long", "lengths apart"):  # nothing is wrong with them
+        assert len(read_parallel(str(path), bad="refuse").splits["val" if split == "val" else "test"]) == 4
+    else:
+        assert f"got 1 {kind} ({place}); mend them" in refused(path, bad="refuse")
+
+
+def test_a_given_test_in_a_table_is_kept_and_training_is_not(tmp_path):
+    rows = [f"{en}\t{de}\t{split}" for en, de, split in zip(EN, DE, ROWS, strict=True)]
+    long = " ".join(["word"] * 300)
+    path = write(
+        tmp_path / "x.tsv", ["en\tde\tsplit", *rows, f"{long}\t{long}\ttest", f"{long}\t{long}\ttrain", "\tNichts.\tdev", "x\t\ttest"]
+    )
+    found = read_parallel(str(path))
+    assert {split: len(pairs) for split, pairs in found.splits.items()} == {"train": 50, "val": 6, "test": 6}
+    assert found.dropped == {"too long": 1, "no reference": 1}
+    assert found.longest == 300
+    assert found.splits["val"].source[-1] == ""
+    odd = write(
+        tmp_path / "y.jsonl",
+        [json.dumps({"en": en, "de": de, "split": split}) for en, de, split in zip(EN, DE, ROWS, strict=True)]
+        + ['{"en": "half \\ud83d", "de": "y", "split": "test"}', '{"en": "x", "split": "test"}'],
+    )
+    found = read_parallel(str(odd))
+    assert found.splits["test"].source[-1] == "half �"
+    assert found.dropped == {"no text for de": 1}
+
+
 def test_many_bad_pairs_are_told_in_one_line_each(tmp_path):
     found = two(tmp_path, [*EN, *[""] * 11, "x"], [*DE, *["y"] * 11, "\x00"])
     assert found.notes[:2] == (
@@ -370,6 +419,11 @@ def test_whatever_bytes_come_every_row_is_kept_or_counted(rows):
     sieve = Sieve()
     kept = list(sieve.through((Row(place, "", *row) for place, row in enumerate(rows)), ("a", "b")))
     assert len(kept) + sum(sieve.counts.values()) == len(rows)
+    given = Sieve()
+    judged = list(given.through((Row(place, "", *row) for place, row in enumerate(rows)), ("a", "b"), "test"))
+    assert len(judged) + sum(given.counts.values()) == len(rows)
+    assert set(given.counts) <= {"no reference"}
+    assert all(pair.target.encode() and pair.source.encode() is not None for pair in judged)
     for pair in kept:
         assert pair.source == " ".join(pair.source.split())
         assert pair.source

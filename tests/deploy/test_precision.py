@@ -14,6 +14,7 @@ from PIL import Image
 from foveal.app.cli import main
 from foveal.app.export import MARGINS, Margin
 from foveal.data.pipes import render
+from foveal.deploy.archive import texts
 from foveal.deploy.export import Answers, export_onnx
 from foveal.deploy.export_torch import export_program, export_script, load_program, load_script
 from foveal.deploy.half import halved
@@ -185,6 +186,12 @@ def test_the_proof_of_an_export(run, name, precision, tmp_path, capsys):
     assert proof["milliseconds"]["file"]["median"] > 0
     if name.endswith(".onnx"):
         assert Session(tmp_path / name).proof == proof
+    else:
+        assert json.loads(texts(tmp_path / name)["foveal.proof"]) == proof
+    assert main(["show", str(tmp_path / name)]) == 0
+    shown = capsys.readouterr().out
+    assert f"  digest_before_this_proof: {proof['digest_before_this_proof']}\n" in shown
+    assert '  classes: ["a", "b"]\n' in shown
 
 
 def test_an_int8_file_that_is_no_gain_is_refused_and_says_who_is_to_blame(run, tmp_path, capsys, monkeypatch):

@@ -81,6 +81,8 @@ def test_the_cell_that_counts_takes_the_answer_with_it():
     np.testing.assert_allclose(hidden, np.arange(8) / 7)
     assert (coarse[2, :2, 0] > 0.99).all()
     assert (coarse[2, 2:, 0] < 0.01).all()
+    never = dataclasses.replace(CARD, recipe={"blank": [[4 / 7, 2 / 7, 5 / 7, 3 / 7]]})  # what is never shown cannot be hidden
+    assert (deletion(Inspector(Brightest(), never), image, orders, SIDES, 7, fill)[1][..., 0] > 0.99).all()
 
 
 @pytest.mark.parametrize("fill", ["mean", "blur"])

@@ -132,6 +132,14 @@ def test_occlusion_by_hand():
     assert not lost[0, 0].any()  # without its first cell, class 0 gains: that is no loss
 
 
+def test_what_is_never_shown_is_not_lost():
+    images = torch.zeros(1, 3, 35, 35)
+    images[0, :, 7:14, 21:28] = 1
+    blank = torch.zeros(35, 35, dtype=torch.bool)
+    blank[7:14, 21:28] = True
+    assert not occlusion(Cell(), images, lambda logits: logits.double().numpy(), (5, 5), blank=blank)[0, 1].any()
+
+
 def test_cells_and_shares():
     assert cell_of(4, 6, (2, 3)).tolist() == [[0, 0, 1, 1, 2, 2]] * 2 + [[3, 3, 4, 4, 5, 5]] * 2
     assert cell_of(5, 1, (2, 1)).ravel().tolist() == [0, 0, 0, 1, 1]

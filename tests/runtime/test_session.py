@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 
 from foveal.app.cli import main
+from foveal.app.explain import _of_file, _of_torch, explained
 from foveal.app.export import MARGINS, Margin
 from foveal.deploy.export import export_onnx, write_export
 from foveal.deploy.prove import Held, by_onnxruntime, prove
@@ -283,6 +284,32 @@ def test_an_exported_file_is_on_the_processor(file, tmp_path, capsys):
     Image.fromarray(frames(1)[0]).save(tmp_path / "a.png")
     assert main(["predict", str(file), str(tmp_path / "a.png"), "--device", "cuda:7"]) == 2
     assert "--device: expected auto or cpu for an exported file, got cuda:7" in capsys.readouterr().err
+
+
+def test_what_is_blanked_is_explained_as_torch_explains_it(tmp_path):
+    """The boxes cover the first two cells of 4 × 4: whatever is there is never seen, so that nothing can be lost without it."""
+    model, card = made("text masked")
+    save_model(model, tmp_path / "m.safetensors", card)
+    write_export(export_onnx(model, card), {}, tmp_path / "m.onnx")
+    photo = frames(1)[0]
+    other = photo.copy()
+    other[: SIDE // 4, : SIDE // 2] = 7
+    for name, pixels in (("a.png", photo), ("b.png", other)):
+        Image.fromarray(pixels).save(tmp_path / name)
+    of_file, of_torch = _of_file(tmp_path / "m.onnx", "cpu"), _of_torch(tmp_path / "m.safetensors", "cpu")
+    (mine, sheet), (theirs, same) = (explained(one, str(tmp_path / "a.png")) for one in (of_file, of_torch))
+    assert mine["answer"] == theirs["answer"]
+    for ours, others in zip(mine["attention"], theirs["attention"], strict=True):
+        np.testing.assert_allclose(ours["map"], others["map"], atol=2e-6)
+    np.testing.assert_allclose(mine["occlusion"], theirs["occlusion"], atol=0.02)  # a mean colour is a whole number there
+    assert mine["occlusion"][0][:2] == theirs["occlusion"][0][:2] == [0, 0]
+    assert np.count_nonzero(mine["occlusion"]) > 3
+    for facts, one in ((mine, of_file), (theirs, of_torch)):
+        assert explained(one, str(tmp_path / "b.png"))[0] == facts | {"file": str(tmp_path / "b.png")}
+    for drawn in (sheet.photo, same.photo):  # the sheet shows what was shown to the model
+        side = len(drawn)
+        assert (drawn[: side // 4, : side // 2] == 128).all()
+        assert (drawn[side // 4 + 1 :] != 128).mean() > 0.9
 
 
 def test_a_file_that_cannot_tell_where_it_looked(tmp_path, capsys):

@@ -228,6 +228,17 @@ def test_commands_for_pictures_refuse_it_and_it_refuses_a_model_for_pictures(fil
     assert "expected a model that translates, got one that does 'classify'" in done.stderr
 
 
+def test_it_cannot_be_explained_and_says_what_can(file, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["explain", str(file), "one two"]) == 2
+    error = capsys.readouterr().err
+    assert "model.onnx: expected of a model that translates its run's folder or .safetensors file, got an exported file" in error
+    assert "foveal translate runs the exported file" in error
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+    assert main(["explain", str(file.with_name("model.safetensors")), "one two", "--device", "cpu"]) == 0
+
+
 def _pictures():
     from foveal.deploy.export import export_onnx
     from foveal.models.store import load_model

@@ -9,9 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from runtime.translator import made
 
 from foveal.app.cli import main
 from foveal.data.pipes import render
+from foveal.data.vocabulary import both_from
+from foveal.decode.search import Search
+from foveal.deploy.export import write_export
+from foveal.deploy.translator import export_translator
+from foveal.train.translate import translate
 
 ROOT = Path(__file__).parents[2]
 CLEAN = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # or this copy would answer for the wheel
@@ -35,6 +41,11 @@ def called(words, **options):
     return done.stdout
 
 
+def heavy(python):
+    """What is installed there and should not be."""
+    return called([python, "-c", f"import importlib.util as u; print([name for name in {HEAVY!r} if u.find_spec(name)])"]).strip()
+
+
 @pytest.mark.slow
 def test_without_torch_an_exported_file_answers_as_the_model_does(bare, tmp_path, capsys):
     from PIL import Image
@@ -45,8 +56,7 @@ def test_without_torch_an_exported_file_answers_as_the_model_does(bare, tmp_path
     capsys.readouterr()
     assert main(["predict", "icam-pipes", str(tmp_path), "--format", "jsonl", "--device", "cpu"]) == 0
     expected = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    program = f"import importlib.util as u; print([name for name in {HEAVY!r} if u.find_spec(name)])"
-    assert called([bare, "-c", program]).strip() == "[]"
+    assert heavy(bare) == "[]"
     words = [bare, "-m", "foveal", "predict", tmp_path / "inspector.onnx", tmp_path, "--format", "jsonl"]
     said = [json.loads(line) for line in called(words, cwd=tmp_path).splitlines()]
     assert [one["file"] for one in said] == [one["file"] for one in expected]
@@ -72,3 +82,25 @@ def test_without_torch_an_exported_file_answers_as_the_model_does(bare, tmp_path
     assert told.returncode == 2  # the weights in the package are torch's
     assert "foveal[torch]" in told.stderr
     assert told.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_without_torch_an_exported_translator_translates_as_the_model_does(bare, tmp_path):
+    model, card = made()
+    write_export(export_translator(model, card), {}, tmp_path / "model.onnx")
+    lines = ["one two three", "", "four — five", "a word that nobody taught it"]
+    words = [str(bare), "-m", "foveal", "translate", "model.onnx"]
+    given = {"input": "".join(f"{line}\n" for line in lines), "cwd": tmp_path}
+    told = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, env=CLEAN, **given)
+    assert told.returncode == 2  # what it needs beyond pictures is said
+    assert "pip install foveal[translate]" in told.stderr
+    assert told.stderr.count("\n") == 1
+    (wheel,) = bare.parents[2].glob("*.whl")
+    venv.create(tmp_path / "env")
+    words[0] = tmp_path / "env" / "bin" / "python"
+    install = [sys.executable, "-m", "pip", "--python", words[0], "install", "--quiet", "--constraint", ROOT / "constraints.txt"]
+    called([*install, f"{wheel}[translate]"])
+    assert heavy(words[0]) in ("[]", "['yaml']")  # tokenizers may bring it
+    expected = translate(model, both_from(card.vocabulary), lines, Search())
+    assert called(words, **given).split("\n") == [*(" ".join(line.split()) for line in expected), ""]
+    assert len(set(expected)) == 4

@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from torch.nn import functional as F
 from train.little import rows, typed
 from train.sentences import FIELDS, sentences
 
+from foveal.app.cli import main
+from foveal.data.parallel import read_parallel
 from foveal.data.token_batches import TokenPairs, collate
 from foveal.errors import FovealError
 from foveal.models.store import load_model
@@ -73,6 +76,33 @@ def test_it_learns(run):
     rows = (folder / "log.csv").read_text().splitlines()
     assert "tokens_a_second" in rows[0]
     assert len(rows) == 61
+
+
+@pytest.mark.parametrize("settings", [{}, {"position": "learned", "longest": 17}])
+def test_a_given_test_is_translated_whole(data, tmp_path, capsys, settings):
+    """Longer than what is learned from, than a batch, and than there are positions for: it is in the score all the same."""
+    long = " ".join(["one"] * 23), " ".join(["eins"] * 23)
+    file = tmp_path / "more.tsv"
+    extra = [f"{long[0]}\t{long[1]}\t{split}\n" for split in ("train", "val", "test")] + ["two\t\ttest\n", "\tzwei\ttest\n"]
+    file.write_text(Path(data).read_text(encoding="utf-8") + "".join(extra), encoding="utf-8")
+    fields = FIELDS | {"epochs": 1, "longest": 7, "tokens": 16, "beam": 1, "settings": FIELDS["settings"] | settings}
+    result = train_translate(Translation(data=str(file), **fields), tmp_path / "run", machine=CPU)
+    before = read_parallel(data).facts()["splits"]
+    assert result["data"]["splits"] == {"train": before["train"], "val": before["val"] + 1, "test": before["test"] + 2}
+    assert result["data"]["dropped"] == {"too long": 1, "no reference": 1}
+    error = capsys.readouterr().err
+    assert "1 pairs of val have more than 15 pieces: the loss leaves them out, BLEU does not" in error
+    assert ("1 sentences of" in error and "have more than 16 pieces, of which the first are read" in error) == bool(settings)
+    assert (
+        main(["evaluate", str(tmp_path / "run"), "--split", "test", "--device", "cpu", "--resamples", "0", "--out", str(tmp_path / "e")])
+        == 0
+    )
+    for folder in ("run", "e"):
+        lines = (tmp_path / folder / "translations-test.tsv").read_text(encoding="utf-8").splitlines()
+        assert len(lines) == 1 + before["test"] + 2
+        source, said, reference = next(line for line in lines if line.startswith("one one one one")).split("\t")
+        assert (source, reference) == long
+        assert said
 
 
 def test_bleu_on_the_way(data, tmp_path):

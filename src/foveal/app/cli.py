@@ -28,7 +28,7 @@ COMMANDS = {  # what is typed → its module, and what it does
     "export": ("foveal.app.export", "one ONNX file that describes itself, with proof that it says the same"),
     "convert": ("foveal.app.convert", "carry a Transformer's weights over to torch or Marian, and back"),
     "render": ("foveal.app.render", "render pictures of pipes, with labels, boxes and masks"),
-    "show": ("foveal.app.show", "list every mechanism; explain and draw one"),
+    "show": ("foveal.app.show", "list every mechanism; explain and draw one, or tell what a model file says"),
     "cite": ("foveal.app.cite", "print the BibTeX of mechanisms"),
     "check": ("foveal.app.check", "examine anybody's attention for the usual mistakes"),
     "bench": ("foveal.app.bench", "measure side by side with others, and write results"),

@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from foveal.data.parallel import read_parallel
+from foveal.data.parallel import LONGEST, read_parallel
 from foveal.decode.search import Search
 from foveal.errors import expect
 from foveal.whole import expect_folder, write_whole
@@ -28,7 +28,8 @@ def evaluate(args: argparse.Namespace, folder: Path) -> int:
     where = args.data or recipe.get("data")
     expect(isinstance(where, str) and bool(where), "--data", "a set, as this model does not say what it was trained on", "none")
     languages = card.data.get("languages") or (None, None)
-    data = read_parallel(str(where), source=languages[0], target=languages[1], bad="drop")
+    longest = recipe.get("longest", LONGEST)  # as in training: another limit would cut other splits by hash
+    data = read_parallel(str(where), source=languages[0], target=languages[1], bad="drop", longest=longest)
     print(data.told())
     expect(bool(len(data.splits.get(args.split, ()))), "--split", f"one of {', '.join(data.splits)}", args.split)
     pairs = data.splits[args.split]
@@ -38,7 +39,7 @@ def evaluate(args: argparse.Namespace, folder: Path) -> int:
     said = translate(model.to(device), vocabularies, pairs.source, Search(beam=beam, penalty=penalty), args.batch)
     references = pairs.target  # as they are: what a model was taught in small letters is judged in all of them
     scores = translation_scores(said, references, args.resamples)
-    lengths = by_length([len(line.split()) for line in pairs.source], said, references, EDGES)
+    lengths = by_length([max(1, len(line.split())) for line in pairs.source], said, references, EDGES)
     lines = [f"# {card.model} on {data.name}, {args.split}, {len(pairs)} sentences, beam {beam}, penalty {penalty:g}", ""]
     lines += ["| | | 95 % |", "|---|---:|---|"]
     for name, score in scores.items():

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         nargs="*",
         help="the picture; before it may stand the model: a .safetensors file, a run's folder or an exported file; without one, the weights that come with "
-        "foveal are used. A model that translates takes a sentence instead. With --faithful: the model only",
+        "foveal are used. A model that translates, not exported, takes a sentence instead. With --faithful: the model only",
     )
     parser.add_argument(
         "--out",
@@ -56,7 +56,13 @@ def run(args: argparse.Namespace) -> int:
     for name in ("seed", "fill"):
         expect(getattr(args, name) is None, f"--{name}", "--faithful beside it", "none")
     model, words = model_and_rest(args.words)
-    if model.suffix != EXPORTED and model.exists():
+    if model.suffix == EXPORTED and model.exists():
+        from foveal.runtime.session import task_of
+
+        do = 'foveal explain takes these with "a sentence"; foveal translate runs the exported file'
+        wanted = "of a model that translates its run's folder or .safetensors file"
+        expect(task_of(model) != "translate", str(model), wanted, "an exported file, which gives words and no attention", do)
+    elif model.exists():
         from foveal.models.store import task_in
 
         if task_in(model) == "translate":
@@ -107,7 +113,7 @@ def _of_torch(model: Path, device: str) -> Explaining:
     return Explaining(
         inspector,
         lambda photo: look(net, inspector.prepare([photo])),
-        lambda photo, _: occlusion(net, inspector.prepare([photo]), probability)[0],
+        lambda photo, _: occlusion(net, inspector.prepare([photo]), probability, blank=inspector.blank)[0],
         lambda photo, index: gradient(net, inspector.prepare([photo]), index)[0],
     )
 
@@ -125,6 +131,7 @@ def explained(explaining: Explaining, path: str) -> "tuple[dict[str, Any], Sheet
     """What there is to say about one picture, as numbers and as a sheet."""
     from foveal.app.overlay import Panel, Sheet
     from foveal.data.image import open_image
+    from foveal.data.pack import paint
     from foveal.explain.answer import Problem
 
     inspector = explaining.inspector
@@ -143,12 +150,14 @@ def explained(explaining: Explaining, path: str) -> "tuple[dict[str, Any], Sheet
     for layer, head, query, one in looks.each():
         rows.setdefault(layer, []).append(Panel(_title(layer, head, query, looks.maps[layer].shape), one, highest))
     even = 1 / average.size
+    sharp = open_image(path, SHARP)
+    paint(sharp, inspector.card.recipe.get("blank", ()))  # the sheet shows what the model was shown
     chances = sorted(zip(inspector.card.classes, answer.probability.tolist(), strict=True), key=lambda pair: -pair[1])
     sheet = Sheet(
         title=Path(path).name,
         caption=f"{inspector.card.model}, {len(inspector.card.classes)} classes. Attention shows what was looked at, not why: "
         "foveal explain --faithful N measures how far it explains the answer.",
-        photo=open_image(path, SHARP),
+        photo=sharp,
         chances=[(name, chance, name in answer.found) for name, chance in chances],
         large=[
             Panel("attention, mean of all layers", average, float(average.max())),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foveal.deploy.names import EXPORTED
+from foveal.deploy.names import EXPORTED, PROOF, TORCH
 from foveal.errors import FovealError, expect
 from foveal.whole import expect_folder, write_whole
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from foveal.deploy.prove import Answering, Held, Parity
     from foveal.models.card import Card
 
-TORCH = (".pt", ".pt2")  # TorchScript and torch.export
 PICTURES, DRAWN, CALIBRATION = 256, 64, 64
 
 
@@ -53,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         type=Path,
         required=True,
-        help="the .onnx file to write, or .pt2 or .pt for torch; its proof lies beside it",
+        help="the .onnx file to write, or .pt2 or .pt for torch; its proof is in it, and lies beside it",
     )
     parser.add_argument(
         "--to", choices=["onnx", "ctranslate2"], default="onnx", help="of a model that translates: ctranslate2 writes a folder for it"
@@ -78,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
     for file in (args.out, beside):
         expect(not file.is_dir(), "--out", "the name of a file", f"the folder {file}")
     expect_folder(args.out.parent)
+    from foveal.deploy.archive import with_text
     from foveal.deploy.export import export_onnx, write_export
     from foveal.deploy.origin import origin
     from foveal.deploy.prove import by_onnxruntime, prove, timed
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out.suffix == EXPORTED:
         write_export(content, proof, args.out)
     else:
-        write_whole(args.out, content)
+        write_whole(args.out, with_text(content, PROOF, json.dumps(proof)))
     write_whole(beside, json.dumps(proof, indent=1).encode())  # after its file: a proof without one is of another
     _tell(args.out, parity, held, times)
     return 0

@@ -38,6 +38,7 @@ def export_translate(args: argparse.Namespace) -> int:
         expect(not file.is_dir(), "--out", "the name of a file", f"the folder {file}")
     expect_folder(args.out.parent)
     from foveal.data.vocabulary import both_from
+    from foveal.decode.lines import positions
     from foveal.decode.search import Search
     from foveal.deploy.export import write_export
     from foveal.deploy.onnx_engine import OnnxEngine
@@ -55,7 +56,7 @@ def export_translate(args: argparse.Namespace) -> int:
         contents["float32"] = export_translator(model, card)
     engines = {name: OnnxEngine(opened(content), card.config) for name, content in contents.items()}
     held = held_sentences(card, source)
-    search = Search(beam=card.recipe.get("beam", 4), penalty=card.recipe.get("penalty", 0.6))
+    search = Search(beam=card.recipe.get("beam", 4), penalty=card.recipe.get("penalty", 0.6), room=positions(card.config))
     parity = prove_translator(engines["file"], model, target, held, search)
     times = timed_translators(dict(engines), held, search)
     judge(args.precision, parity, times)

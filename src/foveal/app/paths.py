@@ -13,7 +13,7 @@ from foveal.errors import FovealError, reading
 from foveal.models.packaged import DEFAULT, FILE, packaged
 
 SUFFIX = ".safetensors"
-FOREIGN = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".h5")  # models that others write
+FOREIGN = (".pt", ".pt2", ".pth", ".ckpt", ".bin", ".pkl", ".h5")  # models that others write
 STDIN = "-"
 CHUNK = 65536  # bytes
 

@@ -1,4 +1,4 @@
-"""`foveal show`: what there is; what one mechanism is, with its picture; and the gallery of all pictures."""
+"""`foveal show`: what there is; what one mechanism is, with its picture; and the gallery of all pictures. What a model file says: show_file.py."""
 
 import argparse
 import shutil
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foveal.app.catalogue import Entry, entries, find
+from foveal.app.show_file import KINDS, told_of
 from foveal.errors import FovealError
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ WIDEST = 100  # columns of text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", nargs="?", help="the mechanism to explain; without it, everything is listed")
+    parser.add_argument(
+        "name", metavar="NAME", nargs="?", help="the mechanism to explain, or a model file to read; without it, everything is listed"
+    )
     parser.add_argument("--png", metavar="FILE", type=Path, help="draw the picture into this file")
     parser.add_argument("--size", metavar="N", type=int, help="the side of the picture of a mask or a position, in tokens")
     parser.add_argument("--gallery", metavar="DIR", type=Path, help="draw everything: a PNG each, and gallery.png of all")
@@ -40,6 +43,10 @@ def run(args: argparse.Namespace) -> int:
     if args.name is None:
         _alone(args, "a list", "png", "size")
         print("\n".join(listing(entries(), _width())))
+        return 0
+    if args.name.endswith(KINDS):
+        _alone(args, "a file", "png", "size")
+        print("\n".join(told_of(Path(args.name))))
         return 0
     entry = find(args.name)
     print("\n".join(described(entry, _width())))

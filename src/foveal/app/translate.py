@@ -1,12 +1,13 @@
 """`foveal translate MODEL < in > out`: a line out for each line in, as they come."""
 
 import argparse
+import dataclasses
 import sys
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
 from foveal.app.device import add_device
-from foveal.decode.lines import decode_all, in_parts
+from foveal.decode.lines import decode_all, in_parts, positions
 from foveal.decode.search import Search, Sentence
 from foveal.deploy.names import EXPORTED
 from foveal.errors import expect, whole
@@ -52,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
     from foveal.data.vocabulary import both_from
 
     source, target = both_from(card.vocabulary)
-    longest = min(args.most, card.config.get("longest", args.most)) if card.config.get("position") == "learned" else args.most
+    known = positions(card.config)
+    longest, search = args.most if known is None else min(args.most, known), dataclasses.replace(search, room=known)
     number = 0
 
     def answer(part: list[str]) -> list[str]:

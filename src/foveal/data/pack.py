@@ -99,6 +99,13 @@ def paint(pixels: NDArray[np.uint8], boxes: Iterable[Sequence[float]]) -> None:
         pixels[..., y0:y1, x0:x1, :] = GREY
 
 
+def painted(side: int, boxes: Iterable[Sequence[float]]) -> NDArray[np.bool_]:
+    """(S, S): where `paint` paints."""
+    pixels = np.zeros((side, side, 3), np.uint8)
+    paint(pixels, boxes)
+    return np.asarray(pixels[..., 0] == GREY)
+
+
 def expect_box(box: object) -> None:
     numbers = isinstance(box, (list, tuple)) and len(box) == 4 and all(map(is_number, box))
     fits = numbers and 0 <= box[0] < box[2] <= 1 and 0 <= box[1] < box[3] <= 1  # type: ignore[index]

@@ -6,7 +6,7 @@
     a .tsv or .jsonl file
 
 All of them plain or gzip. Where no split is given, val and test are taken by a hash of the source sentence: the same every time, and a sentence
-that comes twice is on one side only.
+that comes twice is on one side only. A val or test that is given is kept whole, hard sentences included: see `sieve`.
 """
 
 import hashlib
@@ -22,6 +22,7 @@ from foveal.data.sieve import Row, Sieve
 from foveal.data.source import SPLITS
 from foveal.errors import FovealError, expect, reading
 
+LONGEST = 250  # words of a sentence to learn from
 SHARE, MOST = 0.05, 2000  # of all sentences, and sentences: val and test each, where nobody gave them
 BEGINNINGS = {"train": "train", "val": "val", "dev": "val", "newsdev": "val", "test": "test", "tst": "test", "newstest": "test"}
 TABLES = {".tsv": tsv, ".jsonl": jsonl, ".ndjson": jsonl}
@@ -90,7 +91,7 @@ class Parallel:
 
 
 def read_parallel(
-    where: str, *, source: str | None = None, target: str | None = None, bad: str = "drop", longest: int = 250, ratio: float = 6.0
+    where: str, *, source: str | None = None, target: str | None = None, bad: str = "drop", longest: int = LONGEST, ratio: float = 6.0
 ) -> Parallel:
     """Read a set. `source` and `target` choose languages, or name those of files that do not. `bad` pairs are left out (drop) or are an
     error (refuse): see `sieve`, which `longest` (words) and `ratio` (of characters) are for."""
@@ -212,7 +213,7 @@ def _gathered(name: str, format: str, languages: tuple[str, str], streams: list[
     lists: dict[str, Pairs] = {split: Pairs([], []) for split in ("", *SPLITS)}
     words = most = 0
     for split, files, rows in streams:
-        for pair in sieve.through(rows, files):
+        for pair in sieve.through(rows, files, split):
             held = lists.setdefault(pair.split or split, Pairs([], []))
             held.source.append(pair.source)
             held.target.append(pair.target)

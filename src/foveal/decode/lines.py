@@ -1,7 +1,8 @@
 """Sentences in, sentences out: sorted by length so that a batch holds little padding, and put back in order."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +30,11 @@ def decode_all(engine: Engine, sources: Sequence[Sequence[int]], search: Search,
         for place, found in zip(places, decode(engine, [sources[place] for place in places], search), strict=True):
             answers[place] = found
     return answers
+
+
+def positions(config: Mapping[str, Any]) -> int | None:
+    """Pieces of a sentence, its mark included, that a model has learned positions for; None: it takes any number of them."""
+    return int(config["longest"]) if config.get("position") == "learned" and "longest" in config else None
 
 
 def in_parts(lines: Iterable[str], many: int, answer: Callable[[list[str]], list[str]]) -> Iterator[str]:

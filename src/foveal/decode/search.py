@@ -22,6 +22,7 @@ class Search:
     best: int = 1  # how many sentences for each source
     shortest: int = 0  # words before the end may come
     longest: int | None = None  # words at most; None: twice the source and ten
+    room: int | None = None  # words that the model has positions for, the end included; None: any number
     no_repeat: int = 0  # no run of so many words comes twice; 0: any may
     sample: bool = False  # draw words instead of searching
     temperature: float = 1.0
@@ -35,6 +36,8 @@ class Search:
         if self.longest is not None:
             whole(self.longest, "the search's longest")
             expect(self.longest >= self.shortest, "the search's longest", f"at least the shortest, {self.shortest}", self.longest)
+        if self.room is not None:
+            whole(self.room, "the search's room")
         fits = is_number(self.penalty) and math.isfinite(self.penalty)
         expect(fits, "the search's penalty", "a number", shown(self.penalty))
         drawn = self.sample or self.best <= self.beam
@@ -46,7 +49,8 @@ class Search:
 
     def limit(self, source: int) -> int:
         """Words at most, the end included, of a source of so many."""
-        return self.longest + 1 if self.longest is not None else max(2 * source + 10, self.shortest + 1) + 1
+        most = self.longest + 1 if self.longest is not None else max(2 * source + 10, self.shortest + 1) + 1
+        return most if self.room is None else min(most, self.room)
 
     def scale(self, words: int) -> float:
         """What log P is divided by."""

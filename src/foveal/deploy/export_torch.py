@@ -1,8 +1,9 @@
-"""The same answers for those who stay with torch: a TorchScript archive (.pt) or a torch.export program (.pt2), with the card beside the graph.
+"""The same answers for those who stay with torch: a TorchScript archive (.pt) or a torch.export program (.pt2), with card and proof beside the graph.
 
     torch.jit.load("inspector.pt")(frames);   torch.export.load("inspector.pt2").module()(frames)
 
-Frames and answers are those of the .onnx file (deploy/export.py). The card is an extra file of the archive, called foveal.
+Frames and answers are those of the .onnx file (deploy/export.py). The card is an extra file of the archive, called
+foveal, and the proof is another one, called foveal.proof (deploy/archive.py).
 """
 
 import io

@@ -17,13 +17,12 @@ import copy
 import itertools
 from typing import cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from foveal.data.pack import GREY, paint
+from foveal.data.pack import GREY, painted
 from foveal.deploy.lean_decoder import LeanDecoder
 from foveal.errors import expect
 from foveal.models.card import Card
@@ -99,9 +98,7 @@ def blanked(card: Card) -> Tensor | None:
     boxes = card.recipe.get("blank", ())
     if not boxes:
         return None
-    shown = np.zeros((card.size, card.size, 3), np.uint8)
-    paint(shown, boxes)
-    return torch.from_numpy(shown[..., :1] == GREY)
+    return torch.from_numpy(painted(card.size, boxes))[..., None]
 
 
 def cut_frames(frames: Tensor, patch: int, run: int = 1) -> Tensor:

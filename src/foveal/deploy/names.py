@@ -5,6 +5,7 @@ INPUT = "frames"
 OUTPUTS = ("probability", "found", "logits")
 LOOKED = "attention"
 EXPORTED = ".onnx"
+TORCH = (".pt", ".pt2")  # TorchScript and torch.export
 
 # Of a model that translates: deploy/translator.py says what they hold.
 SOURCE, SAID, TOP, BANNED, LENGTHS = "source", "said", "top", "banned", "lengths"

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveal.decode.engine import Bans, Next, Rows, padded, unsaid
+from foveal.decode.lines import positions
 from foveal.deploy.names import (
     BANNED,
     ENDS,
@@ -39,7 +40,7 @@ class OnnxEngine:
         self.never = unsaid(self.pad, self.first, self.end)
         self.words = int(config["target_words"])
         self.layers = int(config["decoder_layers"])
-        self.longest = int(config["longest"]) if config.get("position") == "learned" else None
+        self.longest = positions(config)
         shapes = {one.name: one.shape for one in session.get_inputs()}
         pairs = [(SOURCE_KEYS, SAID_KEYS), (SOURCE_VALUES, SAID_VALUES)]
         self.names = [tuple(name.format(layer) for name in pair) for layer in range(self.layers) for pair in pairs]  # (of source, of said)

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from foveal.data.parallel import Pairs, read_parallel
+from foveal.data.parallel import LONGEST, Pairs, read_parallel
 from foveal.data.vocabulary import Vocabulary
 from foveal.decode.engine import Engine
-from foveal.decode.lines import decode_all
+from foveal.decode.lines import decode_all, positions
 from foveal.decode.search import Search
 from foveal.deploy.clock import interleaved
 from foveal.errors import FovealError
@@ -58,11 +58,11 @@ def held_sentences(card: Card, vocabulary: Vocabulary) -> HeldSentences:
     """Of the validation split it was chosen on, or where that is elsewhere, made by the grammar."""
     languages = card.data.get("languages") or (None, None)
     try:
-        data = read_parallel(str(card.recipe["data"]), source=languages[0], target=languages[1], bad="drop")
-        pairs = _some(data.splits["val"])
-        return HeldSentences(
-            vocabulary.encode(pairs.source), f"{len(pairs)} sentences of the validation split of {data.name}", pairs.target
-        )
+        longest = card.recipe.get("longest", LONGEST)
+        data = read_parallel(str(card.recipe["data"]), source=languages[0], target=languages[1], bad="drop", longest=longest)
+        pairs, most = _some(data.splits["val"]), positions(card.config)
+        sources = [pieces[: None if most is None else most - 1] for pieces in vocabulary.encode(pairs.source)]
+        return HeldSentences(sources, f"{len(pairs)} sentences of the validation split of {data.name}", pairs.target)
     except (FovealError, KeyError, OSError):  # the file is as good without them
         lines = read_parallel(MADE).splits["train"].source[:SENTENCES]
         return HeldSentences(vocabulary.encode(lines), f"{len(lines)} sentences that the grammar made")

@@ -122,13 +122,16 @@ def order_of(values: Array, draw: np.random.Generator) -> NDArray[np.int64]:
 def deletion(
     inspector: Inspector, image: Tensor, orders: NDArray[np.int64], sides: Sides, steps: int, fill: Callable[[Tensor], Tensor]
 ) -> tuple[Array, Array]:
-    """An image (1, 3, S, S) with more and more cells hidden, by each of several orders (O, P): (shares hidden (K,), probabilities (O, K, C))."""
+    """An image (1, 3, S, S) with more and more cells hidden, by each of several orders (O, P): (shares hidden (K,), probabilities (O, K, C)).
+
+    What the model is never shown stays as it is.
+    """
     cells = orders.shape[1]
     count = np.unique(np.round(np.linspace(0, cells, min(steps, cells) + 1)).astype(np.int64))  # (K,)
     rank = orders.argsort(1)  # (O, P): when each cell goes
     gone = rank[:, None, :] < count[:, None]  # (O, K, P)
     owner = cell_of(image.shape[2], image.shape[3], sides).to(image.device)
-    flat, filling = torch.from_numpy(gone.reshape(-1, cells)).to(image.device), fill(image)
+    flat, filling = torch.from_numpy(gone.reshape(-1, cells)).to(image.device), torch.where(inspector.blank, image, fill(image))
     chances = [inspector.probabilities(torch.where(some[:, owner][:, None], filling, image)) for some in flat.split(inspector.batch)]
     return count / cells, np.concatenate(chances).reshape(len(orders), len(count), -1)
 
@@ -182,7 +185,7 @@ class _Tally:
             return apply(logits.double().cpu().numpy(), card.many, card.temperature)
 
         maps["gradient"] = gradient(model, image.expand(len(named), -1, -1, -1), torch.from_numpy(named), self.sides)
-        maps["occlusion"] = occlusion(model, image, probability, self.sides, self.inspector.batch)[0, named]
+        maps["occlusion"] = occlusion(model, image, probability, self.sides, self.inspector.batch, self.inspector.blank)[0, named]
         return maps
 
     def _place(self, frame: Frame, named: NDArray[np.int64], maps: dict[str, Array]) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from foveal.data.image import Pixels
-from foveal.data.pack import paint
+from foveal.data.pack import paint, painted
 from foveal.device import choose
 from foveal.errors import expect
 from foveal.explain.answer import Array, Inspecting
@@ -32,6 +32,11 @@ class Inspector(Inspecting):
     def load(cls, path: str | Path, device: str = "auto", batch: int = 16, threshold: float | None = None) -> "Inspector":
         """With the model of a file or of a run's folder."""
         return cls(*load_model(path), device, batch, threshold)
+
+    @property
+    def blank(self) -> Tensor:
+        """(S, S): the pixels that the model is never shown."""
+        return torch.from_numpy(painted(self.card.size, self.card.recipe.get("blank", ()))).to(self.device)
 
     def logits(self, pictures: Sequence[Pixels]) -> Array:
         return self.answers(self.prepare(pictures))

@@ -72,17 +72,26 @@ def gradient(model: nn.Module, images: Tensor, target: Tensor | Sequence[int] | 
 
 
 def occlusion(
-    model: nn.Module, images: Tensor, probability: Callable[[Tensor], Array], sides: Sides | None = None, batch: int = 16
+    model: nn.Module,
+    images: Tensor,
+    probability: Callable[[Tensor], Array],
+    sides: Sides | None = None,
+    batch: int = 16,
+    blank: Tensor | None = None,
 ) -> Array:
-    """(B, C, rows, columns): what each class's probability loses when a cell is hidden. probability: logits (n, C) → (n, C)."""
+    """(B, C, rows, columns): what each class's probability loses when a cell is hidden. probability: logits (n, C) → (n, C).
+
+    blank (S, S): pixels that the model is never shown. They stay as they are: what was not seen cannot be lost.
+    """
     rows, columns = sides or sides_of(model, images)
     owner = cell_of(images.shape[2], images.shape[3], (rows, columns)).to(images.device)
-    one_each = torch.eye(rows * columns, dtype=torch.bool, device=images.device)
+    cells = torch.eye(rows * columns, dtype=torch.bool, device=images.device)[:, owner]  # (cells, S, S)
+    cells = (cells if blank is None else cells & ~blank)[:, None]
     lost = []
     with torch.inference_mode():
         for image in images[:, None]:
             plain = image.mean((2, 3), keepdim=True)
-            hidden = torch.cat([image, torch.where(one_each[:, owner][:, None], plain, image)])  # (1 + cells, 3, S, S)
+            hidden = torch.cat([image, torch.where(cells, plain, image)])  # (1 + cells, 3, S, S)
             chances = probability(torch.cat([model(some) for some in hidden.split(batch)]))
             lost.append(np.clip(chances[:1] - chances[1:], 0, None).T.reshape(-1, rows, columns))
     return shares(np.stack(lost))

@@ -35,7 +35,10 @@ def _heads(model: Exported, layer: int) -> int:
 
 
 def occlusion(model: Exported, photo: Pixels, sides: tuple[int, int]) -> Array:
-    """(C, rows, columns): what each class's probability loses when a cell is shown in the picture's mean colour."""
+    """(C, rows, columns): what each class's probability loses when a cell is shown in the picture's mean colour.
+
+    Where the card has boxes to blank, the file paints them itself: a cell inside of them loses nothing, as in explain/look.py.
+    """
     rows, columns = sides
     photo = photo.copy()
     paint(photo[None], model.card.recipe.get("blank", ()))  # what the model never sees is in no mean

@@ -66,17 +66,35 @@ class Session:
 def exported(file: str | Path, threads: int = 1, task: str = "classify") -> tuple[Any, Card, dict[str, Any]]:
     """onnxruntime's session of an exported file, its card and its proof; an error unless its model is for this task."""
     whole(threads, "threads")
-    content = _content(Path(file))
+    session = _opened(Path(file), threads)
+    facts = session.get_modelmeta().custom_metadata_map
+    expect(CARD in facts, str(file), "a model that foveal exported", "an ONNX file without foveal's card")
+    return session, read_card(facts[CARD], str(file), task), _proof(facts.get(PROOF), file)
+
+
+def metadata(file: str | Path) -> dict[str, str]:
+    """What is written in an ONNX file beside its graph."""
+    return dict(_opened(Path(file), 1).get_modelmeta().custom_metadata_map)
+
+
+def task_of(file: str | Path) -> str:
+    """What the model of an exported file is for; "classify" of a file that says nothing."""
     try:
-        session = opened(content, threads)
+        said = json.loads(metadata(file).get(CARD, "{}")).get("task")
+    except (ValueError, RecursionError, AttributeError):
+        said = None  # whoever reads the card says what is wrong with it
+    return said if isinstance(said, str) else "classify"
+
+
+def _opened(file: Path, threads: int) -> Any:
+    content = _content(file)
+    try:
+        return opened(content, threads)
     except ModuleNotFoundError:
         raise
     except Exception as error:  # noqa: BLE001 — onnxruntime has an exception for each kind of damage
         told = " ".join(str(error).split())[:160]
         raise FovealError(f"{file}: expected an exported model, got a file that onnxruntime cannot open: {told}") from None
-    facts = session.get_modelmeta().custom_metadata_map
-    expect(CARD in facts, str(file), "a model that foveal exported", "an ONNX file without foveal's card")
-    return session, read_card(facts[CARD], str(file), task), _proof(facts.get(PROOF), file)
 
 
 def _content(file: Path) -> bytes:

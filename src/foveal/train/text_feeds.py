@@ -26,8 +26,10 @@ class Batched(Dataset[TextBatch]):
 
 
 class TextFeeds(pl.LightningDataModule):
-    def __init__(self, data: Parallel, recipe: Translation, source: Vocabulary, target: Vocabulary) -> None:
+    def __init__(self, data: Parallel, recipe: Translation, source: Vocabulary, target: Vocabulary, most: int | None = None) -> None:
+        """most: pieces that the model has positions for; None: any number."""
         super().__init__()
+        self.most = recipe.tokens if most is None else min(recipe.tokens, most)
         self.data, self.recipe, self.source, self.target = data, recipe, source, target
         for split in ("train", "val"):
             expect(len(data.splits.get(split, ())) > 0, f"{data.name}, split {split}", "at least one pair", "none")
@@ -41,16 +43,22 @@ class TextFeeds(pl.LightningDataModule):
         """The training split's batches."""
         return self._batches("train", shuffle=True)
 
+    def told(self) -> list[str]:
+        """The training split's batches, and what the loss of validation does not see; a line each."""
+        left = self._batches("val", shuffle=False).left_out
+        missed = f"{left} pairs of val have more than {self.most - 1:,} pieces: the loss leaves them out, BLEU does not"
+        return [self.order.told(), *([missed] if left else [])]
+
     def _batches(self, split: str, shuffle: bool) -> TokenBatches:
         pairs = self.encoded[split]
         rank, world = (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
-        # A sentence longer than a whole batch would stop the run: it is left out, and told().
+        # A sentence longer than a whole batch, or than there are positions for, would stop the run: it is left out, and told().
         return TokenBatches(
             pairs.source.lengths,
             pairs.target.lengths,
             self.recipe.tokens,
             seed=self.recipe.seed,
-            longest=self.recipe.tokens - 1,
+            longest=self.most - 1,
             shuffle=shuffle,
             rank=rank,
             world=world,

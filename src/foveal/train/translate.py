@@ -5,7 +5,9 @@
 Symbols: ε the smoothing, V words of the vocabulary, T words of the batch, ends included. Words of no sentence, the padding, are never computed.
 """
 
+import dataclasses
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from torch import Tensor, nn
 
 from foveal.data.token_batches import TextBatch
 from foveal.data.vocabulary import Vocabulary
-from foveal.decode.lines import decode_all
+from foveal.decode.lines import decode_all, positions
 from foveal.decode.search import Search
 from foveal.errors import FovealError
 from foveal.models.torch_engine import TorchEngine
@@ -29,12 +31,16 @@ from foveal.train.translation import Translation
 BATCH = 64  # sentences that are translated together
 
 
-def translate(
-    model: nn.Module, vocabularies: tuple[Vocabulary, Vocabulary], lines: list[str], search: Search, batch: int = BATCH
-) -> list[str]:
-    """The best translation of each line."""
+def translate(model: Any, vocabularies: tuple[Vocabulary, Vocabulary], lines: list[str], search: Search, batch: int = BATCH) -> list[str]:
+    """The best translation of each line, however long it is: of one for which there are not enough positions, the beginning is read."""
     source, target = vocabularies
-    found = decode_all(TorchEngine(model), source.encode(lines), search, batch)
+    sources, most = source.encode(lines), positions(vars(model.config))
+    if most is not None and (cut := sum(len(pieces) >= most for pieces in sources)):
+        print(
+            f"{cut} sentences of {len(lines)} have more than {most - 1:,} pieces, of which the first are read", file=sys.stderr, flush=True
+        )
+    sources = [pieces[: None if most is None else most - 1] for pieces in sources]
+    found = decode_all(TorchEngine(model), sources, dataclasses.replace(search, room=most), batch)
     return target.decode([one[0].words for one in found])
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from foveal.data.parallel import Pairs, Parallel, read_parallel
 from foveal.data.vocabulary import Vocabulary, both_from, learn_both, text_of
+from foveal.decode.lines import positions
 from foveal.decode.search import Search
 from foveal.errors import expect, shown
 from foveal.models.card import Card
@@ -48,11 +49,11 @@ def train_translate(
     model, vocabularies = build(recipe, data)
     expect_folder(folder)
     with alone(folder) if first else contextlib.nullcontext():
-        feeds = TextFeeds(data, recipe, *vocabularies)
+        feeds = TextFeeds(data, recipe, *vocabularies, most=positions(vars(model.config)))
         if first:
             tidy(folder)
             write_whole(folder / RECIPE, recipe.text().encode())
-            print(feeds.order.told(), file=sys.stderr, flush=True)
+            print("\n".join(feeds.told()), file=sys.stderr, flush=True)
         journal = Journal(folder, "last", said=not sys.stderr.isatty(), trail=recipe.average)
         patient = EarlyStopping("val_loss", patience=recipe.patience, mode="min")
         trainer = trainer_of(recipe, machine, journal, patient, recipe.accumulate)

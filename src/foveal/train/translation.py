@@ -17,7 +17,7 @@ class Translation(Settings):
     source: str | None = setting(None, "the language to translate from, where the data's names do not say it")
     target: str | None = setting(None, "the language to translate into")
     bad: str = setting("drop", "what to do with pairs that cannot be right: empty, too long, not UTF-8", ("drop", "refuse"))
-    longest: int = setting(250, "words of a sentence; longer ones are bad", least=1)
+    longest: int = setting(250, "words of a sentence to learn from; longer ones are bad", least=1)
     pieces: str = setting("bpe", "how words are cut into pieces", ("bpe", "unigram"))
     size: int = setting(8000, "pieces of the vocabulary, at most", least=260)
     joint: bool = setting(True, "one vocabulary for both languages")

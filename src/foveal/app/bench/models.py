@@ -3,11 +3,12 @@
     time a picture = median time of a batch / its pictures;   ratio = theirs / that of the first model, at the same batch
 
 Before anything is timed, each contender answers twice: a model that drops out, or answers otherwise the second time, is refused. Exported
-files and peers run without torch; runs and presets are exported in memory first, or run by torch where --runtime says so.
+files and peers run without torch; runs and presets are exported in memory first, or run by torch where --runtime says so. torch.compile makes its
+graphs before the warm-up, and the time of that is a row of its own; where it cannot, a row says why, and the others are timed.
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foveal.app.bench.compiled import CannotCompileError, Compiled
 from foveal.app.bench.curve import curve
 from foveal.app.bench.table import RUNTIMES, Bench, Row
 from foveal.deploy.clock import Job, Timing
@@ -35,17 +37,17 @@ class Contender:
     job: Callable[[int], Job]  # of a batch
     graph: bytes | None = None  # of onnxruntime: what a process of its own would open
     facts: tuple[str, ...] = field(default=())  # weights, work, size of the file: in words
+    compiled: Mapping[int, float] = field(default_factory=dict)  # of a batch: seconds until its graph was made
 
 
 def measure(bench: Bench) -> None:
     asked = bench.asked
     assert asked is not None
     batches = _batches(asked.batch or "1")
-    runtimes = asked.runtime.split(",")
+    runtimes = ("onnxruntime" if asked.runtime is None else asked.runtime).split(",")
     for runtime in runtimes:
         if runtime not in RUNTIMES:
             raise unknown("runtime", runtime, RUNTIMES)
-    expect(asked.device in ("auto", "cpu"), "--device", "auto or cpu: models are timed on a processor", asked.device)
     files = [name for name in asked.models if name.endswith(EXPORTED)]
     expect(not files or "onnxruntime" in runtimes, "--runtime", "onnxruntime for an exported file", asked.runtime)
     expect(bool(asked.models), "foveal bench models", "at least one model", "none", "name an exported file, a run or a preset")
@@ -54,8 +56,8 @@ def measure(bench: Bench) -> None:
     contenders += [of_graph(called[file], read_graph(Path(file)), bench.threads) for file in asked.peer]
     names = [one.name for one in contenders]
     expect(len(set(names)) == len(names), "the models", "one of each name", ", ".join(names))
-    for one in contenders:
-        _check(one, batches[0])
+    contenders = [one for one in contenders if _checked(bench, one, batches[0])]
+    expect(bool(contenders), "--runtime", "one that this machine has", asked.runtime, "add onnxruntime or torch")
     bench.add(Row("checked", f"{len(contenders)} contenders answer the same twice", "", None, ""))
     for batch in batches:
         _one_batch(bench, contenders, batch)
@@ -65,6 +67,9 @@ def measure(bench: Bench) -> None:
         }
         bench.picture = curve(lines, "pictures at once", "ms a picture")
     for one in contenders:
+        if one.compiled:
+            told = " · ".join(f"{seconds:.1f} s for batch {batch}" for batch, seconds in one.compiled.items())
+            bench.add(Row(f"{one.name}: compiled before the warm-up", told, "", None, ""))
         held = "" if one.graph is None else _held(one.graph, max(batches), bench.threads)
         bench.add(Row(f"{one.name}: costs", ", ".join((*one.facts, held) if held else one.facts), "", None, ""))
 
@@ -126,6 +131,9 @@ def _ours(name: str, label: str, runtimes: list[str], threads: int) -> Iterator[
     for runtime in runtimes:
         if runtime == "onnxruntime":
             yield of_graph(label, export_onnx(model, card), threads, facts)
+        elif runtime == "compile":
+            made = Compiled(model, card.size)
+            yield Contender(f"{label} ({runtime})", made, None, facts, made.seconds)
         else:
             yield Contender(f"{label} ({runtime})", _in_torch(model, card.size, runtime), None, facts)
 
@@ -174,9 +182,7 @@ def _in_torch(model: Any, size: int, runtime: str) -> Callable[[int], Job]:
         net = model.eval().requires_grad_(False)
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a trace is of these shapes only, which is what is timed
-            if runtime == "compile":
-                net = torch.compile(net)
-            elif runtime == "script":
+            if runtime == "script":
                 net = torch.jit.freeze(torch.jit.trace(net, pictures))
 
         @torch.inference_mode()
@@ -186,6 +192,16 @@ def _in_torch(model: Any, size: int, runtime: str) -> Callable[[int], Job]:
         return once
 
     return job
+
+
+def _checked(bench: Bench, one: Contender, batch: int) -> bool:
+    """Whether it can run here; else a row says why not."""
+    try:
+        _check(one, batch)
+    except CannotCompileError as error:
+        bench.add(Row(one.name, "", f"left out: {error}", None, ""))
+        return False
+    return True
 
 
 def _check(one: Contender, batch: int = 1) -> None:

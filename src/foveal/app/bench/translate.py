@@ -37,7 +37,7 @@ from foveal.models.zoo import PRESETS, create
 
 VOCABULARY, SOURCE = 32000, 15  # words that random weights know, and of a source, its end included
 LENGTHS = (20, 50, 100, 200)
-UNCACHED = (20, 50, 100, 200)
+UNCACHED, QUICK = (20, 50, 100, 200, 400, 800), 400  # the last takes minutes: it is left out unless --longest asks for it
 OURS, TORCH, THEIRS, FASTEST = "foveal", "foveal, TorchEngine", "transformers", "CTranslate2"
 BARS = {  # of the base model: what ours is at least, as a multiple of theirs
     (OURS, "fp32", THEIRS): {(1, 1): 1.4, (1, 4): 2.0, (32, 1): 1.2, (32, 4): 1.1},
@@ -60,8 +60,8 @@ def measure(bench: Bench) -> None:
     expect(bench.device == "cpu", "foveal bench translate", "--device cpu", f"--device {bench.device}")
     asked = bench.asked
     assert asked is not None
-    batches, beams = _numbers(asked.batch or "1,32", "--batch"), _numbers(asked.beam, "--beam")
-    words: int = asked.words
+    batches, beams = _numbers(asked.batch or "1,32", "--batch"), _numbers(asked.beam or "1,4", "--beam")
+    words: int = 20 if asked.words is None else asked.words
     whole(words, "--words", 2)
     model, base = _model(asked.models)
     bench.stem = "translate-decoding"
@@ -74,7 +74,7 @@ def measure(bench: Bench) -> None:
             for beam in beams:
                 _rates(bench, those, sources[:batch], beam, words, base and words == 20)
     _rounding(bench, model, sources, words)
-    _against_length(bench, model, sources[:1])
+    _against_length(bench, model, sources[:1], QUICK if asked.longest is None else asked.longest)
 
 
 def _numbers(text: str, what: str) -> list[int]:
@@ -256,16 +256,17 @@ def _forced(engine: Engine, sources: list[list[int]], said: Rows) -> np.ndarray:
     return np.stack(told)
 
 
-def _against_length(bench: Bench, model: Transformer, sources: list[list[int]]) -> None:
-    """One sentence, greedy. Without a cache, each step reads all words again."""
+def _against_length(bench: Bench, model: Transformer, sources: list[list[int]], longest: int) -> None:
+    """One sentence, greedy. Without a cache, each step reads all words again: to the power 2, once they cost more than what any step costs."""
     fast = _searched(engine_of(model))
     jobs = {str(steps): (lambda steps=steps: fast(sources, 1, steps)) for steps in LENGTHS}
     taken = bench.time("with the cache", jobs, max(3, bench.rounds // 3))
     _curve(bench, "with the cache", taken, LENGTHS, 11.0)
-    plain = {str(steps): (lambda steps=steps: _uncached(model, sources[0], steps)) for steps in UNCACHED}
+    lengths = tuple(steps for steps in UNCACHED if steps <= longest)
+    plain = {str(steps): (lambda steps=steps: _uncached(model, sources[0], steps)) for steps in lengths}
     taken = interleaved(plain, rounds=1, warm_up=0)
     bench.timings["without a cache"] = taken
-    _curve(bench, "without a cache", taken, UNCACHED, None)
+    _curve(bench, "without a cache", taken, lengths, None)
 
 
 def _curve(bench: Bench, what: str, taken: dict[str, Timing], lengths: tuple[int, ...], at_most: float | None) -> None:
