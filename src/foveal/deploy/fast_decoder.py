@@ -4,7 +4,9 @@
 
 Symbols: t a step, b a beam, a the ancestors. Keys and values are written once into the slot of their beam and step, and never move: the beams of
 a source are queries of one attention over all its slots, with a mask of ancestors that all layers share. A new order of the beams moves that
-mask alone, a few numbers where a cache would be megabytes. The source's keys and values are made once, and shared by the beams in the same way.
+mask alone, a few numbers where a cache would be megabytes. In memory slots come first, so that those that are filled have no gaps between them:
+the queries of 32 sources meet the keys of 10 words in 33 µs, and in 136 where each head has all its slots together. The source's keys and values
+are made once, and shared by the beams in the same way.
 Linear maps are in the form that suits the number of rows: fast_linear.py; the words are chosen by likeliest.py.
 
 Departs from the trained model by rounding; with precision="int8" by that of eight bits, in every linear map but the tables of words that are read.
@@ -217,40 +219,39 @@ class _Decoder:
         self.sources, self.beams = sources, beams
         k, v = _heads(self.told(memory), sources, 2, self.other_heads)
         self.memory = k.contiguous(), v.contiguous()  # (S, H, M, D) each
-        room = (sources, self.own_heads, longest * beams, self.width)
-        self.keys, self.values = torch.empty(room), torch.empty(room)
+        # Keys and values of the slots, (2, S, H, T·B, D), which lie in memory with the slots before the sources.
+        self.said = torch.empty(2, longest * beams, sources, self.own_heads, self.width).permute(0, 2, 3, 1, 4)
 
     def keep(self, kept: Tensor, filled: int) -> None:
         self.memory = self.memory[0].index_select(0, kept), self.memory[1].index_select(0, kept)
         moved = (kept != torch.arange(len(kept))).nonzero()[:, 0]
-        for room in (self.keys, self.values):
-            part = room[:, :, :filled]
-            part.index_copy_(0, moved, part.index_select(0, kept[moved]))
-        self.keys, self.values = self.keys[: len(kept)], self.values[: len(kept)]
+        part = self.said.narrow(3, 0, filled)
+        part.index_copy_(1, moved, part.index_select(1, kept[moved]))
+        self.said = self.said[:, : len(kept)]
         self.sources = len(kept)
 
     def __call__(self, x: Tensor, length: int, ancestors: Tensor | None, hidden: Tensor | None) -> Tensor:
         """The next word of each row (R, C), `length` words being there already → (R, C)."""
         sources, beams = self.sources, self.beams
-        q, k, v = _heads(self.qkv(self.own_around.before(x)), sources, 3, self.own_heads)  # (S, H, B, D) each
+        each = _heads(self.qkv(self.own_around.before(x)), sources, 3, self.own_heads)  # (3, S, H, B, D)
         if self.rotary:
-            q, k = _turned(q, length, self.rotary), _turned(k, length, self.rotary)
-        first, filled = length * beams, (length + 1) * beams
-        self.keys.narrow(2, first, beams).copy_(k)
-        self.values.narrow(2, first, beams).copy_(v)
+            each[:2].copy_(_turned(each[:2], length, self.rotary))
+        q = each[0]
+        self.said.narrow(3, length * beams, beams).copy_(each[1:])
         if self.relative is not None:
             term = _distances(q, self.relative, length).repeat_interleave(beams, 3)
             ancestors = term if ancestors is None else term + ancestors
-        seen = _look(q, self.keys.narrow(2, 0, filled), self.values.narrow(2, 0, filled), ancestors)
+        k, v = self.said.narrow(3, 0, (length + 1) * beams).unbind(0)
+        seen = _look(q, k, v, ancestors)
         x = self.own_around.after(x, self.own_out(seen))
-        (q,) = _heads(self.asked(self.other_around.before(x)), sources, 1, self.other_heads)
+        q = _heads(self.asked(self.other_around.before(x)), sources, 1, self.other_heads)[0]
         x = self.other_around.after(x, self.other_out(_look(q, *self.memory, hidden)))
         return self.feed_forward(x)
 
 
-def _heads(rows: Tensor, sources: int, parts: int, heads: int) -> tuple[Tensor, ...]:
-    """(S·N, parts·H·D) → (S, H, N, D), as often as there are parts."""
-    return rows.view(sources, rows.shape[0] // sources, parts, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+def _heads(rows: Tensor, sources: int, parts: int, heads: int) -> Tensor:
+    """(S·N, parts·H·D) → (parts, S, H, N, D)."""
+    return rows.view(sources, rows.shape[0] // sources, parts, heads, -1).permute(2, 0, 3, 1, 4)
 
 
 def _look(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -267,8 +268,8 @@ def _look(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _turned(heads: Tensor, length: int, position: Any) -> Tensor:
-    """All beams of all sources stand at the same place: (S, H, B, D) are turned alike."""
-    return turned(heads.flatten(0, 2)[:, None, None], length, position.base).view(heads.shape)
+    """All beams of all sources stand at the same place: (2, S, H, B, D) are turned alike."""
+    return turned(heads.flatten(0, -2)[:, None, None], length, position.base).view(heads.shape)
 
 
 def _distances(q: Tensor, position: Relative, length: int) -> Tensor:
