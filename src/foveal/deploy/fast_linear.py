@@ -75,10 +75,7 @@ def eight_bit(weight: Tensor, bias: Tensor | None, rows: int, positive: bool = F
     def by_rows(x: Tensor) -> Tensor:
         loudest = (x if positive else x.abs()).amax(1, keepdim=True).clamp_min_(1e-30)  # torch's norm of infinity takes ten times as long
         y: Tensor = apply(x / loudest, blocks, False)
-        if bias is None:
-            return y.mul_(loudest)
-        # Of few numbers one pass is best; of many, two in place, as new pages cost more than a pass.
-        return torch.addcmul(bias, y, loudest) if y.numel() < 2**17 else y.mul_(loudest).add_(bias)
+        return y.mul_(loudest) if bias is None else torch.addcmul(bias, y, loudest, out=y)  # in place: new memory costs more than the pass
 
     return by_rows
 

@@ -3,8 +3,8 @@
     log P(w) = l_w − log Σ_v exp l_v;      the K largest l lie in the K columns of a folded l that have the largest maxima
 
 Symbols: l the logits of one row. l is folded into 32 rows: of 32,000 numbers 1,000 maxima are made by vector instructions, K columns are picked,
-and their 32·K numbers are sorted. Exact: a number of a column that is not picked has K numbers before it. A few rows at a time, so that
-what is read several times stays in a core's own cache.
+and their 32·K numbers are sorted. Exact: a number of a column that is not picked has K numbers before it. The sum is made a few rows at a time,
+so that what is read and written several times stays in a core's own cache; all else are small calls, which are made once for all rows.
 
 What one thread of an AMD EPYC takes for 32 rows of 32,000 logits, K = 8: topk 1.3 ms, folded 0.2 ms; logsumexp 1.3 ms, the sum that torch's
 log_softmax makes on its way 0.7 ms.
@@ -27,10 +27,8 @@ def likeliest(hidden: Tensor, words: Linear, top: int, end: int, never: Tensor, 
     parts, first = [], 0
     for some in hidden.split(MOST_ROWS):
         logits = words(some)
-        many = max(1, AT_ONCE // logits.shape[1])
-        for few in logits.split(many):
-            parts.append(_of_some(few, min(top, few.shape[1]), end, never, _within(bans, first, len(few))))
-            first += len(few)
+        parts.append(_of_some(logits, min(top, logits.shape[1]), end, never, _within(bans, first, len(some))))
+        first += len(some)
     return parts[0] if len(parts) == 1 else Next(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
@@ -54,7 +52,8 @@ def _of_some(logits: Tensor, top: int, end: int, never: Tensor, bans: Bans | Non
 
 def log_total(logits: Tensor) -> Tensor:
     """log Σ exp l of each row, (R, V) → (R, 1): by how much log_softmax lowers a number, which it knows in one pass over the row."""
-    return logits[:, :1] - logits.log_softmax(1)[:, :1]
+    few = max(1, AT_ONCE // logits.shape[1])
+    return torch.cat([some[:, :1] - some.log_softmax(1)[:, :1] for some in logits.split(few)])
 
 
 def largest(logits: Tensor, top: int) -> tuple[Tensor, Tensor]:
