@@ -1,9 +1,11 @@
 """bench_throughput.py [PRESET…]: pictures a second of ICAM on a GPU in float16, from a camera's bytes to logits, at batch 256 and of one picture.
+Without a GPU it runs, too, a few rounds of small batches: to see that it does.
 
 Four ways: as it was trained, and lean (deploy/lean.py: BatchNorm folded, products of weights made once, the divisor of pixels in the stem's weights), each
 plain and compiled. All are replayed as a CUDA graph, so that no time goes to the launching of kernels. Rounds take turns.
 """
 
+import copy
 import statistics
 import sys
 import time
@@ -18,7 +20,9 @@ from foveal.models.card import Card
 from foveal.models.store import describe
 from foveal.models.zoo import create
 
-ROUNDS, BATCHES = 11, (256, 1)
+GPU = torch.cuda.is_available()
+DEVICE = torch.device("cuda" if GPU else "cpu")
+ROUNDS, BATCHES, STEPS = (11, (256, 1), {256: 20, 1: 200}) if GPU else (2, (2, 1), {2: 1, 1: 1})
 
 
 class Trained(nn.Module):
@@ -46,7 +50,14 @@ class Lean(nn.Module):
         return logits
 
 
-def graphed(work: Callable[[], Tensor]) -> Callable[[], None]:
+def wait() -> None:
+    if GPU:
+        torch.cuda.synchronize()
+
+
+def graphed(work: Callable[[], Tensor]) -> Callable[[], object]:
+    if not GPU:
+        return work
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -61,27 +72,27 @@ def graphed(work: Callable[[], Tensor]) -> Callable[[], None]:
 
 def main(presets: list[str]) -> None:
     torch.backends.cudnn.benchmark = True
-    print(" · ".join(f"{key} {value}" for key, value in origin("cuda").items()), end="\n\n")
-    print("| | batch | ms | pictures a second | largest change of a logit |\n|---|---:|---:|---:|---:|")
+    print(" · ".join(f"{key} {value}" for key, value in origin(str(DEVICE)).items()), end="\n\n")
+    print("| | batch | ms | pictures a second | largest change of a logit |\n|---|---:|---:|---:|---:|", flush=True)
     for preset in presets:
         torch.manual_seed(0)
         model = create(preset, classes=2).eval().requires_grad_(False)
         family, config = describe(model)
         card = Card(preset, family, config, ("a", "b"))
         for batch in BATCHES:
-            frames = torch.randint(0, 256, (batch, 224, 224, 3), dtype=torch.uint8, device="cuda")
+            frames = torch.randint(0, 256, (batch, 224, 224, 3), dtype=torch.uint8, device=DEVICE)
             with torch.inference_mode():
-                exact = Trained(model, card).cuda().float()
+                exact = Trained(copy.deepcopy(model), card).to(DEVICE)
                 truth = exact.model((frames.permute(0, 3, 1, 2) / 255 - exact.mean) / exact.std)
             _measure(preset, model, card, frames, truth)
 
 
 def _measure(preset: str, model: nn.Module, card: Card, frames: Tensor, truth: Tensor) -> None:
-    works: dict[str, Callable[[], None]] = {}
+    works: dict[str, Callable[[], object]] = {}
     changes = {}
     with torch.inference_mode():
         for name, kind in (("as trained", Trained), ("lean", Lean)):
-            net = kind(model, card).half().cuda()
+            net = kind(copy.deepcopy(model), card).half().to(DEVICE)
             for compiled in (False, True):
                 torch._dynamo.reset()
                 called = torch.compile(net, dynamic=False) if compiled else net
@@ -92,14 +103,14 @@ def _measure(preset: str, model: nn.Module, card: Card, frames: Tensor, truth: T
                 except Exception as error:  # noqa: BLE001 — one that fails is told, the others are measured
                     print(f"{label}: {type(error).__name__}: {' '.join(str(error).split())[:200]}", file=sys.stderr, flush=True)
         taken = {label: list[float]() for label in works}
-        steps = 20 if len(frames) > 1 else 200
+        steps = STEPS[len(frames)]
         for _ in range(ROUNDS):
             for label, work in works.items():
-                torch.cuda.synchronize()
+                wait()
                 start = time.perf_counter()
                 for _ in range(steps):
                     work()
-                torch.cuda.synchronize()
+                wait()
                 taken[label].append((time.perf_counter() - start) / steps)
     for label, seconds in taken.items():
         middle = statistics.median(seconds)

@@ -87,6 +87,7 @@ def main(sentences: int, length: int) -> None:
     }
     steps, peaks, taken = {}, {}, {name: list[float]() for name in builds}
     for name, (make, compiled) in builds.items():
+        begun = time.perf_counter()
         steps[name] = stepper(make(), (source, target, out), compiled)
         try:
             for _ in range(WARM_UP):
@@ -96,6 +97,11 @@ def main(sentences: int, length: int) -> None:
                 torch.cuda.reset_peak_memory_stats()
                 steps[name]()
                 peaks[name] = torch.cuda.max_memory_allocated()
+            ready = time.perf_counter()
+            steps[name]()
+            _wait(device)
+            told = f"ready after {ready - begun:.0f} s, one step takes {1e3 * (time.perf_counter() - ready):.1f} ms"
+            print(f"{name}: {told}", file=sys.stderr, flush=True)
         except Exception as error:  # noqa: BLE001 — one that fails is told, the others are measured
             print(f"{name}: {type(error).__name__}: {' '.join(str(error).split())[:300]}", flush=True)
             del steps[name]

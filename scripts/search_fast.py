@@ -26,6 +26,7 @@ from foveal.models.zoo import create
 
 ROUNDS, WARM_UP = 101, 10
 PUBLISHED = "icam-31k"
+CELLS = {"patch": 112, "pool": 7}  # tokens of 16 × 16 pixels
 
 
 def plain(width: int, **rest: Any) -> Stage:
@@ -54,6 +55,20 @@ BUILDS: dict[str, dict[str, Any]] = {
     "4×4 cut 64 · 32 e1 s2 · 32×2 e4, one layer": pixels_of(4, 64, plain(32, stride=2, expand=1), plain(32, blocks=2, expand=4))
     | {"layers": 1},
     "4×4 cut 96 · 32 e1 s2 · 32 e4, one layer": pixels_of(4, 96, plain(32, stride=2, expand=1), plain(32, expand=4)) | {"layers": 1},
+    "4×4 cut 64 · 32 e1 s2 · 32 e4, 196 cells": pixels_of(4, 64, plain(32, stride=2, expand=1), plain(32, expand=4)) | CELLS,
+    "4×4 cut 64 · 32 e1 s2 · 32 e4, 196 cells, four queries": pixels_of(4, 64, plain(32, stride=2, expand=1), plain(32, expand=4))
+    | CELLS
+    | {"queries": 4},
+    "icam-fast: 4×4 cut 64 · 32 e1 s2 · 32×2 e4, one layer, 196 cells, four queries": pixels_of(
+        4, 64, plain(32, stride=2, expand=1), plain(32, blocks=2, expand=4)
+    )
+    | CELLS
+    | {"layers": 1, "queries": 4},
+    "4×4 cut 96 · 32 e1 s2 · 32 e4, one layer, 196 cells, four queries": pixels_of(
+        4, 96, plain(32, stride=2, expand=1), plain(32, expand=4)
+    )
+    | CELLS
+    | {"layers": 1, "queries": 4},
     "4×4 cut 32 · 32 e4 s2 · 32×2 e4": pixels_of(4, 32, plain(32, stride=2, expand=4), plain(32, blocks=2, expand=4)),
     "8×8 cut 48 · 48×2 e2": pixels_of(8, 48, plain(48, blocks=2, expand=2)),
 }

@@ -194,7 +194,7 @@ REFUSED = [
     ({"settings": {3: 8}}, "the setting settings: expected fields of the model's config, got 3"),
     ({"model": "icam"}, "no model is called 'icam'"),
     ({"data": "/nowhere"}, "/nowhere: expected pipes, or a folder or a csv file that exists"),
-    ({"start": "/nowhere"}, "a run's folder with a model.safetensors, or icam-pipes, got /nowhere"),
+    ({"start": "/nowhere"}, "a run's folder with a model.safetensors, icam-pipes or icam-fast-pipes, got /nowhere"),
     ({"label": "kind"}, "no column of labels.csv is called 'kind'"),
 ]
 
