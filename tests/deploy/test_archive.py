@@ -79,6 +79,9 @@ def test_nothing_in_a_file_is_run(tmp_path):
         ("a.pt", "plain", "expected a model that foveal wrote, got a file without foveal's card"),
         ("a.pt", {"m/extra/foveal": "[]"}, "expected a card and a proof in JSON, got something else; the file is damaged"),
         ("a.pt", {"m/extra/foveal": b"\xff"}, "expected an archive of torch's"),
+        ("a.pt", zipfile.ZIP_DEFLATED, "expected an archive of torch's"),
+        ("a.pt", zipfile.ZIP_LZMA, "expected an archive of torch's"),
+        ("a.pt", {"m/other/extra/foveal": "{}"}, "a file without foveal's card"),
         ("a.onnx", b"onnx?", "expected an exported model"),
         ("a.safetensors", b"no header", "expected a .safetensors file"),
         ("a.pt", None, "cannot read"),
@@ -92,6 +95,12 @@ def test_damaged_ones_get_one_line(name, content, says, tmp_path, capsys):
         with zipfile.ZipFile(file, "w") as archive:
             for place, text in content.items():
                 archive.writestr(place, text)
+    elif isinstance(content, int):  # an entry whose packed bytes are damaged
+        with zipfile.ZipFile(file, "w", content) as archive:
+            archive.writestr("m/extra/foveal", json.dumps({"model": "m" * 500}))
+        damaged = bytearray(file.read_bytes())
+        damaged[52:60] = b"\xff" * 8
+        file.write_bytes(damaged)
     elif content is not None:
         file.write_bytes(content)
     assert main(["show", str(file)]) == 2

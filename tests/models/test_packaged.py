@@ -10,18 +10,24 @@ from foveal.models.packaged import DEFAULT, WEIGHTS, packaged
 from foveal.models.store import load_model, model_file
 
 
-def test_it_is_small_and_describes_itself():
-    file = packaged(DEFAULT)
-    assert file == WEIGHTS / "icam-fast-pipes.safetensors"
+@pytest.mark.parametrize(("name", "weights", "least"), [("icam-fast-pipes", 44_519, 0.85), ("icam-pipes", 31_793, 0.64)])
+def test_they_are_small_and_describe_themselves(name, weights, least):
+    file = packaged(name)
+    assert file == WEIGHTS / f"{name}.safetensors"
     assert file.stat().st_size <= 200_000
-    model, card = load_model(DEFAULT)
+    model, card = load_model(name)
     assert card.classes == KINDS
     assert card.many
     assert "Not good for judging a real pipe" in card.note
+    assert f"--start {name}" in card.note
     assert card.recipe["data"] == "pipes:24000"
     assert {"commit", "gpu", "torch"} <= card.origin.keys()
-    assert sum(parameter.numel() for parameter in model.parameters()) == 44_519
-    assert card.metrics["test"]["map"] > 0.85
+    assert sum(parameter.numel() for parameter in model.parameters()) == weights
+    assert card.metrics["test"]["map"] > least
+
+
+def test_the_better_one_is_taken_where_none_is_named():
+    assert DEFAULT == "icam-fast-pipes"
 
 
 def test_it_finds_what_is_drawn():

@@ -255,8 +255,9 @@ def test_weights_that_are_missing_or_too_many(file):
 
 def test_files_that_are_not_there(tmp_path):
     for path in (tmp_path / "none.safetensors", tmp_path, "", "a\0b", "a" * 5000):
-        assert "the model: expected a .safetensors file of foveal's, a run's folder with a model.safetensors, icam-pipes or icam-fast-pipes, got" in said(
-            path
+        assert (
+            "the model: expected a .safetensors file of foveal's, a run's folder with a model.safetensors, icam-pipes or icam-fast-pipes, got"
+            in said(path)
         )
     assert "the model: expected the name of a file, got None" in said(None)
 

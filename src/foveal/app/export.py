@@ -46,7 +46,9 @@ MARGINS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="a run's folder, a .safetensors file, icam-fast-pipes, or a preset, with random weights")
+    parser.add_argument(
+        "model", metavar="MODEL", help="a run's folder, a .safetensors file, icam-fast-pipes, or a preset, with random weights"
+    )
     parser.add_argument(
         "--out",
         metavar="FILE",

@@ -22,7 +22,9 @@ PICTURES = 64  # on which the importance of heads is measured
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "model", metavar="MODEL", help="a run's folder, a .safetensors file, weights in the package such as icam-fast-pipes, or a preset or a peer, with random weights"
+        "model",
+        metavar="MODEL",
+        help="a run's folder, a .safetensors file, weights in the package such as icam-fast-pipes, or a preset or a peer, with random weights",
     )
     parser.add_argument(
         "--flops",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from foveal.app.catalogue import Entry, entries, find
 from foveal.app.show_file import KINDS, told_of
+from foveal.models.packaged import packaged
 from foveal.errors import FovealError
 
 if TYPE_CHECKING:
@@ -44,9 +45,10 @@ def run(args: argparse.Namespace) -> int:
         _alone(args, "a list", "png", "size")
         print("\n".join(listing(entries(), _width())))
         return 0
-    if args.name.endswith(KINDS):
+    file = packaged(args.name) or Path(args.name)
+    if file.suffix in KINDS:
         _alone(args, "a file", "png", "size")
-        print("\n".join(told_of(Path(args.name))))
+        print("\n".join(told_of(file)))
         return 0
     entry = find(args.name)
     print("\n".join(described(entry, _width())))

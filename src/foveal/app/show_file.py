@@ -1,4 +1,4 @@
-"""`foveal show FILE`: what a model file says of itself: its card, and of an exported one the proof. Nothing of the file is run."""
+"""`foveal show FILE`: what a model file says of itself: its card, and of an exported one the proof. No code of its author's is run."""
 
 import json
 from pathlib import Path

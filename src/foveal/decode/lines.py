@@ -37,6 +37,11 @@ def positions(config: Mapping[str, Any]) -> int | None:
     return int(config["longest"]) if config.get("position") == "learned" and "longest" in config else None
 
 
+def beginnings(sources: Sequence[list[int]], most: int | None) -> list[list[int]]:
+    """What of each source there are positions for, with room for its mark."""
+    return [pieces[: None if most is None else most - 1] for pieces in sources]
+
+
 def in_parts(lines: Iterable[str], many: int, answer: Callable[[list[str]], list[str]]) -> Iterator[str]:
     """Answers as lines come: `many` are gathered, answered together and handed out in order. 1: each as soon as it is there."""
     waiting = iter(lines)

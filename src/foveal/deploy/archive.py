@@ -4,7 +4,9 @@ Reading them runs nothing of the archive: not torch, but zipfile opens it, and w
 """
 
 import io
+import lzma
 import zipfile
+import zlib
 from pathlib import Path
 
 from foveal.deploy.names import CARD, PROOF
@@ -28,11 +30,12 @@ def texts(file: Path) -> dict[str, str]:
     try:
         with zipfile.ZipFile(file) as opened:
             for one in opened.infolist():
-                _, _, name = one.filename.partition("/extra/")
-                if name in (CARD, PROOF):
+                _, _, inside = one.filename.partition("/")
+                folder, _, name = inside.partition("/")
+                if folder == "extra" and name in (CARD, PROOF):
                     expect(one.file_size <= LARGEST, str(file), f"a text of at most {LARGEST:,} bytes", f"{one.file_size:,}")
                     found[name] = opened.read(one).decode()
-    except (zipfile.BadZipFile, UnicodeDecodeError, EOFError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, UnicodeDecodeError, EOFError, NotImplementedError, RuntimeError) as error:
         told = " ".join(str(error).split())[:160]
         raise FovealError(f"{file}: expected an archive of torch's, got a file that cannot be opened as one: {told}") from None
     return found

@@ -15,8 +15,8 @@ LEAST = 16  # numbers in a tensor that are worth a cast
 LARGEST = float(np.finfo(np.float16).max)
 
 
-def halved(content: bytes) -> bytes:
-    """The same graph with its weights in float16."""
+def halved(content: bytes, least: int = LEAST) -> bytes:
+    """The same graph with its weights in float16, if a tensor has at least so many."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
@@ -24,7 +24,7 @@ def halved(content: bytes) -> bytes:
     for graph in reversed(graphs(proto)):  # the inner first: the outer one is made anew out of copies
         casts = []
         for place, held in enumerate(graph.initializer):
-            if held.data_type != TensorProto.FLOAT or np.prod(held.dims) < LEAST:
+            if held.data_type != TensorProto.FLOAT or np.prod(held.dims) < least:
                 continue
             values = numpy_helper.to_array(held)
             if not np.abs(values).max() <= LARGEST:

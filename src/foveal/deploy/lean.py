@@ -201,11 +201,11 @@ class LeanBlock(nn.Module):
 
     def cells(self, x: Tensor, pool: int) -> Tensor:
         """The means (B, C, pool, pool) of the map's cells, without the map where cells do not overlap."""
-        h = self.widened(x)
-        side, rest = divmod(int(h.shape[2]), pool)  # a patch is square; while torch traces, a side is a tensor
+        stride = self.depthwise.stride[0]
+        side, rest = divmod((int(x.shape[2]) + stride - 1) // stride, pool)  # a patch is square; while torch traces, a side is a tensor
         if rest or self.squeeze is not None:
             return F.adaptive_avg_pool2d(self(x), pool)
-        y = F.conv2d(cell_means(h, side), self.weight[:, :, None, None], self.bias)
+        y = F.conv2d(cell_means(self.widened(x), side), self.weight[:, :, None, None], self.bias)
         return y + cell_means(x, side) if self.residual else y
 
     def widened(self, x: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from torch import nn
 from foveal.data.parallel import LONGEST, Pairs, read_parallel
 from foveal.data.vocabulary import Vocabulary
 from foveal.decode.engine import Engine
-from foveal.decode.lines import decode_all, positions
+from foveal.decode.lines import beginnings, decode_all, positions
 from foveal.decode.search import Search
 from foveal.deploy.clock import interleaved
 from foveal.errors import FovealError
@@ -56,16 +56,19 @@ class Sameness:
 
 def held_sentences(card: Card, vocabulary: Vocabulary) -> HeldSentences:
     """Of the validation split it was chosen on, or where that is elsewhere, made by the grammar."""
-    languages = card.data.get("languages") or (None, None)
+    languages, most = card.data.get("languages") or (None, None), positions(card.config)
     try:
         longest = card.recipe.get("longest", LONGEST)
         data = read_parallel(str(card.recipe["data"]), source=languages[0], target=languages[1], bad="drop", longest=longest)
-        pairs, most = _some(data.splits["val"]), positions(card.config)
-        sources = [pieces[: None if most is None else most - 1] for pieces in vocabulary.encode(pairs.source)]
-        return HeldSentences(sources, f"{len(pairs)} sentences of the validation split of {data.name}", pairs.target)
+        pairs = _some(data.splits["val"])
+        return HeldSentences(
+            beginnings(vocabulary.encode(pairs.source), most),
+            f"{len(pairs)} sentences of the validation split of {data.name}",
+            pairs.target,
+        )
     except (FovealError, KeyError, OSError):  # the file is as good without them
         lines = read_parallel(MADE).splits["train"].source[:SENTENCES]
-        return HeldSentences(vocabulary.encode(lines), f"{len(lines)} sentences that the grammar made")
+        return HeldSentences(beginnings(vocabulary.encode(lines), most), f"{len(lines)} sentences that the grammar made")
 
 
 def prove_translator(engine: Engine, model: nn.Module, target: Vocabulary, held: HeldSentences, search: Search) -> Sameness:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveal.deploy.clock import interleaved
+from foveal.deploy.half import halved
 from foveal.deploy.names import INPUT
 from foveal.deploy.opened import opened
 from foveal.deploy.quiet import quiet
@@ -111,7 +112,7 @@ def _quantised(content: bytes, nodes: Sequence[str], calibration: NDArray[np.uin
             calibrate_method=CalibrationMethod.MinMax,
             nodes_to_quantize=list(nodes),
         )
-        return _shortly_named(_stored_in_half(_direct(made.read_bytes())))
+        return _shortly_named(halved(_direct(made.read_bytes()), HALVED))
 
 
 def _wide(content: bytes) -> list[Any]:
@@ -149,35 +150,13 @@ def _direct(content: bytes) -> bytes:
     return made
 
 
-def _stored_in_half(content: bytes) -> bytes:
-    """Larger weights that stayed in float32, as float16 and a cast of it, which is done when the file is opened. Nothing that float16 cannot hold."""
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
-
-    proto = onnx.load_model_from_string(content)
-    graph = proto.graph
-    del graph.value_info[:]  # told by the nodes
-    casts = []
-    for one in graph.initializer:
-        values = numpy_helper.to_array(one)
-        if values.dtype != np.float32 or values.size < HALVED or np.abs(values).max() > np.finfo(np.float16).max:
-            continue
-        name = one.name
-        one.CopyFrom(numpy_helper.from_array(values.astype(np.float16), f"{name}_half"))
-        casts.append(helper.make_node("Cast", [f"{name}_half"], [name], f"{name}_whole", to=TensorProto.FLOAT))
-    nodes = [*casts, *graph.node]
-    del graph.node[:]
-    graph.node.extend(nodes)
-    made: bytes = proto.SerializeToString()
-    return made
-
-
 def _shortly_named(content: bytes) -> bytes:
-    """What only nodes read is called by a number: names were an eighth of a small file."""
+    """What only nodes read is called by a number: names were an eighth of a small file. Of a graph without graphs inside, as an int8 one is."""
     import onnx
 
     proto = onnx.load_model_from_string(content)
     graph, names = proto.graph, dict[str, str]()
+    del graph.value_info[:]  # told by the nodes
     names |= {name: name for name in ("", *(one.name for one in (*graph.input, *graph.output)))}
     for node in graph.node:
         node.name = ""
@@ -185,6 +164,7 @@ def _shortly_named(content: bytes) -> bytes:
             part[:] = [names.setdefault(name, f"{len(names):x}") for name in part]
     for one in graph.initializer:
         one.name = names.setdefault(one.name, f"{len(names):x}")
+    onnx.checker.check_model(proto)
     made: bytes = proto.SerializeToString()
     return made
 

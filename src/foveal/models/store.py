@@ -86,7 +86,9 @@ def model_file(path: str | Path) -> Path:
         found = file.is_file()
     except OSError:  # a name that no file can have
         found = False
-    expect(found, "the model", f"a .safetensors file of foveal's, a run's folder with a {FILE}, icam-pipes or icam-fast-pipes", str(path)[:200])
+    expect(
+        found, "the model", f"a .safetensors file of foveal's, a run's folder with a {FILE}, icam-pipes or icam-fast-pipes", str(path)[:200]
+    )
     return file
 
 

@@ -18,7 +18,9 @@ class Recipe(Settings):
     label: str | None = setting(None, "the column of labels.csv that is the label")
     model: str = setting("icam-31k", "a preset or a peer; or a model's file, such as a pruned one, whose build and weights to begin with")
     settings: dict[str, Any] = setting({}, "fields of the model's config that differ, as YAML: '{first: static}'")  # noqa: RUF009 — it is a field
-    start: str | None = setting(None, "a model whose weights to begin with, wherever shapes agree: a file, a run's folder, icam-pipes or icam-fast-pipes")
+    start: str | None = setting(
+        None, "a model whose weights to begin with, wherever shapes agree: a file, a run's folder, icam-pipes or icam-fast-pipes"
+    )
     teachers: str | None = setting(None, "trained models whose answers to learn: a pattern of files or run folders, {fold} for the fold")
     truth: float = setting(0.2, "weight of the true labels beside the teachers' answers", least=0)
     size: int = setting(224, "side of the pictures in pixels", least=16)

@@ -108,7 +108,7 @@ def train(
             std=SEWER_STD,
             teachers=None if teachers is None else teachers[0],
         )
-        with interruptible():
+        with interruptible(), products(recipe.precision):
             trainer.fit(task, datamodule=feeds, ckpt_path=str(last) if last.exists() else None)
             return conclude(trainer, task, feeds, folder, origin or {})
 
@@ -132,6 +132,18 @@ def _teachers(recipe: Recipe, source: Source, folder: Path) -> tuple[Teachers, d
             kept = json.loads((folder / TEACHERS).read_text(encoding="utf-8"))
         expect(kept == digests, f"the run in {folder}", f"the {len(kept)} teachers it was begun with", "others", "give another --out")
     return teachers, digests
+
+
+@contextlib.contextmanager
+def products(precision: str) -> Iterator[None]:
+    """tf32: products of matrices as a GPU makes them of 19 bits. Its convolutions are made so anyway, unless torch is told otherwise."""
+    before = torch.get_float32_matmul_precision()
+    if precision == "tf32" and torch.cuda.is_available():
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 @contextlib.contextmanager
@@ -190,7 +202,9 @@ def build(recipe: Recipe, classes: int, fresh: bool = True) -> nn.Module:
         expect(task == "classify", f"the model {recipe.model}", "one that classifies", f"one that does {task!r}")
         model = create(recipe.model, classes=classes, **recipe.settings)
     if recipe.start is not None and fresh:
-        begin(model, recipe.start)
+        fitting, all_ = begin(model, recipe.start), len(model.state_dict())
+        if fitting < all_:
+            print(f"{fitting} of {all_} tensors begin with {recipe.start}; the others do not fit and are new", file=sys.stderr, flush=True)
     try:
         with torch.no_grad():
             model.eval()(torch.zeros(1, 3, recipe.size, recipe.size))
@@ -222,7 +236,6 @@ def trainer_of(recipe: Any, machine: Machine, journal: Journal, patient: EarlySt
     if recipe.patience:
         callbacks.append(patient)
     callbacks.append(journal)
-    torch.set_float32_matmul_precision("high" if recipe.precision == "tf32" and device.type == "cuda" else "highest")
     deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # 3 % of a step; nothing here reads what it has not written
     try:
         return pl.Trainer(

@@ -16,7 +16,12 @@ import yaml
 from foveal.errors import FovealError, expect, is_number, is_whole, shown, unknown
 
 Kind = TypeVar("Kind", bound="Settings")
-PRECISIONS = ("32", "tf32", "16", "bf16")  # tf32: float32 whose products of matrices a GPU makes of 19 bits
+PRECISIONS = (
+    "32",
+    "tf32",
+    "16",
+    "bf16",
+)  # tf32: float32 whose products of matrices a GPU makes of 19 bits, as it does those of convolutions anyway
 WHOLE = ("32", "tf32")  # the others are mixed: weights in 32 bits, most products in 16
 
 

@@ -52,7 +52,7 @@ class TextFeeds(pl.LightningDataModule):
     def _batches(self, split: str, shuffle: bool) -> TokenBatches:
         pairs = self.encoded[split]
         rank, world = (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
-        # A sentence longer than a whole batch, or than there are positions for, would stop the run: it is left out, and told().
+        # A sentence longer than a whole batch would stop the run, and one longer than its positions would train stretched ones: left out, and told().
         return TokenBatches(
             pairs.source.lengths,
             pairs.target.lengths,

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from foveal.data.token_batches import TextBatch
 from foveal.data.vocabulary import Vocabulary
-from foveal.decode.lines import decode_all, positions
+from foveal.decode.lines import beginnings, decode_all, positions
 from foveal.decode.search import Search
 from foveal.errors import FovealError
 from foveal.models.torch_engine import TorchEngine
@@ -39,8 +39,7 @@ def translate(model: Any, vocabularies: tuple[Vocabulary, Vocabulary], lines: li
         print(
             f"{cut} sentences of {len(lines)} have more than {most - 1:,} pieces, of which the first are read", file=sys.stderr, flush=True
         )
-    sources = [pieces[: None if most is None else most - 1] for pieces in sources]
-    found = decode_all(TorchEngine(model), sources, dataclasses.replace(search, room=most), batch)
+    found = decode_all(TorchEngine(model), beginnings(sources, most), dataclasses.replace(search, room=most), batch)
     return target.decode([one[0].words for one in found])
 
 

@@ -26,7 +26,7 @@ from foveal.models.zoo import create, names
 from foveal.objective.bleu import Score, translation_scores
 from foveal.train.conclude import RESULT
 from foveal.train.journal import CHECKPOINT, TRAIL, Journal
-from foveal.train.run import RECIPE, Machine, alone, finished, interruptible, quiet, tidy, trainer_of
+from foveal.train.run import RECIPE, Machine, alone, finished, interruptible, products, quiet, tidy, trainer_of
 from foveal.train.text_feeds import TextFeeds
 from foveal.train.translate import Translate, translate
 from foveal.train.translation import Translation
@@ -58,7 +58,7 @@ def train_translate(
         patient = EarlyStopping("val_loss", patience=recipe.patience, mode="min")
         trainer = trainer_of(recipe, machine, journal, patient, recipe.accumulate)
         task, last = Translate(model, recipe), folder / CHECKPOINT
-        with interruptible():
+        with interruptible(), products(recipe.precision):
             trainer.fit(task, datamodule=feeds, ckpt_path=str(last) if last.exists() else None)
             return conclude(trainer, task, feeds, folder, origin or {}, journal)
 

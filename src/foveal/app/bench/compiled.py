@@ -44,13 +44,13 @@ class Compiled:
         try:
             with fresh_cache(), torch._dynamo.config.patch(recompile_limit=MOST, fail_on_recompile_limit_hit=True):
                 once()
-        except RuntimeError as error:  # what torch.compile raises, of whatever kind
+        except Exception as error:  # noqa: BLE001 — torch.compile has many kinds, and one of them stops no other contender
             raise CannotCompileError(_reason(error)) from None
         self.seconds[batch] = time.perf_counter() - start
         return once
 
 
-def _reason(error: RuntimeError) -> str:
+def _reason(error: Exception) -> str:
     told = " ".join(str(error).partition("\n")[0].split())[:160]
     if "InvalidCxxCompiler" in told:
         return "torch.compile: expected a C++ compiler, got none that works; install g++, or name one in CXX"

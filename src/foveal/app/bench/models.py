@@ -56,7 +56,7 @@ def measure(bench: Bench) -> None:
     contenders += [of_graph(called[file], read_graph(Path(file)), bench.threads) for file in asked.peer]
     names = [one.name for one in contenders]
     expect(len(set(names)) == len(names), "the models", "one of each name", ", ".join(names))
-    contenders = [one for one in contenders if _checked(bench, one, batches[0])]
+    contenders = [one for one in contenders if _checked(bench, one, batches)]
     expect(bool(contenders), "--runtime", "one that this machine has", asked.runtime, "add onnxruntime or torch")
     bench.add(Row("checked", f"{len(contenders)} contenders answer the same twice", "", None, ""))
     for batch in batches:
@@ -194,10 +194,12 @@ def _in_torch(model: Any, size: int, runtime: str) -> Callable[[int], Job]:
     return job
 
 
-def _checked(bench: Bench, one: Contender, batch: int) -> bool:
+def _checked(bench: Bench, one: Contender, batches: list[int]) -> bool:
     """Whether it can run here; else a row says why not."""
     try:
-        _check(one, batch)
+        for batch in batches[1:]:
+            one.job(batch)  # a graph that cannot be made is told before anybody is timed
+        _check(one, batches[0])
     except CannotCompileError as error:
         bench.add(Row(one.name, "", f"left out: {error}", None, ""))
         return False
