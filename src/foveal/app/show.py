@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from foveal.app.catalogue import Entry, entries, find
 from foveal.app.show_file import KINDS, told_of
-from foveal.models.packaged import packaged
 from foveal.errors import FovealError
+from foveal.models.packaged import packaged
 
 if TYPE_CHECKING:
     from foveal.app.picture import Picture
