@@ -34,18 +34,31 @@ def test_chunks_are_the_whole(settings, monkeypatch):
         Card("icam-31k", "icam", {}, ("a", "b", "c"), size=56),
     )
     whole = export_onnx(model, card)
-    assert "Scan" not in [node.op_type for node in onnx.load_model_from_string(whole).graph.node]  # small maps stay together
+    assert patches_at_once(whole) == 16  # small maps stay together, but those of other pictures
     monkeypatch.setattr(chunks, "CACHE", 4 * 96 * 7 * 7 * 4)
     made = export_onnx(model, card)
     proto = onnx.load_model_from_string(made)
-    assert [node.op_type for node in proto.graph.node].count("Scan") == 1
+    assert patches_at_once(made) == 4
+    together = export_onnx(model, card, quantised=np.zeros((1, 56, 56, 3), np.uint8))
+    assert "Scan" not in [
+        node.op_type for node in onnx.load_model_from_string(together).graph.node
+    ]  # the quantiser sees no nodes inside of nodes
     assert [one.name for one in proto.graph.output] == [one.name for one in onnx.load_model_from_string(whole).graph.output]
     body = graphs(proto)[1]
-    assert [side.dim_value for side in body.input[0].type.tensor_type.shape.dim] == [4, 3, 14, 14]
     assert not any(node.doc_string or node.metadata_props for node in body.node)
     for count in (1, 3, 17):
         frames = {"frames": np.random.default_rng(count).integers(0, 256, (count, 56, 56, 3), np.uint8)}
         for one, other in zip(opened(whole).run(None, frames), opened(made).run(None, frames), strict=True):
             np.testing.assert_allclose(one, other, atol=1e-5)
+        for one, other in zip(opened(together).run(None, frames), opened(made).run(None, frames), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5)
     assert len(halved(made)) < 0.75 * len(made)
     np.testing.assert_allclose(opened(halved(made)).run(["logits"], frames)[0], opened(whole).run(["logits"], frames)[0], atol=0.02)
+
+
+def patches_at_once(content):
+    proto = onnx.load_model_from_string(content)
+    assert [node.op_type for node in proto.graph.node].count("Scan") == 1
+    count, *patch = (side.dim_value for side in graphs(proto)[1].input[0].type.tensor_type.shape.dim)
+    assert patch == [3, 14, 14]
+    return count

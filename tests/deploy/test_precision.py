@@ -111,7 +111,7 @@ def test_a_first_convolution_reads_bytes_as_they_come():
     card = dataclasses.replace(card, size=112)
     shown = frames(8, 112, seed=1)
     shown[0, :2], shown[0, 2:4] = 0, 255  # so that a byte is worth exactly itself
-    plain = export_onnx(model, card)
+    plain = export_onnx(model, card, quantised=shown)
     found = {plan.name: plan.content for plan in plans(plain, shown, shown)}
     kinds = {name: kinds_of(content) for name, content in found.items()}
     assert kinds["all convolutions, and what stands between"].count("Cast") == 0
@@ -151,7 +151,8 @@ def test_what_stays_in_float_lies_in_16_bits_and_is_widened_once(tmp_path):
 def test_blame_names_the_worst_first():
     model, card = small(image=112, patch=56, **LEAN)
     card = dataclasses.replace(card, size=112)
-    found = blame(export_onnx(model, card), frames(8, 112, seed=1), frames(8, 112, seed=2))
+    shown = frames(8, 112, seed=1)
+    found = blame(export_onnx(model, card, quantised=shown), shown, frames(8, 112, seed=2))
     assert len(found) == 8  # the last projection is of vectors, and the mixer makes a small map
     assert [one.error for one in found] == sorted((one.error for one in found), reverse=True)
 

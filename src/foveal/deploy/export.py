@@ -71,7 +71,7 @@ class Answers(nn.Module):
 
 def export_onnx(model: nn.Module, card: Card, *, quantised: NDArray[np.uint8] | None = None) -> bytes:
     """The file's content. quantised: int8 will be made of it, with ranges of these frames: pixels are read in runs, channels have one range, and
-    Φ takes all patches at once. Else it takes a few after the other where all together would leave the cache.
+    Φ takes all patches at once. Else it takes a few after the other, at most those of one picture.
     """
     onnx = onnx_needed()
     answers = Answers(model, card, runs=quantised is not None)
@@ -79,8 +79,8 @@ def export_onnx(model: nn.Module, card: Card, *, quantised: NDArray[np.uint8] | 
         equalise(answers.frames, quantised)
     _try(answers, card)
     patches = (card.size // answers.frames.patch) ** 2 if answers.frames.patch else 1
-    chunk = chunk_of(patches, answers.frames.widest()) if answers.frames.patch and quantised is None else patches
-    answers.marked = chunk < patches
+    answers.marked = bool(answers.frames.patch) and quantised is None
+    chunk = chunk_of(patches, answers.frames.widest()) if answers.marked else patches
     frames = torch.randint(0, 256, (2, card.size, card.size, 3), dtype=torch.uint8)
     outputs = [*OUTPUTS, *([LOOKED] if answers.looks else []), *([PATCHES, FEATURES] if answers.marked else [])]
     with quiet(), _told(card):
