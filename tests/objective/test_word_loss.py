@@ -44,3 +44,16 @@ def test_without_gradient_nothing_of_it_is_made():
         value = word_loss(hidden, table, words, 0.1, chunk=2)
     assert not value.requires_grad
     torch.testing.assert_close(value, F.cross_entropy(hidden @ table.mT, words, label_smoothing=0.1).detach())
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 4096])
+def test_words_that_do_not_count(chunk):
+    torch.manual_seed(0)
+    hidden, table = (torch.randn(rows, 8, dtype=torch.float64, requires_grad=True) for rows in (23, 31))
+    words, counts = torch.randint(31, (23,)), torch.rand(23) < 0.6
+    ours = word_loss(hidden, table, words, 0.1, chunk=chunk, counts=counts)
+    theirs = F.cross_entropy((hidden @ table.mT)[counts], words[counts], label_smoothing=0.1)
+    with torch.no_grad():
+        torch.testing.assert_close(word_loss(hidden, table, words, 0.1, chunk=chunk, counts=counts), theirs.detach())
+    for one, other in zip(*(torch.autograd.grad(value, (hidden, table)) for value in (ours, theirs)), strict=True):
+        torch.testing.assert_close(one, other)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from foveal.data.parallel import Pairs
 from foveal.data.vocabulary import BEGIN, END, PAD, Vocabulary
@@ -112,6 +113,20 @@ def collate(pairs: TokenPairs, pad: int = PAD, begin: int = BEGIN, end: int = EN
     target_out[rows, lengths] = end
     held = np.flatnonzero(np.arange(target_out.shape[1]) <= lengths[:, None])
     return TextBatch(*map(torch.from_numpy, (source, target_in, target_out, held)))
+
+
+def settled(batch: TextBatch, tokens: int, pad: int = PAD, end: int = END) -> tuple[Tensor, Tensor, Tensor]:
+    """source, target_in and target_out of a batch of at most so many tokens, padded so that there are few shapes of them: a width is even, and has
+    as many rows as its batches may have. Rows of nothing have a source of one mark, so that there is something to look at, and no target."""
+    wide = max(batch.source.shape[1], batch.target_in.shape[1])
+    width, rows = wide + wide % 2, tokens // (wide - 1 + wide % 2)
+
+    def padded(words: Tensor) -> Tensor:
+        return functional.pad(words, (0, width - words.shape[1], 0, rows - words.shape[0]), value=pad)
+
+    source = padded(batch.source)
+    source[len(batch.source) :, 0] = end
+    return source, padded(batch.target_in), padded(batch.target_out)
 
 
 class TokenBatches:

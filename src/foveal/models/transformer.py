@@ -74,6 +74,8 @@ class TransformerConfig:
 class Transformer(nn.Module):
     """Words of a source (B, M) and of a target (B, N), both padded on the right → logits of the target's next words (B, N, target_words)."""
 
+    recordable = True  # a GPU never waits in it for a look at numbers: train/recorded.py
+
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         check(config)

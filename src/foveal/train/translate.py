@@ -15,8 +15,8 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
-from foveal.data.token_batches import TextBatch
-from foveal.data.vocabulary import Vocabulary
+from foveal.data.token_batches import TextBatch, settled
+from foveal.data.vocabulary import PAD, Vocabulary
 from foveal.decode.lines import beginnings, decode_all, positions
 from foveal.decode.search import Search
 from foveal.errors import FovealError
@@ -24,14 +24,17 @@ from foveal.models.torch_engine import TorchEngine
 from foveal.objective.bleu import translation_scores
 from foveal.objective.word_loss import word_loss
 from foveal.train.gather import gathered
+from foveal.train.recorded import Recorded
 from foveal.train.schedule import root
 from foveal.train.settings import WHOLE
 from foveal.train.translation import Translation
 
-BATCH = 64  # sentences that are translated together
+BATCH = {"cpu": 64, "cuda": 512}  # sentences that are translated together
 
 
-def translate(model: Any, vocabularies: tuple[Vocabulary, Vocabulary], lines: list[str], search: Search, batch: int = BATCH) -> list[str]:
+def translate(
+    model: Any, vocabularies: tuple[Vocabulary, Vocabulary], lines: list[str], search: Search, batch: int | None = None
+) -> list[str]:
     """The best translation of each line, however long it is: of one for which there are not enough positions, the beginning is read."""
     source, target = vocabularies
     sources, most = source.encode(lines), positions(vars(model.config))
@@ -39,7 +42,12 @@ def translate(model: Any, vocabularies: tuple[Vocabulary, Vocabulary], lines: li
         print(
             f"{cut} sentences of {len(lines)} have more than {most - 1:,} pieces, of which the first are read", file=sys.stderr, flush=True
         )
-    found = decode_all(TorchEngine(model), beginnings(sources, most), dataclasses.replace(search, room=most), batch)
+    found = decode_all(
+        TorchEngine(model),
+        beginnings(sources, most),
+        dataclasses.replace(search, room=most),
+        batch or BATCH.get(next(model.parameters()).device.type, 64),
+    )
     return target.decode([one[0].words for one in found])
 
 
@@ -51,12 +59,20 @@ class Translate(pl.LightningModule):
         self.model: Any = model
         self.recipe = recipe
         self.seen: list[tuple[Tensor, int]] = []
+        self.recorded: Recorded | None = None
 
     @property
     def judged(self) -> nn.Module:
         """The model whose weights are kept."""
         model: nn.Module = self.model
         return model
+
+    def on_train_start(self) -> None:
+        recipe, alone = self.recipe, self.device.type == "cuda" and self.trainer.world_size == 1
+        # In 16 bits the loss is scaled before its gradient is computed, by a number that changes; a checkpointed layer has its own random state.
+        fits = getattr(self.model, "recordable", False) and recipe.precision != "16" and not recipe.checkpointing
+        if recipe.recorded and alone and fits:
+            self.recorded = Recorded(self.settled_loss, list(self.model.parameters()))
 
     def amount(self, batch: TextBatch) -> int:
         return len(batch.places)
@@ -67,7 +83,10 @@ class Translate(pl.LightningModule):
         torch.manual_seed(int(np.random.SeedSequence([self.recipe.seed, number, self.global_rank]).generate_state(1)[0]))
 
     def training_step(self, batch: TextBatch, batch_idx: int) -> Tensor:
-        loss = self.loss(batch, self.recipe.smoothing)
+        if self.recorded is not None:
+            loss = self.recorded(*settled(batch, self.recipe.tokens))
+        else:
+            loss = self.loss(batch, self.recipe.smoothing)
         if self.trainer.world_size > 1:  # the mean over the words of all processes, whose parts of a batch have not equally many
             (words,) = gathered(self, torch.tensor([float(len(batch.places))], device=self.device))
             loss = loss * len(batch.places) * self.trainer.world_size / words.sum()
@@ -80,6 +99,12 @@ class Translate(pl.LightningModule):
         said, words = hidden.flatten(0, 1).index_select(0, batch.places), batch.target_out.flatten().index_select(0, batch.places)
         tables = self.model.tables
         return word_loss(said, tables.of_output, words, smoothing, tables.bias)
+
+    def settled_loss(self, source: Tensor, target_in: Tensor, target_out: Tensor) -> Tensor:
+        """The same of a settled batch, whose padding is computed, too, and does not count."""
+        hidden, words = self.model.decode(target_in, self.model.encode(source)).flatten(0, 1), target_out.flatten()
+        tables = self.model.tables
+        return word_loss(hidden, tables.of_output, words, self.recipe.smoothing, tables.bias, counts=words != PAD)
 
     def on_validation_epoch_start(self) -> None:
         self.seen = []

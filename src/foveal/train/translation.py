@@ -35,6 +35,7 @@ class Translation(Settings):
     clip: float = setting(0.0, "largest norm of the gradient; 0: any", least=0)
     average: int = setting(5, "the kept model is the mean of the last so many epochs", least=1)
     checkpointing: bool = setting(False, "compute each layer again in the backward pass: less memory, more time")
+    recorded: bool = setting(True, "on a GPU, record a step's kernels for each shape of batch and replay them: small models train faster")
     precision: str = setting("32", "of the arithmetic", PRECISIONS)
     bleu: int = setting(0, "translate the validation split every so many epochs; 0: at the end only", least=0)
     beam: int = setting(4, "of the search that validation is judged by at the end", least=1)

@@ -1,0 +1,123 @@
+"""A recorded step is the step: the same loss and the same gradient, for every shape, however often; batches settle into few shapes."""
+
+import pytest
+import torch
+from train.sentences import FIELDS, sentences
+
+from foveal.data.token_batches import TokenBatches, TokenPairs, collate, settled
+from foveal.data.vocabulary import END, PAD
+from foveal.models.zoo import create
+from foveal.train.recorded import Recorded
+from foveal.train.run import Machine
+from foveal.train.translate import Translate
+from foveal.train.translate_run import mean_weights, train_translate
+from foveal.train.translation import Translation
+
+GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")]
+DEVICES = ["cpu", pytest.param("cuda", marks=GPU)]
+TOKENS = 64
+
+
+def pairs_of(count=60):
+    draw = torch.Generator().manual_seed(0)
+    both = torch.randint(0, 12, (count, 2), generator=draw).tolist()
+    return TokenPairs.of(*([[4 + (place + word) % 40 for word in range(pair[side])] for place, pair in enumerate(both)] for side in (0, 1)))
+
+
+def batches_of(pairs):
+    return [collate(pairs[indices]) for indices in TokenBatches(pairs.source.lengths, pairs.target.lengths, TOKENS)]
+
+
+def task_of(device="cpu", **settings):
+    torch.manual_seed(0)
+    model = create("transformer-tiny", source_words=50, target_words=50, layers=2, decoder_layers=2, **settings)
+    return Translate(model, Translation(tokens=TOKENS)).to(device).train()
+
+
+def test_batches_settle_into_few_shapes_and_lose_nothing():
+    batches = batches_of(pairs_of(400))
+    shapes = set()
+    for batch in batches:
+        source, target_in, target_out = settled(batch, TOKENS)
+        assert source.shape == target_in.shape == target_out.shape
+        shapes.add(source.shape)
+        for padded, words in ((source, batch.source), (target_in, batch.target_in), (target_out, batch.target_out)):
+            rows, width = words.shape
+            assert torch.equal(padded[:rows, :width], words)
+            assert (padded[:rows, width:] == PAD).all()
+            assert (padded[rows:, 1:] == PAD).all()
+        assert (source[len(batch.source) :, 0] == END).all()
+    assert len(shapes) <= 6 < len({tuple(batch.source.shape) for batch in batches})
+
+
+def test_the_loss_of_a_settled_batch_is_that_of_the_batch():
+    task = task_of(dropout=0.0)
+    for batch in batches_of(pairs_of()):
+        expected, loss = task.loss(batch, task.recipe.smoothing), task.settled_loss(*settled(batch, TOKENS))
+        torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-6)
+        for one, other in zip(*(torch.autograd.grad(value, list(task.parameters())) for value in (loss, expected)), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("position", ["sinusoidal", "learned", "relative", "rotary"])
+def test_it_is_the_step(device, mixed, position):
+    task = task_of(device, dropout=0.0, position=position, longest=16)
+    weights = list(task.parameters())
+    recorded = Recorded(task.settled_loss, weights)
+    batches = [tuple(part.to(device) for part in settled(batch, TOKENS)) for batch in batches_of(pairs_of())]
+    for batch in [*batches, *batches]:
+        with torch.no_grad():  # weights change between steps, as an optimiser changes them
+            for weight in weights:
+                weight.mul_(0.99)
+        with torch.autocast(device, torch.bfloat16, mixed):
+            expected, loss = task.settled_loss(*batch), recorded(*batch)
+        near = {"rtol": 0.05, "atol": 0.01} if mixed else {"rtol": 1e-4, "atol": 1e-5}
+        torch.testing.assert_close(loss, expected, **near)
+        for one, other in zip(*(torch.autograd.grad(3 * value, weights) for value in (loss, expected)), strict=True):
+            torch.testing.assert_close(one, other, **near)
+    assert len(recorded.replays) == len({batch[0].shape for batch in batches})
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_gradients_of_two_batches_add_up(device):
+    task = task_of(device, dropout=0.0)
+    weights = list(task.parameters())
+    recorded = Recorded(task.settled_loss, weights)
+    first, second = (tuple(part.to(device) for part in settled(batch, TOKENS)) for batch in batches_of(pairs_of())[:2])
+    for batch in (first, second):
+        recorded(*batch).backward()
+    expected = torch.autograd.grad(task.settled_loss(*first) + task.settled_loss(*second), weights)
+    for weight, gradient in zip(weights, expected, strict=True):
+        torch.testing.assert_close(weight.grad, gradient, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_is_random_is_the_seeds(device):
+    """Also of the first step of a shape, which is recorded before it is replayed."""
+    task = task_of(device, dropout=0.3)
+    batch = tuple(part.to(device) for part in settled(batches_of(pairs_of())[0], TOKENS))
+
+    def after(recorded, seed):
+        torch.manual_seed(seed)
+        return recorded(*batch).item()
+
+    known, fresh = (Recorded(task.settled_loss, list(task.parameters())) for _ in range(2))
+    values = [after(known, 1), after(known, 2), after(known, 1), after(fresh, 2)]
+    assert values[0] == values[2] != values[1] == values[3]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+def test_a_run_on_a_gpu_learns_by_it_and_resumes_to_the_same_weights(tmp_path):
+    recipe = Translation(data=str(sentences(tmp_path / "data")), **FIELDS | {"epochs": 60})
+    machine = Machine(device="cuda")
+    result = train_translate(recipe, tmp_path / "run", machine=machine)
+    assert result["test"]["chrf"]["value"] > 80
+    plain = train_translate(recipe.changed(recorded=False), tmp_path / "plain", machine=machine)
+    assert plain["test"]["chrf"]["value"] > 80
+    again = train_translate(recipe, tmp_path / "again", machine=machine)
+    assert again["val_loss"] == result["val_loss"]
+    for name, tensor in mean_weights(tmp_path / "run", recipe.average).items():
+        assert torch.equal(tensor, mean_weights(tmp_path / "again", recipe.average)[name]), name
