@@ -1,7 +1,7 @@
-"""bench_training.py [SENTENCES LENGTH]: target words a second of training the base Transformer, ours beside torch.nn.Transformer, on a GPU.
+"""bench_training.py [SENTENCES LENGTH [NUMBER…]]: target words a second of training the base Transformer, ours beside torch.nn.Transformer, on a GPU.
 
 Both have one table of 37,000 words, the same layers, dropout 0.1, label smoothing 0.1, bfloat16 by autocast, fused AdamW, and are compiled; no sentence is
-padded, so that neither has an advantage of it. Rounds of one and of the other take turns.
+padded, so that neither has an advantage of it. Rounds of one and of the other take turns. Numbers: only these builds, counted from 0.
 """
 
 import statistics
@@ -44,13 +44,14 @@ class Torchs(nn.Module):
 
 
 class Ours(nn.Module):
-    def __init__(self, chunk: int) -> None:
+    def __init__(self, chunk: int, padded: bool = False) -> None:
         super().__init__()
+        self.padded = padded
         self.net: Any = create("transformer-base", source_words=WORDS, target_words=WORDS)
         self.chunk = chunk
 
     def forward(self, source: Tensor, target: Tensor, out: Tensor) -> Tensor:
-        hidden = self.net.decode(target, self.net.encode(source)).flatten(0, 1)
+        hidden = self.net.decode(target, self.net.encode(source, padded=self.padded)).flatten(0, 1)
         if not self.chunk:
             return functional.cross_entropy(self.net.words(hidden), out.flatten(), label_smoothing=0.1)
         return word_loss(hidden, self.net.tables.of_output, out.flatten(), 0.1, chunk=self.chunk)
@@ -73,7 +74,7 @@ def stepper(model: nn.Module, batch: tuple[Tensor, Tensor, Tensor], compiled: bo
     return step
 
 
-def main(sentences: int, length: int) -> None:
+def main(sentences: int, length: int, *only: int) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
@@ -83,8 +84,10 @@ def main(sentences: int, length: int) -> None:
         "ours, compiled": (lambda: Ours(4096), True),
         "ours, compiled, all words at once": (lambda: Ours(sentences * length), True),
         "ours, compiled, whole logits": (lambda: Ours(0), True),
+        "ours, compiled, with a mask of padding": (lambda: Ours(4096, padded=True), True),
         "ours": (lambda: Ours(4096), False),
     }
+    builds = {name: build for place, (name, build) in enumerate(builds.items()) if not only or place in only}
     steps, peaks, taken = {}, {}, {name: list[float]() for name in builds}
     for name, (make, compiled) in builds.items():
         begun = time.perf_counter()
@@ -128,4 +131,4 @@ def _wait(device: torch.device) -> None:
 
 
 if __name__ == "__main__":
-    main(*(int(word) for word in sys.argv[1:3] or ("512", "32")))
+    main(*(int(word) for word in sys.argv[1:] or ("512", "32")))

@@ -98,10 +98,11 @@ class Transformer(nn.Module):
         """target: what the decoder is given, which begins with the mark `begin`; logits[:, i] are of the word after target[:, i]."""
         return self.words(self.decode(target, self.encode(source)))
 
-    def encode(self, source: Tensor) -> Encoded:
+    def encode(self, source: Tensor, *, padded: bool = True) -> Encoded:
+        """padded: False where the caller knows that no source is, which a GPU would have to wait for: kernels are faster without a mask."""
         check_words("the source", source, self.config.source_words)
         lengths = read_lengths(source, self.config.pad)
-        mask = padding_of(lengths, source.shape[1])
+        mask = padding_of(lengths, source.shape[1]) if padded else None
         x = self.dropout(self.source_position(self.tables.read_source(source)))  # (B, M, C)
         for layer in self.encoder:
             x = self._through(layer, x, mask=mask)
