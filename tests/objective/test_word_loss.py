@@ -57,3 +57,22 @@ def test_words_that_do_not_count(chunk):
         torch.testing.assert_close(word_loss(hidden, table, words, 0.1, chunk=chunk, counts=counts), theirs.detach())
     for one, other in zip(*(torch.autograd.grad(value, (hidden, table)) for value in (ours, theirs)), strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("chunk", [7, 4096])
+@pytest.mark.parametrize("agreement", [0.0, 5.0])
+def test_two_passes_agree(chunk, agreement):
+    """Held against R-Drop as it is written down: the mean of both losses, and the mean of both divergences times α/2."""
+    torch.manual_seed(0)
+    passes = torch.randn(2, 23, 8, dtype=torch.float64, requires_grad=True)
+    table = torch.randn(31, 8, dtype=torch.float64, requires_grad=True)
+    bias = torch.randn(31, dtype=torch.float64, requires_grad=True)
+    words, counts = torch.randint(31, (23,)), torch.rand(23) < 0.6
+    ours = word_loss(passes, table, words, 0.1, bias, chunk=chunk, counts=counts, agreement=agreement)
+    one, two = (F.linear(hidden[counts], table, bias).log_softmax(1) for hidden in passes)
+    losses = [F.cross_entropy(said, words[counts], label_smoothing=0.1) for said in (one, two)]
+    apart = [F.kl_div(said, other, log_target=True, reduction="batchmean") for said, other in ((one, two), (two, one))]
+    theirs = sum(losses) / 2 + agreement / 2 * sum(apart) / 2
+    torch.testing.assert_close(ours, theirs)
+    for mine, other in zip(*(torch.autograd.grad(value, (passes, table, bias)) for value in (ours, theirs)), strict=True):
+        torch.testing.assert_close(mine, other)

@@ -50,10 +50,12 @@ def test_batches_settle_into_few_shapes_and_lose_nothing():
     assert len(shapes) <= 6 < len({tuple(batch.source.shape) for batch in batches})
 
 
-def test_the_loss_of_a_settled_batch_is_that_of_the_batch():
+@pytest.mark.parametrize("agreement", [0.0, 5.0])
+def test_the_loss_of_a_settled_batch_is_that_of_the_batch(agreement):
     task = task_of(dropout=0.0)
+    task.recipe = task.recipe.changed(agreement=agreement)
     for batch in batches_of(pairs_of()):
-        expected, loss = task.loss(batch, task.recipe.smoothing), task.settled_loss(*settled(batch, TOKENS))
+        expected, loss = task.loss(batch, task.recipe.smoothing, agreement), task(*settled(batch, TOKENS))
         torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-6)
         for one, other in zip(*(torch.autograd.grad(value, list(task.parameters())) for value in (loss, expected)), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
@@ -65,14 +67,14 @@ def test_the_loss_of_a_settled_batch_is_that_of_the_batch():
 def test_it_is_the_step(device, mixed, position):
     task = task_of(device, dropout=0.0, position=position, longest=16)
     weights = list(task.parameters())
-    recorded = Recorded(task.settled_loss, weights)
+    recorded = Recorded(task)
     batches = [tuple(part.to(device) for part in settled(batch, TOKENS)) for batch in batches_of(pairs_of())]
     for batch in [*batches, *batches]:
         with torch.no_grad():  # weights change between steps, as an optimiser changes them
             for weight in weights:
                 weight.mul_(0.99)
         with torch.autocast(device, torch.bfloat16, mixed):
-            expected, loss = task.settled_loss(*batch), recorded(*batch)
+            expected, loss = task(*batch), recorded(*batch)
         near = {"rtol": 0.05, "atol": 0.01} if mixed else {"rtol": 1e-4, "atol": 1e-5}
         torch.testing.assert_close(loss, expected, **near)
         for one, other in zip(*(torch.autograd.grad(3 * value, weights) for value in (loss, expected)), strict=True):
@@ -84,11 +86,11 @@ def test_it_is_the_step(device, mixed, position):
 def test_gradients_of_two_batches_add_up(device):
     task = task_of(device, dropout=0.0)
     weights = list(task.parameters())
-    recorded = Recorded(task.settled_loss, weights)
+    recorded = Recorded(task)
     first, second = (tuple(part.to(device) for part in settled(batch, TOKENS)) for batch in batches_of(pairs_of())[:2])
     for batch in (first, second):
         recorded(*batch).backward()
-    expected = torch.autograd.grad(task.settled_loss(*first) + task.settled_loss(*second), weights)
+    expected = torch.autograd.grad(task(*first) + task(*second), weights)
     for weight, gradient in zip(weights, expected, strict=True):
         torch.testing.assert_close(weight.grad, gradient, rtol=1e-4, atol=1e-5)
 
@@ -103,7 +105,7 @@ def test_what_is_random_is_the_seeds(device):
         torch.manual_seed(seed)
         return recorded(*batch).item()
 
-    known, fresh = (Recorded(task.settled_loss, list(task.parameters())) for _ in range(2))
+    known, fresh = (Recorded(task) for _ in range(2))
     values = [after(known, 1), after(known, 2), after(known, 1), after(fresh, 2)]
     assert values[0] == values[2] != values[1] == values[3]
 

@@ -28,7 +28,8 @@ class RelativeTerm(Term):
     def scores(self, q: Tensor, rows: Tensor, columns: Tensor, *tensors: Tensor) -> Tensor:
         (table,) = tensors
         q = q * self.scale
-        if torch.compiler.is_compiling():  # a graph may not look at the values of rows and columns
+        recording = q.is_cuda and torch.cuda.is_current_stream_capturing()
+        if torch.compiler.is_compiling() or recording:  # a graph may not look at the values of rows and columns
             return _gathered(q, table, self._place(rows[:, None], columns))
         if _consecutive(rows) and _consecutive(columns):
             return self._skewed(q, table, rows, columns)

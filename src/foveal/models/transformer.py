@@ -74,8 +74,6 @@ class TransformerConfig:
 class Transformer(nn.Module):
     """Words of a source (B, M) and of a target (B, N), both padded on the right → logits of the target's next words (B, N, target_words)."""
 
-    recordable = True  # a GPU never waits in it for a look at numbers: train/recorded.py
-
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         check(config)
@@ -91,6 +89,8 @@ class Transformer(nn.Module):
             Decoder(_own_attention(config, causal), _cross_attention(config), _feed_forward(config), norm, config.dropout)
             for _ in range(config.decoder_layers)
         )
+        # train/recorded.py: a GPU never waits in it for a look at numbers; but of attention's dropout one kernel draws the seed on the CPU.
+        self.recordable = not config.attention_dropout
         self.checkpointing = False  # whether training computes each layer again in the backward pass: less memory, more time
         self.encoder_norm, self.decoder_norm = (nn.LayerNorm(width) if config.norm == "pre" else nn.Identity() for _ in range(2))
 

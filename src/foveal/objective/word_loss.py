@@ -1,13 +1,16 @@
 """The loss of the next word without ever holding all logits: some words at a time, and their gradient at once.
 
     z = h Eᵀ + b;   L = Σ_t [lse(z_t) − (1 − ε) z_t,y − ε/V Σ_w z_t,w] · a_t;   ∂L/∂z_t = (softmax(z_t) − (1 − ε) 1_y − ε/V) · a_t
+    two passes: L = ½ (L¹ + L²) + α/4 · Σ_t a_t [KL(P¹_t ‖ P²_t) + KL(P²_t ‖ P¹_t)],   P = softmax(z)
 
 Symbols: h (T, C) what the decoder says of each word, E (V, C) the table of words, y the words that came, ε the smoothing, a_t = 1/T the share of a word (0 of padding), lse the log of the sum of exponentials.
 Logits are the largest tensor of a small Transformer: 16,384 words with 37,000 to choose from are 1.2 GB in 16 bits, and cross-entropy of them in
 float32 reads and writes that several times. Here a chunk's logits become their own gradient, and the products with it are made while it is there.
+Paper: Xiaobo Liang, Lijun Wu, Juntao Li, Yue Wang, Qi Meng, Tao Qin, Wei Chen, Min Zhang, Tie-Yan Liu (2021). R-Drop: regularized dropout for neural networks. NeurIPS. arXiv:2106.14448.
 Cost: the three products of a linear layer, and two passes over a chunk.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -26,15 +29,21 @@ def word_loss(
     chunk: int = CHUNK,
     *,
     counts: Tensor | None = None,
+    agreement: float = 0.0,
 ) -> Tensor:
-    """The mean over words (T,) of the smoothed cross-entropy, in float32 at least. counts (T,): which of them count; None: all."""
+    """The mean over words (T,) of the smoothed cross-entropy, in float32 at least. counts (T,): which of them count; None: all.
+
+    hidden: (T, C), or (2, T, C) of two passes that differ in what dropout hid: their mean, and what they disagree about, α = agreement.
+    """
     kind = hidden.device.type
     if torch.is_autocast_enabled(kind):  # a LayerNorm hands on float32 there
         hidden = hidden.to(torch.get_autocast_dtype(kind))
     shares = _shares(words, counts, torch.promote_types(hidden.dtype, torch.float32))
+    passes = hidden if hidden.dim() == 3 else hidden[None]
     if not (torch.is_grad_enabled() and (hidden.requires_grad or table.requires_grad)):
-        return _value(hidden, table, words, smoothing, bias, chunk, shares)
-    loss: Tensor = _WordLoss.apply(hidden, table, words, smoothing, bias, chunk, shares)  # type: ignore[no-untyped-call]
+        with torch.autocast(kind, enabled=False):
+            return sum(value for _, value, _ in _chunks(passes, table, words, smoothing, bias, chunk, shares, agreement))  # type: ignore[return-value]
+    loss: Tensor = _WordLoss.apply(passes, table, words, smoothing, bias, chunk, shares, agreement)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -45,55 +54,70 @@ def _shares(words: Tensor, counts: Tensor | None, dtype: torch.dtype) -> Tensor:
     return (counts.to(dtype) / counts.sum())[:, None]
 
 
-def _value(hidden: Tensor, table: Tensor, words: Tensor, smoothing: float, bias: Tensor | None, chunk: int, shares: Tensor) -> Tensor:
-    total = hidden.new_zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32))
+def _chunks(
+    passes: Tensor, table: Tensor, words: Tensor, smoothing: float, bias: Tensor | None, chunk: int, shares: Tensor, agreement: float
+) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Which words, their part of the loss, and its gradient by their logits (P, t, V)."""
+    own = passes.dtype
+    cast, bias = table.to(own), None if bias is None else bias.to(own)
     for start in range(0, len(words), chunk):
         part = slice(start, start + chunk)
-        logits = F.linear(hidden[part], table.to(hidden.dtype), None if bias is None else bias.to(hidden.dtype))
-        losses = F.cross_entropy(logits.to(total.dtype), words[part], label_smoothing=smoothing, reduction="none")
-        total = total + losses @ shares[part, 0]
-    return total
+        logits = F.linear(passes[:, part], cast, bias)
+        yield part, *_of_logits(logits, words[part], smoothing, shares[part], agreement)
 
 
 class _WordLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        context: Any, hidden: Tensor, table: Tensor, words: Tensor, smoothing: float, bias: Tensor | None, chunk: int, shares: Tensor
+        context: Any,
+        passes: Tensor,
+        table: Tensor,
+        words: Tensor,
+        smoothing: float,
+        bias: Tensor | None,
+        chunk: int,
+        shares: Tensor,
+        agreement: float,
     ) -> Tensor:
-        with torch.autocast(hidden.device.type, enabled=False):
-            own, exact = hidden.dtype, torch.promote_types(hidden.dtype, torch.float32)
-            cast = table.to(own)
-            total = hidden.new_zeros((), dtype=exact)
-            of_hidden = torch.empty_like(hidden)
+        with torch.autocast(passes.device.type, enabled=False):
+            exact = torch.promote_types(passes.dtype, torch.float32)
+            cast = table.to(passes.dtype)
+            total = passes.new_zeros((), dtype=exact)
+            of_passes = torch.empty_like(passes)
             of_table = torch.zeros_like(table, dtype=exact)
             of_bias = None if bias is None else torch.zeros_like(bias, dtype=exact)
-            for start in range(0, len(words), chunk):
-                part = slice(start, start + chunk)
-                logits = F.linear(hidden[part], cast, None if bias is None else bias.to(own))
-                value, gradient = _of_logits(logits, words[part], smoothing, shares[part])
+            for part, value, gradient in _chunks(passes, table, words, smoothing, bias, chunk, shares, agreement):
                 total += value
-                torch.mm(gradient, cast, out=of_hidden[part])
-                of_table += gradient.mT @ hidden[part]
+                of_passes[:, part] = gradient @ cast
+                for one, hidden in zip(gradient, passes[:, part], strict=True):
+                    of_table += one.mT @ hidden
                 if of_bias is not None:
-                    of_bias += gradient.sum(0, dtype=exact)
-        context.save_for_backward(of_hidden, of_table.to(table.dtype), None if of_bias is None or bias is None else of_bias.to(bias.dtype))
+                    of_bias += gradient.sum((0, 1), dtype=exact)
+        context.save_for_backward(of_passes, of_table.to(table.dtype), None if of_bias is None or bias is None else of_bias.to(bias.dtype))
         return total
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        of_hidden, of_table, of_bias = context.saved_tensors
-        scaled = [None if one is None else one * gradient.to(one.dtype) for one in (of_hidden, of_table, of_bias)]
-        return scaled[0], scaled[1], None, None, scaled[2], None, None
+        scaled = [None if one is None else one * gradient.to(one.dtype) for one in context.saved_tensors]
+        return scaled[0], scaled[1], None, None, scaled[2], None, None, None
 
 
-def _of_logits(logits: Tensor, words: Tensor, smoothing: float, shares: Tensor) -> tuple[Tensor, Tensor]:
-    """Of a chunk (t, V), with each word's share (t, 1): its part of the loss, and the gradient of it in the logits' own dtype."""
+def _of_logits(logits: Tensor, words: Tensor, smoothing: float, shares: Tensor, agreement: float) -> tuple[Tensor, Tensor]:
+    """Of a chunk (P, t, V), with each word's share (t, 1): its part of the loss, and the gradient of it in the logits' own dtype."""
     exact = torch.promote_types(logits.dtype, torch.float32)
     z = logits.to(exact)
-    total = z.logsumexp(1, keepdim=True)
-    spread = smoothing / z.shape[1]
-    said = z.gather(1, words[:, None])
-    value = ((total - (1 - smoothing) * said - spread * z.sum(1, keepdim=True)) * shares).sum()
-    gradient = ((z - total).exp() - spread) * shares
-    gradient.scatter_add_(1, words[:, None], (smoothing - 1) * shares)
+    total = z.logsumexp(2, keepdim=True)
+    spread, parts = smoothing / z.shape[2], shares / len(z)
+    place = words[None, :, None].expand(len(z), -1, 1)
+    value = ((total - (1 - smoothing) * z.gather(2, place) - spread * z.sum(2, keepdim=True)) * parts).sum()
+    if len(z) == 1 or not agreement:
+        gradient = ((z - total).exp() - spread) * parts
+    else:
+        said = z - total  # log P, of which P ∘ (log P − log P′ − KL) and P − P′ are the gradients of KL and KL′
+        p = said.exp()
+        apart = said - said.flip(0)
+        distance = (p * apart).sum(2, keepdim=True)  # KL of each pass from the other
+        value = value + agreement / 4 * (distance * shares).sum()
+        gradient = (p - spread) * parts + agreement / 4 * (p * (apart - distance) + p - p.flip(0)) * shares
+    gradient.scatter_add_(2, place, ((smoothing - 1) * parts).expand(len(z), -1, -1))
     return value, gradient.to(logits.dtype)

@@ -10,16 +10,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 
 WARM_UP = 2  # runs before a recording: kernels are chosen and loaded in them
 
 
 class Recorded:
-    """A function from tensors to a loss, which is one launch from the second time on that it sees a shape. On a CPU it is computed as it is."""
+    """A module from tensors to a loss, which is one launch from the second time on that it sees a shape. On a CPU it is computed as it is."""
 
-    def __init__(self, loss: Callable[..., Tensor], weights: Sequence[Tensor]) -> None:
-        self.work, self.weights = loss, list(weights)
+    def __init__(self, module: nn.Module) -> None:
+        self.module, self.weights = module, list(module.parameters())
+        # The same numbers as leaves of their own: of a weight, autograd may remember that another stream wants its gradient.
+        self.leaves = {name: weight.detach().requires_grad_() for name, weight in module.named_parameters()}
         self.gradients = [torch.zeros_like(weight) for weight in self.weights]
         self.loss = torch.zeros((), device=self.weights[0].device)
         self.replays: dict[tuple[torch.Size, ...], tuple[list[Tensor], Callable[[], None]]] = {}
@@ -60,8 +63,8 @@ class Recorded:
         # Weights that autocast keeps in 16 bits from call to call would be those of the recording for ever.
         mixed = torch.autocast(kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind), cache_enabled=False)
         with torch.enable_grad(), mixed:
-            loss = self.work(*inputs)
-        found = torch.autograd.grad(loss, self.weights)
+            loss = functional_call(self.module, self.leaves, tuple(inputs))
+        found = torch.autograd.grad(loss, list(self.leaves.values()))
         torch._foreach_copy_(self.gradients, list(found))
         self.loss.copy_(loss.detach())
 

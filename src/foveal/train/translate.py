@@ -72,7 +72,7 @@ class Translate(pl.LightningModule):
         # In 16 bits the loss is scaled before its gradient is computed, by a number that changes; a checkpointed layer has its own random state.
         fits = getattr(self.model, "recordable", False) and recipe.precision != "16" and not recipe.checkpointing
         if recipe.recorded and alone and fits:
-            self.recorded = Recorded(self.settled_loss, list(self.model.parameters()))
+            self.recorded = Recorded(self)
 
     def amount(self, batch: TextBatch) -> int:
         return len(batch.places)
@@ -86,25 +86,30 @@ class Translate(pl.LightningModule):
         if self.recorded is not None:
             loss = self.recorded(*settled(batch, self.recipe.tokens))
         else:
-            loss = self.loss(batch, self.recipe.smoothing)
+            loss = self.loss(batch, self.recipe.smoothing, self.recipe.agreement)
         if self.trainer.world_size > 1:  # the mean over the words of all processes, whose parts of a batch have not equally many
             (words,) = gathered(self, torch.tensor([float(len(batch.places))], device=self.device))
             loss = loss * len(batch.places) * self.trainer.world_size / words.sum()
         self.log("loss", loss.detach(), prog_bar=True, on_step=False, on_epoch=True, batch_size=len(batch.places), sync_dist=True)
         return loss
 
-    def loss(self, batch: TextBatch, smoothing: float) -> Tensor:
+    def loss(self, batch: TextBatch, smoothing: float, agreement: float = 0.0) -> Tensor:
         """The mean over words."""
-        hidden = self.model.decode(batch.target_in, self.model.encode(batch.source))
-        said, words = hidden.flatten(0, 1).index_select(0, batch.places), batch.target_out.flatten().index_select(0, batch.places)
-        tables = self.model.tables
-        return word_loss(said, tables.of_output, words, smoothing, tables.bias)
+        hidden = self.hidden(batch.source, batch.target_in, 2 if agreement else 1).index_select(1, batch.places)
+        words, tables = batch.target_out.flatten().index_select(0, batch.places), self.model.tables
+        return word_loss(hidden, tables.of_output, words, smoothing, tables.bias, agreement=agreement)
 
-    def settled_loss(self, source: Tensor, target_in: Tensor, target_out: Tensor) -> Tensor:
-        """The same of a settled batch, whose padding is computed, too, and does not count."""
-        hidden, words = self.model.decode(target_in, self.model.encode(source)).flatten(0, 1), target_out.flatten()
-        tables = self.model.tables
-        return word_loss(hidden, tables.of_output, words, self.recipe.smoothing, tables.bias, counts=words != PAD)
+    def forward(self, source: Tensor, target_in: Tensor, target_out: Tensor) -> Tensor:
+        """The loss of a settled batch, whose padding is computed, too, and does not count."""
+        recipe, tables, words = self.recipe, self.model.tables, target_out.flatten()
+        hidden = self.hidden(source, target_in, 2 if recipe.agreement else 1)
+        return word_loss(hidden, tables.of_output, words, recipe.smoothing, tables.bias, counts=words != PAD, agreement=recipe.agreement)
+
+    def hidden(self, source: Tensor, target: Tensor, passes: int) -> Tensor:
+        """What the decoder says of each word, (P, B·N, C): pass after pass, each with other things dropped."""
+        source, target = source.repeat(passes, 1), target.repeat(passes, 1)
+        said: Tensor = self.model.decode(target, self.model.encode(source))
+        return said.reshape(passes, -1, said.shape[2])
 
     def on_validation_epoch_start(self) -> None:
         self.seen = []

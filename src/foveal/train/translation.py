@@ -31,6 +31,7 @@ class Translation(Settings):
     lr: float = setting(0.0, "largest learning rate of Adam; 0: the paper's, (width · warmup)^−½", least=0)
     warmup: int = setting(4000, "steps in which the learning rate rises; then it falls with the root of the steps", least=1)
     smoothing: float = setting(0.1, "of labels", least=0, below=1)
+    agreement: float = setting(0.0, "R-Drop: read a batch twice, and learn to say the same whatever dropout hides; 0: once", least=0)
     decay: float = setting(0.0, "weight decay", least=0)
     clip: float = setting(0.0, "largest norm of the gradient; 0: any", least=0)
     average: int = setting(5, "the kept model is the mean of the last so many epochs", least=1)
