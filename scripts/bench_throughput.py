@@ -1,15 +1,16 @@
-"""bench_throughput.py [PRESET…]: pictures a second of ICAM on a GPU in float16, from a camera's bytes to logits, at batch 256 and of one picture.
+"""bench_throughput.py [BATCH…] [PRESET…]: pictures a second of ICAM on a GPU in float16, from a camera's bytes to logits, at batch 256 and of one picture, or as said.
 Without a GPU it runs, too, a few rounds of small batches: to see that it does.
 
 Four ways: as it was trained, and lean (deploy/lean.py: BatchNorm folded, products of weights made once, the divisor of pixels in the stem's weights), each
-plain and compiled. All are replayed as a CUDA graph, so that no time goes to the launching of kernels. Rounds take turns.
+plain and compiled. All are replayed as a CUDA graph, so that no time goes to the launching of kernels. Rounds take turns. Of one picture the next begins
+when its logits are there; batches of 256 are queued.
 """
 
 import copy
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +23,7 @@ from foveal.models.zoo import create
 
 GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if GPU else "cpu")
-ROUNDS, BATCHES, STEPS = (11, (256, 1), {256: 20, 1: 200}) if GPU else (2, (2, 1), {2: 1, 1: 1})
+ROUNDS, BATCHES = (11, (256, 1)) if GPU else (2, (2, 1))
 
 
 class Trained(nn.Module):
@@ -70,7 +71,7 @@ def graphed(work: Callable[[], Tensor]) -> Callable[[], object]:
     return graph.replay
 
 
-def main(presets: list[str]) -> None:
+def main(presets: list[str], batches: Sequence[int]) -> None:
     torch.backends.cudnn.benchmark = True
     print(" · ".join(f"{key} {value}" for key, value in origin(str(DEVICE)).items()), end="\n\n")
     print("| | batch | ms | pictures a second | largest change of a logit |\n|---|---:|---:|---:|---:|", flush=True)
@@ -79,7 +80,7 @@ def main(presets: list[str]) -> None:
         model = create(preset, classes=2).eval().requires_grad_(False)
         family, config = describe(model)
         card = Card(preset, family, config, ("a", "b"))
-        for batch in BATCHES:
+        for batch in batches:
             frames = torch.randint(0, 256, (batch, 224, 224, 3), dtype=torch.uint8, device=DEVICE)
             with torch.inference_mode():
                 exact = Trained(copy.deepcopy(model), card).to(DEVICE)
@@ -103,13 +104,15 @@ def _measure(preset: str, model: nn.Module, card: Card, frames: Tensor, truth: T
                 except Exception as error:  # noqa: BLE001 — one that fails is told, the others are measured
                     print(f"{label}: {type(error).__name__}: {' '.join(str(error).split())[:200]}", file=sys.stderr, flush=True)
         taken = {label: list[float]() for label in works}
-        steps = STEPS[len(frames)]
+        steps = (20 if len(frames) > 1 else 200) if GPU else 1
         for _ in range(ROUNDS):
             for label, work in works.items():
                 wait()
                 start = time.perf_counter()
                 for _ in range(steps):
                     work()
+                    if len(frames) == 1:
+                        wait()
                 wait()
                 taken[label].append((time.perf_counter() - start) / steps)
     for label, seconds in taken.items():
@@ -119,4 +122,5 @@ def _measure(preset: str, model: nn.Module, card: Card, frames: Tensor, truth: T
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or ["icam-31k"])
+    numbers = [int(word) for word in sys.argv[1:] if word.isdigit()]
+    main([word for word in sys.argv[1:] if not word.isdigit()] or ["icam-31k"], numbers or BATCHES)

@@ -37,7 +37,8 @@ class Torchs(nn.Module):
 
     def embed(self, words: Tensor) -> Tensor:
         positions = sinusoid(torch.arange(words.shape[1], device=words.device), 512)
-        return self.dropout(self.table(words) * 512**0.5 + positions)
+        embedded: Tensor = self.dropout(self.table(words) * 512**0.5 + positions)
+        return embedded
 
     def forward(self, source: Tensor, target: Tensor, out: Tensor) -> Tensor:
         mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1], device=target.device)
