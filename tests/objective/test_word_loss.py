@@ -1,5 +1,7 @@
 """The loss in chunks is torch's cross-entropy, and so is its gradient."""
 
+import shutil
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -76,3 +78,16 @@ def test_two_passes_agree(chunk, agreement):
     torch.testing.assert_close(ours, theirs)
     for mine, other in zip(*(torch.autograd.grad(value, (passes, table, bias)) for value in (ours, theirs)), strict=True):
         torch.testing.assert_close(mine, other)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_compiled_it_is_the_same():
+    torch.manual_seed(0)
+    hidden, table = (torch.randn(rows, 8, requires_grad=True) for rows in (23, 31))
+    words, counts = torch.randint(31, (23,)), torch.rand(23) < 0.6
+
+    def loss(hidden, table):
+        return word_loss(hidden, table, words, 0.1, chunk=16, counts=counts)
+
+    for one, other in zip(*(torch.autograd.grad(of(hidden, table), (hidden, table)) for of in (torch.compile(loss), loss)), strict=True):
+        torch.testing.assert_close(one, other)

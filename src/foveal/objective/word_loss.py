@@ -119,5 +119,8 @@ def _of_logits(logits: Tensor, words: Tensor, smoothing: float, shares: Tensor, 
         distance = (p * apart).sum(2, keepdim=True)  # KL of each pass from the other
         value = value + agreement / 4 * (distance * shares).sum()
         gradient = (p - spread) * parts + agreement / 4 * (p * (apart - distance) + p - p.flip(0)) * shares
-    gradient.scatter_add_(2, place, ((smoothing - 1) * parts).expand(len(z), -1, -1))
+    if torch.compiler.is_compiling():  # fused with all of the above; a scatter would need the gradient in 32 bits first
+        gradient = gradient - (1 - smoothing) * parts * (torch.arange(z.shape[2], device=z.device) == place)
+    else:
+        gradient.scatter_add_(2, place, ((smoothing - 1) * parts).expand(len(z), -1, -1))
     return value, gradient.to(logits.dtype)
