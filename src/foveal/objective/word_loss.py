@@ -7,7 +7,7 @@ Symbols: h (T, C) what the decoder says of each word, E (V, C) the table of word
 Logits are the largest tensor of a small Transformer: 16,384 words with 37,000 to choose from are 1.2 GB in 16 bits, and cross-entropy of them in
 float32 reads and writes that several times. Here a chunk's logits become their own gradient, and the products with it are made while it is there.
 Paper: Xiaobo Liang, Lijun Wu, Juntao Li, Yue Wang, Qi Meng, Tao Qin, Wei Chen, Min Zhang, Tie-Yan Liu (2021). R-Drop: regularized dropout for neural networks. NeurIPS. arXiv:2106.14448.
-Cost: the three products of a linear layer, and two passes over a chunk.
+Cost: the three products of a linear layer, and three passes over a chunk.
 """
 
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def _shares(words: Tensor, counts: Tensor | None, dtype: torch.dtype) -> Tensor:
 def _chunks(
     passes: Tensor, table: Tensor, words: Tensor, smoothing: float, bias: Tensor | None, chunk: int, shares: Tensor, agreement: float
 ) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Which words, their part of the loss, and its gradient by their logits (P, t, V)."""
+    """Which words, their part of the loss, and G (P, t, V), of which a_t (G − ε/VP) is the gradient by their logits."""
     own = passes.dtype
     cast, bias = table.to(own), None if bias is None else bias.to(own)
     for start in range(0, len(words), chunk):
@@ -80,19 +80,23 @@ class _WordLoss(torch.autograd.Function):
         agreement: float,
     ) -> Tensor:
         with torch.autocast(passes.device.type, enabled=False):
-            exact = torch.promote_types(passes.dtype, torch.float32)
-            cast = table.to(passes.dtype)
+            own, exact = passes.dtype, torch.promote_types(passes.dtype, torch.float32)
+            cast = table.to(own)
             total = passes.new_zeros((), dtype=exact)
             of_passes = torch.empty_like(passes)
-            of_table = torch.zeros_like(table, dtype=exact)
-            of_bias = None if bias is None else torch.zeros_like(bias, dtype=exact)
+            # What is the same for all words of the vocabulary, ε/VP, is of rank 1: it never goes through the large tensor, and neither do the shares.
+            spread = smoothing / (len(table) * len(passes))
+            weighed = (passes * shares).to(own)
+            of_table = (weighed.sum((0, 1), dtype=exact) * -spread).expand(len(table), -1).clone()
+            of_bias = None if bias is None else torch.full_like(bias, -spread * len(passes), dtype=exact)  # shares add up to 1
+            uniform = spread * cast.sum(0, dtype=exact)
             for part, value, gradient in _chunks(passes, table, words, smoothing, bias, chunk, shares, agreement):
                 total += value
-                of_passes[:, part] = gradient @ cast
-                for one, hidden in zip(gradient, passes[:, part], strict=True):
+                of_passes[:, part] = ((gradient @ cast - uniform) * shares[part]).to(own)
+                for one, hidden in zip(gradient, weighed[:, part], strict=True):
                     of_table += one.mT @ hidden
-                if of_bias is not None:
-                    of_bias += gradient.sum((0, 1), dtype=exact)
+                    if of_bias is not None:
+                        of_bias += shares[part, 0] @ one.to(exact)
         context.save_for_backward(of_passes, of_table.to(table.dtype), None if of_bias is None or bias is None else of_bias.to(bias.dtype))
         return total
 
@@ -103,24 +107,23 @@ class _WordLoss(torch.autograd.Function):
 
 
 def _of_logits(logits: Tensor, words: Tensor, smoothing: float, shares: Tensor, agreement: float) -> tuple[Tensor, Tensor]:
-    """Of a chunk (P, t, V), with each word's share (t, 1): its part of the loss, and the gradient of it in the logits' own dtype."""
-    exact = torch.promote_types(logits.dtype, torch.float32)
-    z = logits.to(exact)
-    total = z.logsumexp(2, keepdim=True)
-    spread, parts = smoothing / z.shape[2], shares / len(z)
-    place = words[None, :, None].expand(len(z), -1, 1)
-    value = ((total - (1 - smoothing) * z.gather(2, place) - spread * z.sum(2, keepdim=True)) * parts).sum()
-    if len(z) == 1 or not agreement:
-        gradient = ((z - total).exp() - spread) * parts
+    """Of a chunk (P, t, V), with each word's share (t, 1): its part of the loss, and G in the logits' own dtype."""
+    said = logits.log_softmax(2, torch.promote_types(logits.dtype, torch.float32))
+    place = words[None, :, None].expand(len(said), -1, 1)
+    value = -(((1 - smoothing) * said.gather(2, place) + smoothing * said.mean(2, keepdim=True)) * shares).sum() / len(said)
+    if len(said) == 1 or not agreement:
+        gradient = said.exp() if torch.compiler.is_compiling() else said.exp_()
+        gradient = gradient if len(said) == 1 else gradient / len(said)
     else:
-        said = z - total  # log P, of which P ∘ (log P − log P′ − KL) and P − P′ are the gradients of KL and KL′
         p = said.exp()
         apart = said - said.flip(0)
         distance = (p * apart).sum(2, keepdim=True)  # KL of each pass from the other
         value = value + agreement / 4 * (distance * shares).sum()
-        gradient = (p - spread) * parts + agreement / 4 * (p * (apart - distance) + p - p.flip(0)) * shares
-    if torch.compiler.is_compiling():  # fused with all of the above; a scatter would need the gradient in 32 bits first
-        gradient = gradient - (1 - smoothing) * parts * (torch.arange(z.shape[2], device=z.device) == place)
+        # By z, KL has the gradient P ∘ (log P − log P′ − KL), and that of the other way round is P − P′.
+        gradient = p / 2 + agreement / 4 * (p * (apart - distance) + p - p.flip(0))
+    right = (1 - smoothing) / len(said)
+    if torch.compiler.is_compiling():  # fused with all of the above; a scatter would need it in 32 bits first
+        gradient = gradient - right * (torch.arange(said.shape[2], device=said.device) == place)
     else:
-        gradient.scatter_add_(2, place, ((smoothing - 1) * parts).expand(len(z), -1, -1))
+        gradient.scatter_add_(2, place, gradient.new_full(place.shape, -right))
     return value, gradient.to(logits.dtype)
