@@ -1,6 +1,7 @@
 """`foveal ablate transformer`: what each part of the Transformer is worth, beside what the paper of 2017 measured on another, larger set."""
 
 import argparse
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,7 +47,7 @@ TABLES: dict[str, dict[str, Row]] = {
         "0.2": ({"dropout": 0.2}, {}, "25.5"),
     },
     "residual": {"without": ({"residual": False}, {}, "")},
-    "norm": {"pre": ({"norm": "pre"}, {}, ""), "none": ({"norm": "none"}, {}, "")},
+    "norm": {"post": ({"norm": "post"}, {}, "25.8 (its base)"), "pre": ({"norm": "pre"}, {}, ""), "none": ({"norm": "none"}, {}, "")},
     "smoothing": {"0": ({}, {"smoothing": 0.0}, "25.3"), "0.2": ({}, {"smoothing": 0.2}, "25.7")},
 }
 BASE = "as it is"
@@ -86,7 +87,10 @@ def run(args: argparse.Namespace) -> int:
     expect(fresh or args.resume, f"the folder {folder}", "a new or empty one", "one with files in it", "add --resume")
     seeds = range(recipe.seed, recipe.seed + args.seeds)
     variants = {("", BASE): recipe} | {
-        (table, name): varied(recipe, model, other) for table in chosen for name, (model, other, _) in TABLES[table].items()
+        (table, name): build
+        for table in chosen
+        for name, (model, other, _) in TABLES[table].items()
+        if not same(build := varied(recipe, model, other), recipe)
     }
     plans = {key: list(plan(build, folder / _plain(" ".join(key)), [None], seeds)) for key, build in variants.items()}
     run_all([one for runs in plans.values() for one in runs], ["--device", args.device], args.jobs)
@@ -99,6 +103,14 @@ def run(args: argparse.Namespace) -> int:
     print(text)
     print(f"the table is {folder / 'ablation.md'}")
     return 0
+
+
+def same(one: Translation, other: Translation) -> bool:
+    """Whether two recipes train the same model in the same way, however their settings say it."""
+    from foveal.models.zoo import PRESETS
+
+    configs = [dataclasses.replace(PRESETS[recipe.model], **recipe.settings) for recipe in (one, other)]
+    return configs[0] == configs[1] and one.changed(settings={}) == other.changed(settings={})
 
 
 def varied(recipe: Translation, model: dict[str, Any], other: dict[str, Any]) -> Translation:
@@ -122,7 +134,9 @@ def table_of(results: dict[tuple[str, str], list[dict[str, Any]]], tables: Seque
     lines = ["| | | weights | BLEU | lowercased | validation loss | 2017, WMT14 EN–DE |", "|---|---|---:|---:|---:|---:|---|"]
     lines.append(_row("", BASE, results["", BASE], "25.8"))
     for table in tables:
-        lines += [_row(table, name, results[table, name], paper) for name, (_, _, paper) in TABLES[table].items()]
+        lines += [
+            _row(table, name, results[table, name], paper) for name, (_, _, paper) in TABLES[table].items() if (table, name) in results
+        ]
     return "\n".join([*lines, ""])
 
 
