@@ -7,6 +7,7 @@ when its logits are there; batches of 256 are queued.
 """
 
 import copy
+import functools
 import statistics
 import sys
 import time
@@ -20,6 +21,7 @@ from foveal.deploy.origin import origin
 from foveal.models.card import Card
 from foveal.models.store import describe
 from foveal.models.zoo import create
+from foveal.train.recorded import Recording
 
 GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if GPU else "cpu")
@@ -56,21 +58,6 @@ def wait() -> None:
         torch.cuda.synchronize()
 
 
-def graphed(work: Callable[[], Tensor]) -> Callable[[], object]:
-    if not GPU:
-        return work
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(5):
-            work()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return graph.replay
-
-
 def main(presets: list[str], batches: Sequence[int]) -> None:
     torch.backends.cudnn.benchmark = True
     print(" · ".join(f"{key} {value}" for key, value in origin(str(DEVICE)).items()), end="\n\n")
@@ -100,7 +87,8 @@ def _measure(preset: str, model: nn.Module, card: Card, frames: Tensor, truth: T
                 label = f"{preset}, {name}{', compiled' if compiled else ''}"
                 try:
                     changes[label] = float((called(frames).float() - truth).abs().max())
-                    works[label] = graphed(lambda called=called: called(frames))  # type: ignore[misc]
+                    work = functools.partial(called, frames)
+                    works[label] = Recording(work).replay if GPU else work
                 except Exception as error:  # noqa: BLE001 — one that fails is told, the others are measured
                     print(f"{label}: {type(error).__name__}: {' '.join(str(error).split())[:200]}", file=sys.stderr, flush=True)
         taken = {label: list[float]() for label in works}

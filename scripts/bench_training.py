@@ -1,6 +1,6 @@
 """bench_training.py [SENTENCES LENGTH [NUMBER…]]: target words a second of training the base Transformer, ours beside torch.nn.Transformer, on a GPU.
 
-Both have one table of 37,000 words, the same layers, dropout 0.1, label smoothing 0.1, bfloat16 by autocast, fused AdamW, and are compiled; no sentence is
+Both have one table of 37,000 words, the same layers, dropout 0.1, label smoothing 0.1, bfloat16 by autocast, fused AdamW; no sentence is
 padded, so that neither has an advantage of it. torch's drops attention's weights and the hidden layer, too, which the paper does not; one build of ours does.
 Recorded: forward and backward pass are replayed as a CUDA graph (train/recorded.py), so that no time goes to launching kernels. Rounds of one and of the other take turns. Numbers: only these builds, counted from 0.
 """

@@ -36,3 +36,6 @@ def test_a_table(tmp_path):
     wrong = typed("ablate", "transformer", "--data", data, "--only", "hats")
     assert wrong.returncode == 2
     assert "ablation of transformer" in wrong.stderr
+    typo = typed("ablate", "transformer", "--data", data, "--settings", "{normm: pre}", "--only", "norm")
+    assert typo.returncode == 2
+    assert "no setting of transformer-tiny is called 'normm'; the nearest is 'norm'" in typo.stderr

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from foveal.errors import FovealError
 from foveal.objective.word_loss import word_loss
 
 
@@ -38,7 +39,7 @@ def test_in_mixed_precision():
         torch.testing.assert_close(one, other, rtol=0.05, atol=0.03)
 
 
-def test_without_gradient_nothing_of_it_is_made():
+def test_without_gradient_it_is_the_same():
     hidden, table, words = torch.randn(9, 4), torch.randn(11, 4, requires_grad=True), torch.randint(11, (9,))
     with torch.no_grad():
         value = word_loss(hidden, table, words, 0.1, chunk=2)
@@ -90,3 +91,37 @@ def test_compiled_it_is_the_same():
         *(torch.autograd.grad(of(hidden, table), (hidden, table)) for of in (torch.compile(loss, backend="aot_eager"), loss)), strict=True
     ):
         torch.testing.assert_close(one, other)
+
+
+def test_a_bias_may_be_all_that_learns():
+    hidden, table, words = torch.randn(9, 4), torch.randn(11, 4), torch.randint(11, (9,))
+    bias = torch.randn(11, requires_grad=True)
+    (ours,) = torch.autograd.grad(word_loss(hidden, table, words, 0.1, bias, chunk=4), bias)
+    (theirs,) = torch.autograd.grad(F.cross_entropy(F.linear(hidden, table, bias), words, label_smoothing=0.1), bias)
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_a_scaled_loss_has_a_finite_gradient_in_float16():
+    """Lightning begins with a scale of 65,536, which float16 does not hold."""
+    hidden = torch.randn(64, 8, dtype=torch.float16, requires_grad=True)
+    table = torch.randn(31, 8, requires_grad=True)
+    loss = word_loss(hidden, table, torch.randint(31, (64,)), 0.1)
+    for gradient in torch.autograd.grad(65536 * loss, (hidden, table)):
+        assert gradient.isfinite().all()
+
+
+def test_what_it_refuses():
+    table = torch.randn(11, 4, requires_grad=True)
+    with pytest.raises(FovealError, match="at least one"):
+        word_loss(torch.randn(0, 4), table, torch.zeros(0, dtype=torch.int64), 0.1)
+    for passes in (1, 3):
+        with pytest.raises(FovealError, match="two passes"):
+            word_loss(torch.randn(passes, 9, 4), table, torch.randint(11, (9,)), 0.1, agreement=1.0)
+
+
+def test_where_no_word_counts_it_is_zero():
+    hidden, table = torch.randn(9, 4, requires_grad=True), torch.randn(11, 4)
+    loss = word_loss(hidden, table, torch.randint(11, (9,)), 0.1, counts=torch.zeros(9, dtype=torch.bool))
+    (gradient,) = torch.autograd.grad(loss, hidden)
+    assert loss == 0
+    assert not gradient.any()

@@ -2,15 +2,18 @@
 
 import pytest
 import torch
+from safetensors.torch import load_file
+from train.little import rows
 from train.sentences import FIELDS, sentences
 
 from foveal.data.token_batches import TokenBatches, TokenPairs, collate, settled
 from foveal.data.vocabulary import END, PAD
+from foveal.errors import FovealError
 from foveal.models.zoo import create
 from foveal.train.recorded import Recorded
 from foveal.train.run import Machine
-from foveal.train.translate import Translate
-from foveal.train.translate_run import mean_weights, train_translate
+from foveal.train.translate import Translate, records
+from foveal.train.translate_run import train_translate
 from foveal.train.translation import Translation
 
 GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")]
@@ -48,6 +51,22 @@ def test_batches_settle_into_few_shapes_and_lose_nothing():
             assert (padded[rows:, 1:] == PAD).all()
         assert (source[len(batch.source) :, 0] == END).all()
     assert len(shapes) <= 6 < len({tuple(batch.source.shape) for batch in batches})
+
+
+def test_no_width_is_padded_beyond_the_positions_there_are():
+    """A table of learned positions would be stretched, and teach something else."""
+    pairs = TokenPairs.of([[5] * 10, [6] * 4], [[7] * 3, [8] * 9])
+    batch = collate(pairs)
+    task = task_of(dropout=0.0, position="learned", longest=11)
+    assert settled(batch, TOKENS, 11)[0].shape[1] == 11
+    assert settled(batch, TOKENS, 12)[0].shape[1] == settled(batch, TOKENS)[0].shape[1] == 12
+    torch.testing.assert_close(task(*settled(batch, TOKENS, 11)), task.loss(batch, task.recipe.smoothing))
+
+
+def test_a_batch_with_more_pairs_than_tokens_allow_is_refused():
+    batch = collate(TokenPairs.of([[5] * 10, [6] * 4], [[7] * 3, [8] * 9]))
+    with pytest.raises(FovealError, match="at most 1 pairs, 12 tokens, got 2 of width 11"):
+        settled(batch, 12)
 
 
 @pytest.mark.parametrize("agreement", [0.0, 5.0])
@@ -110,16 +129,82 @@ def test_what_is_random_is_the_seeds(device):
     assert values[0] == values[2] != values[1] == values[3]
 
 
+def test_the_gradient_of_a_loss_must_be_taken_before_the_next():
+    recorded = Recorded(task_of())
+    first, second = (settled(batch, TOKENS) for batch in batches_of(pairs_of())[:2])
+    loss = recorded(*first)
+    recorded(*second)
+    with pytest.raises(FovealError, match="another loss in between"):
+        loss.backward()
+
+
+def test_which_runs_are_recorded():
+    def on(device="cuda", processes=1, model="transformer-tiny", settings=None, **changes):
+        built = create(model, source_words=50, target_words=50, **settings or {})
+        return records(Translation(**changes), built, device, processes)
+
+    assert on()
+    assert on(precision="bf16")
+    assert on(settings={"position": "relative"})
+    assert not on(device="cpu")
+    assert not on(processes=2)
+    assert not on(recorded=False)
+    assert not on(precision="16")
+    assert not on(checkpointing=True)
+    assert not on(settings={"attention_dropout": 0.1})
+    assert not on(model="rnn")
+
+
+class Killed(Exception):  # noqa: N818 — no error of foveal
+    pass
+
+
+def killed_and_resumed(tmp_path, monkeypatch, recipe, machine):
+    """The weights of a run, and of one that was killed in its third epoch and went on; both recorded."""
+    seen = []
+    whole = train_translate(recipe, tmp_path / "whole", machine=machine)
+    steps = Translate.training_step
+
+    def dies(self, batch, number):
+        if self.trainer.current_epoch == 2 and number == 1:
+            raise Killed
+        loss = steps(self, batch, number)
+        seen.append(len(self.recorded.replays))
+        return loss
+
+    monkeypatch.setattr(Translate, "training_step", dies)
+    with pytest.raises(Killed):
+        train_translate(recipe, tmp_path / "killed", machine=machine)
+    monkeypatch.setattr(Translate, "training_step", steps)
+    train_translate(recipe, tmp_path / "killed", resume=True, machine=machine)
+    assert 0 < max(seen) < len(seen)
+    return whole, *(load_file(tmp_path / name / "model.safetensors") for name in ("whole", "killed"))
+
+
+@pytest.mark.parametrize("agreement", [0.0, 5.0])
+def test_a_recorded_run_resumes_to_the_same_weights(tmp_path, monkeypatch, agreement):
+    """On a CPU what would be replayed is computed: all but the launching is the same."""
+    monkeypatch.setattr("foveal.train.translate.records", lambda *_: True)
+    recipe = Translation(data=str(sentences(tmp_path / "data")), agreement=agreement, **FIELDS)
+    _, one, other = killed_and_resumed(tmp_path, monkeypatch, recipe, Machine(device="cpu"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("on", [False, True])
+def test_agreement_is_part_of_a_step(tmp_path, monkeypatch, on):
+    monkeypatch.setattr("foveal.train.translate.records", lambda *_: on)
+    recipe = Translation(data=str(sentences(tmp_path / "data")), **FIELDS | {"epochs": 1})
+    losses = []
+    for agreement in (0.0, 50.0):
+        train_translate(recipe.changed(agreement=agreement), tmp_path / str(agreement), machine=Machine(device="cpu"))
+        losses.append(float(rows(tmp_path / str(agreement) / "log.csv")[-1]["loss"]))
+    assert losses[1] > losses[0] + 0.1
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
-def test_a_run_on_a_gpu_learns_by_it_and_resumes_to_the_same_weights(tmp_path):
+def test_a_run_on_a_gpu_learns_by_it_and_resumes_to_the_same_weights(tmp_path, monkeypatch):
     recipe = Translation(data=str(sentences(tmp_path / "data")), **FIELDS | {"epochs": 60})
-    machine = Machine(device="cuda")
-    result = train_translate(recipe, tmp_path / "run", machine=machine)
-    assert result["test"]["chrf"]["value"] > 80
-    plain = train_translate(recipe.changed(recorded=False), tmp_path / "plain", machine=machine)
-    assert plain["test"]["chrf"]["value"] > 80
-    again = train_translate(recipe, tmp_path / "again", machine=machine)
-    assert again["val_loss"] == result["val_loss"]
-    for name, tensor in mean_weights(tmp_path / "run", recipe.average).items():
-        assert torch.equal(tensor, mean_weights(tmp_path / "again", recipe.average)[name]), name
+    whole, one, other = killed_and_resumed(tmp_path, monkeypatch, recipe, Machine(device="cuda"))
+    assert whole["test"]["chrf"]["value"] > 80
+    assert all(torch.equal(one[name], other[name]) for name in one)

@@ -1,7 +1,6 @@
 """`foveal ablate transformer`: what each part of the Transformer is worth, beside what the paper of 2017 measured on another, larger set."""
 
 import argparse
-import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -107,9 +106,9 @@ def run(args: argparse.Namespace) -> int:
 
 def same(one: Translation, other: Translation) -> bool:
     """Whether two recipes train the same model in the same way, however their settings say it."""
-    from foveal.models.zoo import PRESETS
+    from foveal.models.zoo import config_of
 
-    configs = [dataclasses.replace(PRESETS[recipe.model], **recipe.settings) for recipe in (one, other)]
+    configs = [config_of(recipe.model, **recipe.settings) for recipe in (one, other)]
     return configs[0] == configs[1] and one.changed(settings={}) == other.changed(settings={})
 
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from foveal.core.algebra import Everything
+from foveal.core.kept import keep
 from foveal.core.mask import Mask
 from foveal.core.term import Term
 from foveal.core.tile import HEIGHT, Plan, Tile, plan
@@ -28,19 +29,12 @@ def blockwise(q: Tensor, k: Tensor, v: Tensor, *, mask: Mask | None, term: Term 
     """Attention by tiles: (B, H, N, D), (B, G, M, D), (B, G, M, E) → (B, H, N, E)."""
     whole = Everything() if mask is None else mask
     height = HEIGHT if q.device.type == "cpu" else 4 * HEIGHT  # a GPU wants larger matrices
-    tiles = plan(whole.structure(), q.shape[2], k.shape[2], str(q.device), height)
-    if q.is_cuda and torch.cuda.is_current_stream_capturing():
-        _recorded.append(tiles)
+    tiles = keep(plan(whole.structure(), q.shape[2], k.shape[2], str(q.device), height))
     job = _Job(tiles, whole.remainder(), term, scale, dropout)
     tensors = term.tensors if term else ()
     with no_autocast(q.device.type):
         result: Tensor = _Blockwise.apply(job, q, k, v, *tensors)  # type: ignore[no-untyped-call]
     return result
-
-
-_recorded: list[
-    Plan
-] = []  # a recording (a CUDA graph) reads a plan's tensors for as long as it is replayed: `plan` may forget them, this does not
 
 
 def no_autocast(device: str) -> AbstractContextManager[object]:

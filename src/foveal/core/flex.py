@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from foveal.core.kept import keep
 from foveal.core.mask import Mask
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def flex(
         if mask.batched or compiling:
             blocks = mask.block_mask(q.shape[2], k.shape[2], batch=q.shape[0], device=q.device)
         else:
-            blocks = _block_mask(mask, q.shape[2], k.shape[2], q.device)
+            blocks = keep(_block_mask(mask, q.shape[2], k.shape[2], q.device))
     pattern = "batch" if mask is not None and mask.batched else mask
     run: Any = flex_attention if compiling else _compiled((pattern, kind, q.shape, k.shape, v.shape, q.dtype, q.device))
     y: Tensor = run(q, k, v, score_mod=score_mod, block_mask=blocks, scale=scale, enable_gqa=q.shape[1] != k.shape[1])

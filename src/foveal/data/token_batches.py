@@ -115,11 +115,14 @@ def collate(pairs: TokenPairs, pad: int = PAD, begin: int = BEGIN, end: int = EN
     return TextBatch(*map(torch.from_numpy, (source, target_in, target_out, held)))
 
 
-def settled(batch: TextBatch, tokens: int, pad: int = PAD, end: int = END) -> tuple[Tensor, Tensor, Tensor]:
-    """source, target_in and target_out of a batch of at most so many tokens, padded so that there are few shapes of them: a width is even, and has
-    as many rows as its batches may have. Rows of nothing have a source of one mark, so that there is something to look at, and no target."""
+def settled(batch: TextBatch, tokens: int, most: int | None = None, pad: int = PAD, end: int = END) -> tuple[Tensor, Tensor, Tensor]:
+    """source, target_in and target_out of a batch of at most so many tokens, padded so that there are few shapes of them: a width is even (unless
+    there are only `most` positions), and has as many rows as its batches may have. Rows of nothing have a source of one mark, so that there is
+    something to look at, and no target."""
     wide = max(batch.source.shape[1], batch.target_in.shape[1])
-    width, rows = wide + wide % 2, tokens // (wide - 1 + wide % 2)
+    odd = wide % 2
+    width, rows = wide if wide == most else wide + odd, tokens // max(1, wide - 1 + odd)
+    expect(rows >= len(batch.source), "a batch", f"at most {rows} pairs, {tokens} tokens", f"{len(batch.source)} of width {wide}")
 
     def padded(words: Tensor) -> Tensor:
         return functional.pad(words, (0, width - words.shape[1], 0, rows - words.shape[0]), value=pad)

@@ -58,8 +58,14 @@ FAMILIES = {
 
 def create(name: str, **changes: Any) -> nn.Module:
     """A model with new weights. changes: fields of its config, such as classes=18."""
-    config = _named(name)
-    return FAMILIES[config.family].model(_changed(config, name, changes))
+    config = config_of(name, **changes)
+    return FAMILIES[config.family].model(config)
+
+
+def config_of(name: str, **changes: Any) -> Config:
+    """The config of a model of this name, so changed."""
+    config: Config = _changed(_named(name), name, changes)
+    return config
 
 
 def task_of(name: str) -> str:

@@ -2,8 +2,9 @@
 
     (L, ∂L/∂w) = replay(batch);   from there the gradient goes on as any other does: to accumulation, clipping and the optimiser
 
-A step of the tiny Transformer is 745 kernels: 5 ms of a GPU's work, which Python takes 23 ms to launch. What is recorded must have few shapes
-(`settled` batches), must not look at numbers (which would make the GPU wait), and draws its random numbers from the generator's state at its replay.
+A step of a small Transformer is hundreds of kernels of a few microseconds each, which take Python longer to launch than a GPU to run. What is
+recorded must have few shapes (`settled` batches), must not look at numbers (which would make the GPU wait), and draws its random numbers from the
+generator's state at its replay.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,56 +14,79 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from foveal.core.kept import keeping
+from foveal.errors import expect
+
 WARM_UP = 2  # runs before a recording: kernels are chosen and loaded in them
 
 
+class Recording:
+    """Some work on a GPU that `replay` does again in one launch, on what is then in the same tensors."""
+
+    def __init__(self, work: Callable[[], object], pool: Any = None) -> None:
+        """pool: memory of another recording that never runs at the same time."""
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(WARM_UP):
+                work()
+        torch.cuda.current_stream().wait_stream(aside)
+        self.kept = list[object]()
+        self.graph = torch.cuda.CUDAGraph()
+        # Of this thread only: another one may be pinning memory meanwhile.
+        with keeping(self.kept), torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):
+            work()
+
+    def replay(self) -> None:
+        self.graph.replay()
+
+
 class Recorded:
-    """A module from tensors to a loss, which is one launch from the second time on that it sees a shape. On a CPU it is computed as it is."""
+    """A module from tensors to a loss, which is one launch from the second time on that it sees a shape. On a CPU it is computed as it is.
+
+    A loss must have its gradient taken before the next one is computed: there is one place for the gradients of all.
+    """
 
     def __init__(self, module: nn.Module) -> None:
         self.module, self.weights = module, list(module.parameters())
         # The same numbers as leaves of their own: of a weight, autograd may remember that another stream wants its gradient.
         self.leaves = {name: weight.detach().requires_grad_() for name, weight in module.named_parameters()}
         self.gradients = [torch.zeros_like(weight) for weight in self.weights]
-        self.loss = torch.zeros((), device=self.weights[0].device)
-        self.replays: dict[tuple[torch.Size, ...], tuple[list[Tensor], Callable[[], None]]] = {}
+        first = self.weights[0]
+        self.loss = torch.zeros((), device=first.device, dtype=torch.promote_types(first.dtype, torch.float32))
+        self.replays: dict[object, tuple[list[Tensor], Callable[[], None]]] = {}
         self.pool: Any = None  # of memory that all recordings share, since no two run at a time
+        self.number = 0  # of the last replay
 
     def __call__(self, *batch: Tensor) -> Tensor:
-        shapes = tuple(tensor.shape for tensor in batch)
-        if shapes not in self.replays:
-            self.replays[shapes] = self._record(batch)
-        inputs, replay = self.replays[shapes]
+        kind = self.loss.device.type
+        mixed = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+        key = (*(tensor.shape for tensor in batch), mixed, self.module.training)
+        if key not in self.replays:
+            self.replays[key] = self._record(batch, mixed)
+        inputs, replay = self.replays[key]
         for place, tensor in zip(inputs, batch, strict=True):
             place.copy_(tensor)
         replay()
+        self.number += 1
         loss: Tensor = _Replayed.apply(self, *self.weights)  # type: ignore[no-untyped-call]
         return loss
 
-    def _record(self, batch: Sequence[Tensor]) -> tuple[list[Tensor], Callable[[], None]]:
+    def _record(self, batch: Sequence[Tensor], mixed: torch.dtype | None) -> tuple[list[Tensor], Callable[[], None]]:
         inputs = [tensor.clone() for tensor in batch]
         device = self.loss.device
         if device.type != "cuda":
-            return inputs, lambda: self._compute(inputs)
-        random = torch.cuda.get_rng_state(device)
-        aside = torch.cuda.Stream(device)
-        aside.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(aside):
-            for _ in range(WARM_UP):
-                self._compute(inputs)
-        torch.cuda.current_stream(device).wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            self._compute(inputs)
-        self.pool = graph.pool()
-        torch.cuda.set_rng_state(random, device)  # a step is the same whether or not it is the first of its shape
-        return inputs, graph.replay
+            return inputs, lambda: self._compute(inputs, mixed)
+        with torch.cuda.device(device):
+            random = torch.cuda.get_rng_state(device)
+            recording = Recording(lambda: self._compute(inputs, mixed), self.pool)
+            torch.cuda.set_rng_state(random, device)  # a step is the same whether or not it is the first of its shape
+        self.pool = recording.graph.pool()
+        return inputs, recording.replay
 
-    def _compute(self, inputs: Sequence[Tensor]) -> None:
-        kind = self.loss.device.type
+    def _compute(self, inputs: Sequence[Tensor], mixed: torch.dtype | None) -> None:
         # Weights that autocast keeps in 16 bits from call to call would be those of the recording for ever.
-        mixed = torch.autocast(kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind), cache_enabled=False)
-        with torch.enable_grad(), mixed:
+        with torch.enable_grad(), torch.autocast(self.loss.device.type, mixed, mixed is not None, cache_enabled=False):
             loss = functional_call(self.module, self.leaves, tuple(inputs))
         found = torch.autograd.grad(loss, list(self.leaves.values()))
         torch._foreach_copy_(self.gradients, list(found))
@@ -74,9 +98,11 @@ class _Replayed(torch.autograd.Function):
 
     @staticmethod
     def forward(context: Any, recorded: Recorded, *_: Tensor) -> Tensor:
-        context.recorded = recorded
+        context.recorded, context.number = recorded, recorded.number
         return recorded.loss.clone()
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return None, *torch._foreach_mul(context.recorded.gradients, gradient)
+        recorded: Recorded = context.recorded
+        expect(context.number == recorded.number, "a recorded loss", "its gradient before the next loss", "another loss in between")
+        return None, *torch._foreach_mul(recorded.gradients, gradient)

@@ -179,7 +179,7 @@ def finished(recipe: Settings, folder: Path, resume: bool) -> dict[str, Any] | N
         kept = yaml.safe_load((folder / RECIPE).read_text(encoding="utf-8"))
     if isinstance(kept, dict):  # a path may be written down as it was typed in this folder
         kept |= {name: located(kept[name]) for name in ("data", "start") if isinstance(kept.get(name), str)}
-        kept = yaml.safe_load(type(recipe)().text()) | kept  # settings that are newer than the run had their defaults
+        kept = yaml.safe_load(type(recipe)().text()) | recipe.before | kept  # settings that are newer than the run had their defaults
     now = yaml.safe_load(recipe.text())
     differing = sorted(key for key in now if not isinstance(kept, dict) or kept.get(key) != now[key])
     expect(

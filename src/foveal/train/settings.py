@@ -38,6 +38,7 @@ class Settings:
     """The base of every recipe."""
 
     task: ClassVar[str] = ""  # what `foveal train TASK` is called with
+    before: ClassVar[dict[str, Any]] = {}  # what runs older than a setting did, where that is not its default
 
     def __post_init__(self) -> None:
         for one in dataclasses.fields(self):

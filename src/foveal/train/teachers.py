@@ -33,6 +33,7 @@ from foveal.models.card import Card
 from foveal.models.packaged import FILE
 from foveal.models.store import load_model, model_file
 from foveal.train.feeds import divided
+from foveal.train.recorded import Recording
 
 PLACE = "{fold}"
 
@@ -51,7 +52,7 @@ class Teachers:
         self.models, self.many = [model.eval().requires_grad_(False) for model in models], many
         self.coarser = list(coarser or [None] * len(self.models))
         self.sizes = list(sizes or [None] * len(self.models))
-        self.recorded: tuple[torch.cuda.CUDAGraph, Tensor, Tensor] | None = None
+        self.recorded: tuple[Recording, Tensor, Tensor] | None = None
 
     def to(self, device: torch.device, sample: Tensor | None) -> None:
         """sample: a batch as all will be, on a GPU where a graph of them all can be recorded."""
@@ -66,9 +67,9 @@ class Teachers:
         """Normalised images (B, 3, h, w) → probabilities (B, C)."""
         if self.recorded is None or self.recorded[1].shape != images.shape:
             return self._answer(images)
-        graph, given, answer = self.recorded
+        recording, given, answer = self.recorded
         given.copy_(images)
-        graph.replay()
+        recording.replay()
         return answer
 
     def _answer(self, images: Tensor) -> Tensor:
@@ -79,17 +80,10 @@ class Teachers:
         return torch.stack(told).mean(0)
 
     @torch.no_grad()
-    def _record(self, given: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                self._answer(given)
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            answer = self._answer(given)
-        return graph, given, answer
+    def _record(self, given: Tensor) -> tuple[Recording, Tensor, Tensor]:
+        answers: list[Tensor] = []
+        recording = Recording(lambda: answers.append(self._answer(given)))
+        return recording, given, answers[-1]
 
 
 def resized(images: Tensor, size: int) -> Tensor:

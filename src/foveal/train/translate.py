@@ -2,7 +2,8 @@
 
     L = −Σ_t [(1 − ε) log P(y_t | y_<t, X) + ε/V Σ_w log P(w | y_<t, X)] / T
 
-Symbols: ε the smoothing, V words of the vocabulary, T words of the batch, ends included. Words of no sentence, the padding, are never computed.
+Symbols: ε the smoothing, V words of the vocabulary, T words of the batch, ends included. Words of no sentence, the padding, are never computed,
+unless a step is recorded. With `agreement` a term is added: objective/word_loss.py.
 """
 
 import dataclasses
@@ -51,6 +52,16 @@ def translate(
     return target.decode([one[0].words for one in found])
 
 
+def records(recipe: Translation, model: nn.Module, device: str, processes: int) -> bool:
+    """Whether a run's steps are recorded: train/recorded.py.
+
+    Not in 16 bits, where the loss is scaled before its gradient is computed, by a number that changes; not with checkpointing, where a layer has a
+    random state of its own.
+    """
+    fits = getattr(model, "recordable", False) and recipe.precision != "16" and not recipe.checkpointing
+    return recipe.recorded and device == "cuda" and processes == 1 and fits
+
+
 class Translate(pl.LightningModule):
     unit = "tokens"
 
@@ -68,11 +79,11 @@ class Translate(pl.LightningModule):
         return model
 
     def on_train_start(self) -> None:
-        recipe, alone = self.recipe, self.device.type == "cuda" and self.trainer.world_size == 1
-        # In 16 bits the loss is scaled before its gradient is computed, by a number that changes; a checkpointed layer has its own random state.
-        fits = getattr(self.model, "recordable", False) and recipe.precision != "16" and not recipe.checkpointing
-        if recipe.recorded and alone and fits:
-            self.recorded = Recorded(self)
+        on = records(self.recipe, self.model, self.device.type, self.trainer.world_size)
+        self.recorded = Recorded(self) if on else None
+
+    def on_train_end(self) -> None:
+        self.recorded = None  # it holds weights, gradients and memory of a GPU
 
     def amount(self, batch: TextBatch) -> int:
         return len(batch.places)
@@ -84,7 +95,7 @@ class Translate(pl.LightningModule):
 
     def training_step(self, batch: TextBatch, batch_idx: int) -> Tensor:
         if self.recorded is not None:
-            loss = self.recorded(*settled(batch, self.recipe.tokens))
+            loss = self.recorded(*settled(batch, self.recipe.tokens, positions(vars(self.model.config))))
         else:
             loss = self.loss(batch, self.recipe.smoothing, self.recipe.agreement)
         if self.trainer.world_size > 1:  # the mean over the words of all processes, whose parts of a batch have not equally many

@@ -12,6 +12,7 @@ from foveal.train.settings import PRECISIONS, Settings, setting
 @dataclass(frozen=True)
 class Translation(Settings):
     task: ClassVar[str] = "translate"
+    before: ClassVar[dict[str, Any]] = {"recorded": False}
 
     data: str = setting("grammar", "a folder with train, val and test, two files a.en,a.de, a TSV or JSONL file, or grammar")
     source: str | None = setting(None, "the language to translate from, where the data's names do not say it")
@@ -36,7 +37,7 @@ class Translation(Settings):
     clip: float = setting(0.0, "largest norm of the gradient; 0: any", least=0)
     average: int = setting(5, "the kept model is the mean of the last so many epochs", least=1)
     checkpointing: bool = setting(False, "compute each layer again in the backward pass: less memory, more time")
-    recorded: bool = setting(True, "on a GPU, record a step's kernels for each shape of batch and replay them: small models train faster")
+    recorded: bool = setting(True, "on a GPU, launch a step at once, as recorded for its shape; padding is computed, too")
     precision: str = setting("32", "of the arithmetic", PRECISIONS)
     bleu: int = setting(0, "translate the validation split every so many epochs; 0: at the end only", least=0)
     beam: int = setting(4, "of the search that validation is judged by at the end", least=1)
