@@ -131,8 +131,6 @@ def weigh(scores: Tensor, v: Tensor, *, dropout: float = 0.0) -> Tensor:
 def _mean(alpha: Tensor, v: Tensor, dropout: float) -> Tensor:
     """y = α v: the weighted mean of the values, for all of attention in this one place."""
     kept = torch.dropout(alpha, dropout, train=dropout > 0)
-    if torch.compiler.is_compiling() and not torch.compiler.is_exporting() and v.dtype in (torch.bfloat16, torch.float16):
-        kept = kept.to(v.dtype)  # as every fused kernel does: factors of 16 bits, sums of 32
     with no_autocast(v.device.type):
         y = by_group(kept, v.shape[1]) @ v.to(kept.dtype)
     return y.reshape(*alpha.shape[:3], v.shape[3]).to(v.dtype)
