@@ -208,3 +208,17 @@ def test_a_run_on_a_gpu_learns_by_it_and_resumes_to_the_same_weights(tmp_path, m
     whole, one, other = killed_and_resumed(tmp_path, monkeypatch, recipe, Machine(device="cuda"))
     assert whole["test"]["chrf"]["value"] > 80
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_one_compiled_graph_takes_every_shape():
+    """A size that is written down, in an error's words, would become a constant of it."""
+    task = task_of(dropout=0.0)
+    counters = torch._dynamo.utils.counters
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = Recorded(torch.compile(task, dynamic=True, fullgraph=True, backend="aot_eager"))
+    for batch in batches_of(pairs_of(200)):
+        inputs = settled(batch, TOKENS)
+        torch.testing.assert_close(compiled(*inputs), task(*inputs))
+    assert len(compiled.replays) > 3
+    assert counters["stats"]["unique_graphs"] == 1

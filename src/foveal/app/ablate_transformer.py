@@ -131,7 +131,7 @@ def varied(recipe: Translation, model: dict[str, Any], other: dict[str, Any]) ->
 
 def table_of(results: dict[tuple[str, str], list[dict[str, Any]]], tables: Sequence[str]) -> str:
     lines = ["| | | weights | BLEU | lowercased | validation loss | 2017, WMT14 EN–DE |", "|---|---|---:|---:|---:|---:|---|"]
-    lines.append(_row("", BASE, results["", BASE], "25.8"))
+    lines.append(_row("", BASE, results["", BASE], "25.8 (its base, post-norm)"))
     for table in tables:
         lines += [
             _row(table, name, results[table, name], paper) for name, (_, _, paper) in TABLES[table].items() if (table, name) in results

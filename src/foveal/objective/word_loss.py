@@ -61,6 +61,13 @@ def _shares(words: Tensor, counts: Tensor | None, dtype: torch.dtype) -> Tensor:
     return (counts.to(dtype) / counts.sum().clamp(min=1))[:, None]
 
 
+def _parts(words: int, chunk: int) -> list[slice]:
+    """Chunks of about one size. Their number is all of `words` that a compiled graph takes for a constant."""
+    count = -(-words // chunk)
+    size = -(-words // count)
+    return [slice(place * size, (place + 1) * size) for place in range(count)]
+
+
 def _value(
     passes: Tensor, table: Tensor, words: Tensor, smoothing: float, bias: Tensor | None, chunk: int, shares: Tensor, agreement: float
 ) -> Tensor:
@@ -68,8 +75,7 @@ def _value(
     cast, bias = table.to(own), None if bias is None else bias.to(own)
     total = shares.new_zeros(())
     with torch.autocast(passes.device.type, enabled=False):
-        for start in range(0, len(words), chunk):
-            part = slice(start, start + chunk)
+        for part in _parts(len(words), chunk):
             said = _said(F.linear(passes[:, part], cast, bias))
             total = total + _entropy(said, words[part], smoothing, shares[part])
             if agreement:
@@ -100,8 +106,7 @@ class _WordLoss(torch.autograd.Function):
             of_table = (weighed.sum((0, 1), dtype=exact) * -spread).expand(len(table), -1).clone()
             of_bias = None if bias is None else (-spread * count * shares.sum()).expand(len(bias)).clone()
             uniform = spread * cast.sum(0, dtype=exact)
-            for start in range(0, len(words), chunk):
-                part = slice(start, start + chunk)
+            for part in _parts(len(words), chunk):
                 said = _said(F.linear(passes[:, part], cast, added))
                 total += _entropy(said, words[part], smoothing, shares[part])
                 if agreement:

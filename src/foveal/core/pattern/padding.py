@@ -38,7 +38,8 @@ class padding(Mask):
 
     def check(self, batch: int, queries: int, keys: int) -> None:
         count = self.lengths.shape[0]  # len() would make a batch of any size a constant of an exported graph
-        expect(count == batch, "padding's lengths", f"{batch}, one for each sample", count)
+        if count != batch:  # written only then: to write a size down would make it a constant of a compiled graph
+            raise FovealError(f"padding's lengths: expected {batch}, one for each sample, got {count}")
 
     def __repr__(self) -> str:
         return f"padding({self.lengths.tolist()})"
