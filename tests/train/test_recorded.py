@@ -1,8 +1,10 @@
 """A recorded step is the step: the same loss and the same gradient, for every shape, however often; batches settle into few shapes."""
 
+import json
+
 import pytest
 import torch
-from safetensors.torch import load_file
+from train.killed import killed_and_resumed
 from train.little import rows
 from train.sentences import FIELDS, sentences
 
@@ -155,38 +157,16 @@ def test_which_runs_are_recorded():
     assert not on(model="rnn")
 
 
-class Killed(Exception):  # noqa: N818 — no error of foveal
-    pass
-
-
-def killed_and_resumed(tmp_path, monkeypatch, recipe, machine):
-    """The weights of a run, and of one that was killed in its third epoch and went on; both recorded."""
-    seen = []
-    whole = train_translate(recipe, tmp_path / "whole", machine=machine)
-    steps = Translate.training_step
-
-    def dies(self, batch, number):
-        if self.trainer.current_epoch == 2 and number == 1:
-            raise Killed
-        loss = steps(self, batch, number)
-        seen.append(len(self.recorded.replays))
-        return loss
-
-    monkeypatch.setattr(Translate, "training_step", dies)
-    with pytest.raises(Killed):
-        train_translate(recipe, tmp_path / "killed", machine=machine)
-    monkeypatch.setattr(Translate, "training_step", steps)
-    train_translate(recipe, tmp_path / "killed", resume=True, machine=machine)
-    assert 0 < max(seen) < len(seen)
-    return whole, *(load_file(tmp_path / name / "model.safetensors") for name in ("whole", "killed"))
-
-
 @pytest.mark.parametrize("agreement", [0.0, 5.0])
 def test_a_recorded_run_resumes_to_the_same_weights(tmp_path, monkeypatch, agreement):
     """On a CPU what would be replayed is computed: all but the launching is the same."""
     monkeypatch.setattr("foveal.train.translate.records", lambda *_: True)
     recipe = Translation(data=str(sentences(tmp_path / "data")), agreement=agreement, **FIELDS)
-    _, one, other = killed_and_resumed(tmp_path, monkeypatch, recipe, Machine(device="cpu"))
+    shapes = []
+    one, other = killed_and_resumed(
+        recipe, tmp_path, monkeypatch, Machine(device="cpu"), lambda task: shapes.append(len(task.recorded.replays))
+    )
+    assert 0 < max(shapes) < len(shapes)
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
@@ -205,8 +185,12 @@ def test_agreement_is_part_of_a_step(tmp_path, monkeypatch, on):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 def test_a_run_on_a_gpu_learns_by_it_and_resumes_to_the_same_weights(tmp_path, monkeypatch):
     recipe = Translation(data=str(sentences(tmp_path / "data")), **FIELDS | {"epochs": 60})
-    whole, one, other = killed_and_resumed(tmp_path, monkeypatch, recipe, Machine(device="cuda"))
-    assert whole["test"]["chrf"]["value"] > 80
+    shapes = []
+    one, other = killed_and_resumed(
+        recipe, tmp_path, monkeypatch, Machine(device="cuda"), lambda task: shapes.append(len(task.recorded.replays))
+    )
+    assert 0 < max(shapes) < len(shapes)
+    assert json.loads((tmp_path / "whole" / "result.json").read_text())["test"]["chrf"]["value"] > 80
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 

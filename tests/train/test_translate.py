@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch.nn import functional as F
+from train.killed import killed_and_resumed
 from train.little import rows, typed
 from train.sentences import FIELDS, sentences
 
@@ -123,29 +124,9 @@ def test_what_is_kept_is_the_mean_of_the_last_epochs(run):
         assert torch.equal(tensor, mean[name])
 
 
-class Killed(Exception):  # noqa: N818 — no error of foveal
-    pass
-
-
 @pytest.mark.parametrize("settings", [{}, {"accumulate": 2, "clip": 1.0}])
 def test_a_run_that_was_killed_ends_with_the_same_weights(data, tmp_path, monkeypatch, settings):
-    recipe = Translation(data=data, **FIELDS, **settings)
-    train_translate(recipe, tmp_path / "whole", machine=CPU)
-    steps = Translate.training_step
-
-    def dies(self, batch, number):
-        if self.trainer.current_epoch == 2 and number == 1:
-            raise Killed
-        return steps(self, batch, number)
-
-    monkeypatch.setattr(Translate, "training_step", dies)
-    with pytest.raises(Killed):
-        train_translate(recipe, tmp_path / "killed", machine=CPU)
-    assert (tmp_path / "killed" / "last.ckpt").exists()
-    assert not (tmp_path / "killed" / "model.safetensors").exists()
-    monkeypatch.setattr(Translate, "training_step", steps)
-    train_translate(recipe, tmp_path / "killed", resume=True, machine=CPU)
-    one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "killed"))
+    one, other = killed_and_resumed(Translation(data=data, **FIELDS, **settings), tmp_path, monkeypatch, CPU)
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 

@@ -43,6 +43,8 @@ class Seq2SeqConfig:
 class Seq2Seq(nn.Module):
     """Words of a source (B, M) and of a target (B, N), both padded on the right → logits of the target's next words (B, N, target_words)."""
 
+    recordable = False  # for train/recorded.py: packing looks at lengths
+
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
         _check(config)

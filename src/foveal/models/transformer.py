@@ -89,20 +89,22 @@ class Transformer(nn.Module):
             Decoder(_own_attention(config, causal), _cross_attention(config), _feed_forward(config), norm, config.dropout)
             for _ in range(config.decoder_layers)
         )
-        # train/recorded.py: a GPU never waits in it for a look at numbers; but of attention's dropout one kernel draws the seed on the CPU.
-        self.recordable = not config.attention_dropout
         self.checkpointing = False  # whether training computes each layer again in the backward pass: less memory, more time
         self.encoder_norm, self.decoder_norm = (nn.LayerNorm(width) if config.norm == "pre" else nn.Identity() for _ in range(2))
+
+    @property
+    def recordable(self) -> bool:
+        """For train/recorded.py: a GPU never waits in it for a look at numbers; but of attention's dropout one kernel draws the seed on the CPU."""
+        return not self.config.attention_dropout
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """target: what the decoder is given, which begins with the mark `begin`; logits[:, i] are of the word after target[:, i]."""
         return self.words(self.decode(target, self.encode(source)))
 
-    def encode(self, source: Tensor, *, padded: bool = True) -> Encoded:
-        """padded: False where the caller knows that no source is, which a GPU would have to wait for: kernels are faster without a mask."""
+    def encode(self, source: Tensor) -> Encoded:
         check_words("the source", source, self.config.source_words)
         lengths = read_lengths(source, self.config.pad)
-        mask = padding_of(lengths, source.shape[1]) if padded else None
+        mask = padding_of(lengths, source.shape[1])
         x = self.dropout(self.source_position(self.tables.read_source(source)))  # (B, M, C)
         for layer in self.encoder:
             x = self._through(layer, x, mask=mask)

@@ -52,14 +52,14 @@ def translate(
     return target.decode([one[0].words for one in found])
 
 
-def records(recipe: Translation, model: nn.Module, device: str, processes: int) -> bool:
+def records(recipe: Translation, model: Any, device: str, processes: int) -> bool:
     """Whether a run's steps are recorded: train/recorded.py.
 
     Not in 16 bits, where the loss is scaled before its gradient is computed, by a number that changes; not with checkpointing, where a layer has a
     random state of its own.
     """
-    fits = getattr(model, "recordable", False) and recipe.precision != "16" and not recipe.checkpointing
-    return recipe.recorded and device == "cuda" and processes == 1 and fits
+    fits = recipe.precision != "16" and not recipe.checkpointing and device == "cuda" and processes == 1
+    return bool(recipe.recorded and model.recordable and fits)
 
 
 class Translate(pl.LightningModule):
