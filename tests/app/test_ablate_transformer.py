@@ -4,7 +4,7 @@ import pytest
 from train.little import typed
 from train.sentences import FLAGS, sentences
 
-from foveal.app.ablate_transformer import TABLES, same, varied
+from foveal.app.ablate_transformer import BASE, TABLES, same, table_of, varied
 from foveal.models.zoo import create
 from foveal.train.translation import Translation
 
@@ -39,3 +39,14 @@ def test_a_table(tmp_path):
     typo = typed("ablate", "transformer", "--data", data, "--settings", "{normm: pre}", "--only", "norm")
     assert typo.returncode == 2
     assert "no setting of transformer-tiny is called 'normm'; the nearest is 'norm'" in typo.stderr
+
+
+def test_what_diverged_is_told_and_not_averaged():
+    def result(bleu):
+        return {"weights": 1000, "val_loss": 2.0, "test": {"bleu": {"value": bleu}, "lowercased": {"value": bleu + 1}}}
+
+    results = {("", BASE): [result(40.0), result(42.0)], ("norm", "none"): [None, result(30.0)], ("norm", "post"): [None, None]}
+    rows = table_of(results, ["norm"]).splitlines()[2:]
+    assert "41.0 ± 1.4 | 42.0 ± 1.4" in rows[0]
+    assert rows[1].startswith("| norm | post (2 of 2 diverged) | – | – |")
+    assert "| none (1 of 2 diverged) | 1,000 | 30.0 | 31.0 | 2.000 |" in rows[2]

@@ -10,10 +10,13 @@ import pytest
 
 from foveal.errors import FovealError
 from foveal.train import many
-from foveal.train.many import Run, plan, run_all
+from foveal.train.diverged import DIVERGED
+from foveal.train.many import Run, diverged, plan, run_all
 from foveal.train.recipe import Recipe
 
-STAND_IN = """
+STAND_IN = (
+    f"DIVERGED = {DIVERGED!r}\n"
+    + """
 import json, os, pathlib, signal, sys, time
 words = sys.argv[1:]
 given = dict(zip(words, words[1:]))
@@ -28,10 +31,13 @@ if (out.parent / "slow").exists():
 if (out.parent / f"fail-{out.name}").exists():
     print("first line", file=sys.stderr)
     sys.exit("foveal: error: it went wrong")
+if (out.parent / f"diverge-{out.name}").exists():
+    sys.exit(f"foveal: error: {DIVERGED}")
 time.sleep(0.3)
 (out / "result.json").write_text(json.dumps({"val_score": 0.5, "epoch": 3, "seconds": 2.0, "began": began, "ended": time.time()}))
 (out / "threads").write_text(os.environ["OMP_NUM_THREADS"])
 """
+)
 
 
 @pytest.fixture
@@ -98,6 +104,22 @@ def test_one_that_fails_is_named_and_the_others_go_on(folder):
     (folder / "fail-seed1").unlink()
     run_all(runs, [], jobs=1)
     assert (runs[1].folder / "result.json").exists()
+
+
+def test_one_that_diverges_is_an_outcome_where_that_is_asked_for(folder):
+    runs = list(plan(Recipe(), folder, [None], range(2)))
+    (folder / "diverge-seed0").write_text("")
+    with pytest.raises(FovealError, match="1 of 2 runs failed; seed0: foveal: error: training: expected finite numbers"):
+        run_all(runs, [], jobs=1)
+    run_all(runs, [], jobs=1, diverging=True)
+    assert [diverged(run) for run in runs] == [True, False]
+    (runs[0].folder / "began").unlink()
+    run_all(runs, [], jobs=1, diverging=True)
+    assert not (runs[0].folder / "began").exists(), "it would diverge again"
+    (folder / "fail-seed1").write_text("")
+    (runs[1].folder / "result.json").unlink()
+    with pytest.raises(FovealError, match="1 of 2 runs failed; seed1: foveal: error: it went wrong"):
+        run_all(runs, [], jobs=1, diverging=True)
 
 
 def test_runs_of_another_recipe_are_refused(folder):

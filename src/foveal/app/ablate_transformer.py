@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     from foveal.deploy.origin import origin
     from foveal.device import choose
     from foveal.train.conclude import RESULT
-    from foveal.train.many import plan, run_all
+    from foveal.train.many import diverged, plan, run_all
     from foveal.train.translate_run import read_set
 
     recipe = settings_of(args, Translation)
@@ -92,11 +92,14 @@ def run(args: argparse.Namespace) -> int:
         if not same(build := varied(recipe, model, other), recipe)
     }
     plans = {key: list(plan(build, folder / _plain(" ".join(key)), [None], seeds)) for key, build in variants.items()}
-    run_all([one for runs in plans.values() for one in runs], ["--device", args.device], args.jobs)
-    results = {key: [json.loads((one.folder / RESULT).read_text(encoding="utf-8")) for one in runs] for key, runs in plans.items()}
+    run_all([one for runs in plans.values() for one in runs], ["--device", args.device], args.jobs, diverging=True)
+    results = {
+        key: [None if diverged(one) else json.loads((one.folder / RESULT).read_text(encoding="utf-8")) for one in runs]
+        for key, runs in plans.items()
+    }
     facts = " · ".join(f"{key} {value}" for key, value in origin(str(choose(args.device))).items())
     text = table_of(results, chosen)
-    split = "test" if "test" in results["", BASE][0] else "val"
+    split = "test" if len(data.splits["test"]) else "val"
     head = f"# {recipe.model} on {data.name}, {args.seeds} seeds, {recipe.epochs} epochs, {split}\n\n{facts}\n\n"
     write_whole(folder / "ablation.md", (head + text).encode())
     print(text)
@@ -129,7 +132,8 @@ def varied(recipe: Translation, model: dict[str, Any], other: dict[str, Any]) ->
     return recipe.changed(settings=recipe.settings | made, **other)
 
 
-def table_of(results: dict[tuple[str, str], list[dict[str, Any]]], tables: Sequence[str]) -> str:
+def table_of(results: dict[tuple[str, str], list[dict[str, Any] | None]], tables: Sequence[str]) -> str:
+    """results: of each variant those of its seeds; None: the run has diverged."""
     lines = ["| | | weights | BLEU | lowercased | validation loss | 2017, WMT14 EN–DE |", "|---|---|---:|---:|---:|---:|---|"]
     lines.append(_row("", BASE, results["", BASE], "25.8 (its base, post-norm)"))
     for table in tables:
@@ -139,7 +143,12 @@ def table_of(results: dict[tuple[str, str], list[dict[str, Any]]], tables: Seque
     return "\n".join([*lines, ""])
 
 
-def _row(table: str, name: str, results: list[dict[str, Any]], paper: str) -> str:
+def _row(table: str, name: str, outcomes: list[dict[str, Any] | None], paper: str) -> str:
+    results = [result for result in outcomes if result is not None]
+    if len(results) < len(outcomes):
+        name += f" ({len(outcomes) - len(results)} of {len(outcomes)} diverged)"
+    if not results:
+        return f"| {table} | {name} | – | – | – | – | {paper} |"
     split = "test" if "test" in results[0] else "val"
     bleu, small = (_spread([result[split][kind]["value"] for result in results]) for kind in ("bleu", "lowercased"))
     return f"| {table} | {name} | {results[0]['weights']:,} | {bleu} | {small} | {_spread([one['val_loss'] for one in results], 3)} | {paper} |"

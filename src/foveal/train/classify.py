@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foveal.data.batches import Batch
-from foveal.errors import FovealError, expect
+from foveal.errors import expect
 from foveal.objective.metric import average_precision, balanced_accuracy, mean
 from foveal.train.augment import augmentation, mixed
 from foveal.train.average import Average
+from foveal.train.diverged import expect_finite
 from foveal.train.gather import gathered
 from foveal.train.recipe import Recipe
 from foveal.train.schedule import cosine
@@ -162,8 +163,7 @@ class Classify(pl.LightningModule):
 
     def score(self, logits: Tensor, labels: Tensor) -> float:
         """What the best epoch is chosen by: mean average precision of several labels, balanced accuracy of one."""
-        if not bool(logits.isfinite().all()):
-            raise FovealError("training: expected finite numbers, got NaN or infinity; lower the setting lr, or ask for precision 32")
+        expect_finite(bool(logits.isfinite().all()))
         truth, probability = labels.cpu().numpy(), (logits.sigmoid() if self.many else logits.softmax(1)).cpu().numpy()
         if self.many:
             return float(np.nan_to_num(mean(average_precision(truth.astype(np.int64), probability))))

@@ -13,6 +13,7 @@ from typing import Any
 
 from foveal.errors import FovealError
 from foveal.train.conclude import RESULT
+from foveal.train.diverged import DIVERGED
 from foveal.train.feeds import cores
 from foveal.train.run import finished
 from foveal.train.settings import Settings
@@ -33,9 +34,14 @@ def plan(recipe: Settings, folder: Path, folds: Sequence[int | None], seeds: Seq
             yield Run(recipe.changed(**changes), folder / name)
 
 
-def run_all(runs: Sequence[Run], flags: Sequence[str], jobs: int) -> None:
-    """Every run in a process of its own, `jobs` at a time. One that has ended before is not done again; one that fails is named."""
+def run_all(runs: Sequence[Run], flags: Sequence[str], jobs: int, *, diverging: bool = False) -> None:
+    """Every run in a process of its own, `jobs` at a time. One that has ended before is not done again; one that fails is named.
+
+    diverging: a run whose numbers become NaN is an outcome, not a failure: `diverged` tells it, and it is not done again.
+    """
     open_ = [run for run in runs if finished(run.recipe, run.folder, resume=True) is None]  # raises for a folder of another recipe
+    if diverging:
+        open_ = [run for run in open_ if not diverged(run)]
     running: set[subprocess.Popen[str]] = set()
     pool = ThreadPoolExecutor(jobs)
     try:
@@ -47,9 +53,20 @@ def run_all(runs: Sequence[Run], flags: Sequence[str], jobs: int) -> None:
         raise
     finally:
         pool.shutdown()
-    failed = [f"{run.folder.name}: {words}" for run, words in zip(open_, said, strict=True) if words]
+    failed = [f"{run.folder.name}: {words}" for run, words in zip(open_, said, strict=True) if words and not (diverging and diverged(run))]
     if failed:
         raise FovealError(f"{len(failed)} of {len(runs)} runs failed; {failed[0]}; the others are kept: go on with --resume")
+
+
+def diverged(run: Run) -> bool:
+    """Whether the run has ended because its numbers became NaN or infinite: with the same seed they would again."""
+    said = _said(run)
+    return said.exists() and DIVERGED in said.read_text(encoding="utf-8")
+
+
+def _said(run: Run) -> Path:
+    """The file of what a run has printed."""
+    return run.folder.with_suffix(".txt")
 
 
 def _one(run: Run, flags: Sequence[str], jobs: int, running: "set[subprocess.Popen[str]]") -> str:
@@ -74,7 +91,7 @@ def _one(run: Run, flags: Sequence[str], jobs: int, running: "set[subprocess.Pop
         running.add(process)
         output, errors = process.communicate()
         running.discard(process)
-    write_whole(run.folder.with_suffix(".txt"), (errors + output).encode())
+    write_whole(_said(run), (errors + output).encode())
     if process.returncode == 0:
         print(f"{run.folder.name}: {_short(run.folder)}", file=sys.stderr, flush=True)
         recipe.unlink(missing_ok=True)

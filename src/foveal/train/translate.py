@@ -20,10 +20,10 @@ from foveal.data.token_batches import TextBatch, settled
 from foveal.data.vocabulary import PAD, Vocabulary
 from foveal.decode.lines import beginnings, decode_all, positions
 from foveal.decode.search import Search
-from foveal.errors import FovealError
 from foveal.models.torch_engine import TorchEngine
 from foveal.objective.bleu import translation_scores
 from foveal.objective.word_loss import word_loss
+from foveal.train.diverged import expect_finite
 from foveal.train.gather import gathered
 from foveal.train.recorded import Recorded
 from foveal.train.schedule import root
@@ -134,8 +134,7 @@ class Translate(pl.LightningModule):
         losses = torch.stack([loss.float() for loss, _ in self.seen]) if self.seen else counts
         losses, counts = gathered(self, losses, counts)
         loss = float((losses.double() * counts).sum() / counts.sum())
-        if not math.isfinite(loss):
-            raise FovealError("training: expected finite numbers, got NaN or infinity; lower the setting lr, or ask for precision 32")
+        expect_finite(math.isfinite(loss))
         self.log("val_loss", loss, prog_bar=True, sync_dist=True)
         if self.recipe.bleu and not self.trainer.sanity_checking:
             due = (self.trainer.current_epoch + 1) % self.recipe.bleu == 0
