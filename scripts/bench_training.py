@@ -1,7 +1,8 @@
 """bench_training.py [SENTENCES LENGTH [NUMBER…]]: target words a second of training the base Transformer, ours beside torch.nn.Transformer, on a GPU.
 
 Both have one table of 37,000 words, the same layers, dropout 0.1, label smoothing 0.1, bfloat16 by autocast, fused AdamW; no sentence is
-padded, so that neither has an advantage of it, though ours asks for padding with a mask. torch's drops attention's weights and the hidden layer, too, which the paper does not; one build of ours does.
+padded, so that neither has an advantage of it, though ours asks for padding with a mask. torch's drops attention's weights and the hidden layer, too,
+which the paper does not: one build of ours does, and one of torch's does not.
 Recorded: forward and backward pass are replayed as a CUDA graph (train/recorded.py), so that no time goes to launching kernels. Rounds of one and of the other take turns. Numbers: only these builds, counted from 0.
 """
 
@@ -27,13 +28,19 @@ WORDS, WARM_UP, STEPS, ROUNDS = 37000, 6, 10, 7
 class Torchs(nn.Module):
     """torch.nn.Transformer with what it leaves to its user: tables, positions, the output."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, papers: bool = False) -> None:
+        """papers: only the dropouts of the paper."""
         super().__init__()
         self.table = nn.Embedding(WORDS, 512)
         nn.init.normal_(self.table.weight, std=512**-0.5)
         self.net = nn.Transformer(512, 8, 6, 6, 2048, 0.1, batch_first=True)
         self.net.encoder.norm = self.net.decoder.norm = None  # post-LN has none
         self.dropout = nn.Dropout(0.1)
+        for part in self.net.modules():
+            if papers and isinstance(part, nn.MultiheadAttention):
+                part.dropout = 0.0
+            elif papers and isinstance(part, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
+                part.dropout.p = 0.0
 
     def embed(self, words: Tensor) -> Tensor:
         positions = sinusoid(torch.arange(words.shape[1], device=words.device), 512)
@@ -86,6 +93,7 @@ def main(sentences: int, length: int, *only: int) -> None:
         "ours": lambda: Ours(4096),
         "ours, all words at once": lambda: Ours(sentences * length),
         "ours, with all of torch's dropouts": lambda: Ours(4096, attention_dropout=0.1, hidden_dropout=0.1),
+        "torch.nn.Transformer, the paper's dropouts": lambda: Torchs(papers=True),
     }
     builds: dict[str, tuple[Callable[[], nn.Module], str]] = {
         f"{name}, {how}": (make, how) for how in ("compiled", "compiled, recorded", "recorded") for name, make in plain.items()
