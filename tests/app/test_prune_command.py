@@ -206,6 +206,6 @@ def test_a_table_of_peers_as_light_as_icam(data, tmp_path, capsys, monkeypatch):
     for whole, run in zip(wholes[2:], tuned, strict=True):
         assert run.recipe == whole.recipe.changed(model=run.recipe.model, settings={}), "the same recipe"
         assert f"fold{run.recipe.fold}" in run.recipe.model, "pruned from the run of the same fold"
-    first = (tmp_path / "out" / "pruned-vit-24--weights-of-icam-31k--l1" / "fold0-seed0.safetensors").stat().st_mtime_ns
+    first = (tmp_path / "out" / "pruned-vit-24-weights-of-icam-31k-l1" / "fold0-seed0.safetensors").stat().st_mtime_ns
     assert said(capsys, "ablate", "pruned", *flags, "--resume")[0] == 0
-    assert (tmp_path / "out" / "pruned-vit-24--weights-of-icam-31k--l1" / "fold0-seed0.safetensors").stat().st_mtime_ns == first
+    assert (tmp_path / "out" / "pruned-vit-24-weights-of-icam-31k-l1" / "fold0-seed0.safetensors").stat().st_mtime_ns == first

@@ -1,5 +1,6 @@
 """`foveal translate` and `foveal evaluate` of a translator, as they are typed: a line for each line, whatever comes."""
 
+import json
 import subprocess
 import sys
 
@@ -81,10 +82,43 @@ def test_evaluate(run, tmp_path):
     done = typed("evaluate", run, "--device", "cpu", "--split", "val", "--resamples", "20", "--out", tmp_path / "e", timeout=120)
     assert done.returncode == 0, done.stderr
     assert "nrefs:1|case:mixed|eff:no|tok:13a" in done.stdout
-    assert "| words of the source | sentences | BLEU |" in (tmp_path / "e" / "evaluation.md").read_text()
+    assert "| words of the source | sentences | transformer-tiny |" in (tmp_path / "e" / "evaluation.md").read_text()
     other = typed("evaluate", run, "--device", "cpu", "--split", "nowhere", "--out", tmp_path / "f")
     assert other.returncode == 2
     assert "--split: expected one of train, val, test, got nowhere" in other.stderr
+
+
+def test_evaluate_beside_another(run, tmp_path):
+    words = [
+        "--data",
+        run.parent / "numbers.tsv",
+        "--size",
+        "300",
+        "--model",
+        "rnn",
+        "--settings",
+        "{width: 32, hidden: 32}",
+        "--tokens",
+        "128",
+    ]
+    done = typed("train", "translate", *words, "--epochs", "1", "--device", "cpu", "--out", tmp_path / "rnn", timeout=120)
+    assert done.returncode == 0, done.stderr
+    words = ["--beside", tmp_path / "rnn", "--device", "cpu", "--resamples", "0", "--out", tmp_path / "e"]
+    done = typed("evaluate", run, *words, timeout=120)
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "e" / "evaluation.md").read_text(encoding="utf-8")
+    assert "| words of the source | sentences | transformer-tiny | rnn |" in text
+    found = json.loads((tmp_path / "e" / "evaluation.json").read_text(encoding="utf-8"))["models"]
+    assert list(found) == ["transformer-tiny", "rnn"]
+    assert found["rnn"]["by length"][0].keys() == {"which", "sentences", "words", "bleu"}
+    assert (tmp_path / "e" / "bleu-by-length.svg").read_text(encoding="utf-8").count("<polyline") == 2
+    assert sorted(file.name for file in (tmp_path / "e").glob("*.tsv")) == ["translations-test-rnn.tsv", "translations-test.tsv"]
+    wrong = typed("evaluate", run, "--beside", "icam-pipes", "--device", "cpu")
+    assert wrong.returncode == 2
+    assert "expected a model that translates, got one that does 'classify'" in wrong.stderr
+    wrong = typed("evaluate", "icam-pipes", "--beside", run, "--device", "cpu")
+    assert wrong.returncode == 2
+    assert "--beside: expected translators, got a model that classifies" in wrong.stderr
 
 
 def test_several_seeds(run, tmp_path):

@@ -38,5 +38,5 @@ def test_all_right_and_all_wrong():
 
 def test_by_length():
     table = by_length([3, 8, 20, 3] * 5, REFERENCES, REFERENCES, (5, 10))
-    assert [(which, count) for which, count, _ in table] == [("1–5", 10), ("6–10", 5), ("11–", 5)]
-    assert all(value == pytest.approx(100) for *_, value in table)
+    assert [row[:3] for row in table] == [("1–5", 10, 3.0), ("6–10", 5, 8.0), ("11–", 5, 20.0)]
+    assert all(row.bleu == pytest.approx(100) for row in table)

@@ -10,13 +10,10 @@ import pytest
 
 from foveal.errors import FovealError
 from foveal.train import many
-from foveal.train.diverged import DIVERGED
 from foveal.train.many import Run, diverged, plan, run_all
 from foveal.train.recipe import Recipe
 
-STAND_IN = (
-    f"DIVERGED = {DIVERGED!r}\n"
-    + """
+STAND_IN = """
 import json, os, pathlib, signal, sys, time
 words = sys.argv[1:]
 given = dict(zip(words, words[1:]))
@@ -32,12 +29,12 @@ if (out.parent / f"fail-{out.name}").exists():
     print("first line", file=sys.stderr)
     sys.exit("foveal: error: it went wrong")
 if (out.parent / f"diverge-{out.name}").exists():
+    from foveal.train.diverged import DIVERGED
     sys.exit(f"foveal: error: {DIVERGED}")
 time.sleep(0.3)
 (out / "result.json").write_text(json.dumps({"val_score": 0.5, "epoch": 3, "seconds": 2.0, "began": began, "ended": time.time()}))
 (out / "threads").write_text(os.environ["OMP_NUM_THREADS"])
 """
-)
 
 
 @pytest.fixture

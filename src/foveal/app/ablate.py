@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from foveal.app.grid import Grid
 from foveal.app.jobs import check_jobs
+from foveal.app.paths import plain
 from foveal.app.train import add_arguments as add_training
 from foveal.app.train import check_by, folds_of, recipe_of
 from foveal.errors import expect, unknown, whole
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     plans: dict[tuple[str, str], list[Any]] = {}
     for table, builds in variants.items():
         for name, build in builds.items():
-            place = folder / _plain(f"{table}-{name}")
+            place = folder / plain(f"{table}-{name}")
             plans[table, name] = list(plan(build, place, folds_of(args.folds, source.folds), range(recipe.seed, recipe.seed + seeds)))
     run_all([one for runs in plans.values() for one in runs], flags, args.jobs)
     if args.task == "pruned":
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
         (table,) = variants
         wholes = {name: plans[table, name] for name in variants[table]}
-        smaller = dict(pruned_runs(wholes, lambda name: folder / _plain(f"{table}-{name}")))
+        smaller = dict(pruned_runs(wholes, lambda name: folder / plain(f"{table}-{name}")))
         run_all([one for runs in smaller.values() for one in runs], flags, args.jobs)
         plans |= {(table, name): runs for name, runs in smaller.items()}
         variants[table] |= {name: runs[0].recipe for name, runs in smaller.items()}
@@ -188,7 +189,3 @@ def _words(many: bool) -> str:
         f"score: {score} × 100 of all test pictures, mean over seeds; spread: over seeds{right}. The interval of a difference draws pictures that "
         "belong together with replacement, for both builds alike."
     )
-
-
-def _plain(name: str) -> str:
-    return "".join(sign if sign.isalnum() else "-" for sign in name)

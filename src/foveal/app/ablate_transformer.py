@@ -10,6 +10,7 @@ import numpy as np
 
 from foveal.app.device import add_device
 from foveal.app.jobs import check_jobs
+from foveal.app.paths import plain
 from foveal.app.train import add_settings, settings_of
 from foveal.errors import expect, unknown, whole
 from foveal.train.translation import Translation
@@ -91,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
         for name, (model, other, _) in TABLES[table].items()
         if not same(build := varied(recipe, model, other), recipe)
     }
-    plans = {key: list(plan(build, folder / _plain(" ".join(key)), [None], seeds)) for key, build in variants.items()}
+    plans = {key: list(plan(build, folder / plain(" ".join(key)), [None], seeds)) for key, build in variants.items()}
     run_all([one for runs in plans.values() for one in runs], ["--device", args.device], args.jobs, diverging=True)
     results = {
         key: [None if diverged(one) else json.loads((one.folder / RESULT).read_text(encoding="utf-8")) for one in runs]
@@ -157,7 +158,3 @@ def _row(table: str, name: str, outcomes: list[dict[str, Any] | None], paper: st
 def _spread(values: Sequence[float], digits: int = 1) -> str:
     numbers = np.array(values)
     return f"{numbers.mean():.{digits}f}" + (f" ± {numbers.std(ddof=1):.{digits}f}" if len(numbers) > 1 else "")
-
-
-def _plain(text: str) -> str:
-    return "-".join("".join(letter if letter.isalnum() or letter == "." else " " for letter in text).split())

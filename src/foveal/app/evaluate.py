@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=int, default=64, help="pictures or sentences at a time (default: 64)")
     parser.add_argument("--beam", type=int, help="of a model that translates: sentences that are followed at once (default: the recipe's)")
     parser.add_argument("--penalty", type=float, help="… and the penalty of length")
+    parser.add_argument("--beside", metavar="RUN_OR_MODEL", nargs="+", default=[], help="… and other translators, on the same sentences")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
         from foveal.app.evaluate_translate import evaluate
 
         return evaluate(args, Path(args.out) if args.out else _beside(args.model) / f"evaluation-{args.split}")
+    expect(not args.beside, "--beside", "translators", "a model that classifies", "foveal ablate peers compares these")
     if args.split not in SPLITS:
         raise unknown("split", args.split, SPLITS)
     device = str(choose(args.device))

@@ -1,65 +1,134 @@
-"""`foveal evaluate RUN` of a model that translates: BLEU and chrF with intervals and signature, and BLEU against the length of the source."""
+"""`foveal evaluate RUN` of a model that translates: BLEU and chrF with intervals and signature, and BLEU against the length of the source.
+
+Others `--beside` it translate the same sentences: a column each, and their curves over the length as a picture.
+"""
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from foveal.data.parallel import LONGEST, read_parallel
+from foveal.app.curve import curve
+from foveal.app.paths import plain
+from foveal.data.parallel import LONGEST, Pairs, Parallel, read_parallel
 from foveal.decode.search import Search
 from foveal.errors import expect
 from foveal.whole import expect_folder, write_whole
+
+if TYPE_CHECKING:
+    import torch
+
+    from foveal.models.card import Card
+    from foveal.objective.bleu import OfLength, Score
 
 EDGES = (5, 10, 15, 20, 25, 30)  # words of the source
 NAMES = {"bleu": "BLEU", "lowercased": "BLEU, lowercased", "chrf": "chrF"}
 
 
+class Judged(NamedTuple):
+    card: "Card"
+    search: Search
+    said: list[str]
+    scores: "dict[str, Score]"
+    lengths: "list[OfLength]"
+
+
 def evaluate(args: argparse.Namespace, folder: Path) -> int:
-    from foveal.data.vocabulary import both_from
     from foveal.deploy.origin import origin
     from foveal.device import choose
     from foveal.models.store import load_model
-    from foveal.objective.bleu import by_length, translation_scores
-    from foveal.train.translate import translate
     from foveal.train.translate_run import table, told, translations
 
-    model, card = load_model(args.model, "translate")
-    vocabularies = both_from(card.vocabulary)
-    recipe = card.recipe
-    where = args.data or recipe.get("data")
-    expect(isinstance(where, str) and bool(where), "--data", "a set, as this model does not say what it was trained on", "none")
-    languages = card.data.get("languages") or (None, None)
-    longest = recipe.get("longest", LONGEST)  # as in training: another limit would cut other splits by hash
-    data = read_parallel(str(where), source=languages[0], target=languages[1], bad="drop", longest=longest)
+    device = choose(args.device)
+    places = [args.model, *args.beside]
+    loaded = [load_model(place, "translate") for place in places]  # all of them before the first translates, which takes a while
+    data = _set(loaded[0][1], args.data)
     print(data.told())
     expect(bool(len(data.splits.get(args.split, ()))), "--split", f"one of {', '.join(data.splits)}", args.split)
     pairs = data.splits[args.split]
-    device = choose(args.device)
-    beam = recipe.get("beam", 4) if args.beam is None else args.beam
-    penalty = recipe.get("penalty", 0.6) if args.penalty is None else args.penalty
-    said = translate(model.to(device), vocabularies, pairs.source, Search(beam=beam, penalty=penalty), args.batch)
-    references = pairs.target  # as they are: what a model was taught in small letters is judged in all of them
-    scores = translation_scores(said, references, args.resamples)
-    lengths = by_length([max(1, len(line.split())) for line in pairs.source], said, references, EDGES)
-    lines = [f"# {card.model} on {data.name}, {args.split}, {len(pairs)} sentences, beam {beam}, penalty {penalty:g}", ""]
-    lines += ["| | | 95 % |", "|---|---:|---|"]
-    for name, score in scores.items():
-        interval = "" if score.low is None else f"{score.low:.2f} to {score.high:.2f}"
-        lines.append(f"| {NAMES[name]} | {score.value:.2f} | {interval} |")
-    lines += ["", f"BLEU: {scores['bleu'].signature}", "", "| words of the source | sentences | BLEU |", "|---|---:|---:|"]
-    lines += [f"| {which} | {count} | {value:.1f} |" for which, count, value in lengths]
-    text = "\n".join([*lines, ""])
-    facts = {
-        "model": card.model,
-        "data": data.facts(),
-        "split": args.split,
-        "beam": beam,
-        "penalty": penalty,
-        "origin": origin(str(device)),
-    }
+    judged = {name: judge(model, card, pairs, args, device) for name, (model, card) in zip(_names(places, loaded), loaded, strict=True)}
+    first = next(iter(judged.values()))
+    lines = [f"# {' and '.join(judged)} on {data.name}, {args.split}, {len(pairs)} sentences, {_searched(judged)}", ""]
+    text = "\n".join([*lines, *_scores(judged), "", f"BLEU: {first.scores['bleu'].signature}", "", *_lengths(judged), ""])
     expect_folder(folder)
+    facts = {"data": data.facts(), "split": args.split, "origin": origin(str(device))}
+    found = {
+        name: {
+            "model": one.card.model,
+            "beam": one.search.beam,
+            "penalty": one.search.penalty,
+            "scores": told(one.scores),
+            "by length": [row._asdict() for row in one.lengths],
+        }
+        for name, one in judged.items()
+    }
     write_whole(folder / "evaluation.md", text.encode())
-    write_whole(folder / "evaluation.json", json.dumps(facts | {"scores": told(scores), "by length": lengths}, indent=1).encode())
-    write_whole(folder / translations(args.split), table(pairs, said).encode())
+    write_whole(folder / "evaluation.json", json.dumps(facts | {"models": found}, indent=1).encode())
+    for name, one in judged.items():
+        file = translations(args.split) if one is first else translations(f"{args.split}-{plain(name)}")
+        write_whole(folder / file, table(pairs, one.said).encode())
+    curves = {name: [(round(row.words, 1), row.bleu) for row in one.lengths] for name, one in judged.items()}
+    write_whole(folder / "bleu-by-length.svg", curve(curves, "words of the source", "BLEU", linear=True).encode())
     print(text)
     print(f"the translations are in {folder / translations(args.split)}")
     return 0
+
+
+def judge(model: "torch.nn.Module", card: "Card", pairs: Pairs, args: argparse.Namespace, device: "torch.device") -> Judged:
+    from foveal.data.vocabulary import both_from
+    from foveal.objective.bleu import by_length, translation_scores
+    from foveal.train.translate import translate
+
+    beam = card.recipe.get("beam", 4) if args.beam is None else args.beam
+    penalty = card.recipe.get("penalty", 0.6) if args.penalty is None else args.penalty
+    search = Search(beam=beam, penalty=penalty)
+    said = translate(model.to(device), both_from(card.vocabulary), pairs.source, search, args.batch)
+    # References as they are: what a model was taught in small letters is judged in all of them.
+    words = [max(1, len(line.split())) for line in pairs.source]
+    lengths = by_length(words, said, pairs.target, EDGES)
+    return Judged(card, search, said, translation_scores(said, pairs.target, args.resamples), lengths)
+
+
+def _set(card: "Card", given: str | None) -> Parallel:
+    where = given or card.recipe.get("data")
+    expect(isinstance(where, str) and bool(where), "--data", "a set, as this model does not say what it was trained on", "none")
+    languages = card.data.get("languages") or (None, None)
+    longest = card.recipe.get("longest", LONGEST)  # as in training: another limit would cut other splits by hash
+    return read_parallel(str(where), source=languages[0], target=languages[1], bad="drop", longest=longest)
+
+
+def _names(places: Sequence[str], loaded: "Sequence[tuple[Any, Card]]") -> list[str]:
+    """Of the models; where two are alike, the paths to them."""
+    names = [card.model for _, card in loaded]
+    return [name if names.count(name) == 1 else str(place) for name, place in zip(names, places, strict=True)]
+
+
+def _searched(judged: dict[str, Judged]) -> str:
+    said = list(dict.fromkeys(f"beam {one.search.beam}, penalty {one.search.penalty:g}" for one in judged.values()))
+    return " and ".join(said)
+
+
+def _scores(judged: dict[str, Judged]) -> list[str]:
+    rows = [_head("", judged)]
+    for score, name in NAMES.items():
+        found = [one.scores[score] for one in judged.values()]
+        rows.append(_row(name, [f"{one.value:.2f}" + ("" if one.low is None else f" ({one.low:.2f} to {one.high:.2f})") for one in found]))
+    return rows
+
+
+def _lengths(judged: dict[str, Judged]) -> list[str]:
+    rows = [_head("words of the source | sentences", judged)]
+    for of_models in zip(*(one.lengths for one in judged.values()), strict=True):
+        which = of_models[0]
+        rows.append(_row(f"{which.which} | {which.sentences}", [f"{one.bleu:.1f}" for one in of_models]))
+    return rows
+
+
+def _head(first: str, judged: dict[str, Judged]) -> str:
+    rules = ["---", *["---:"] * (first.count("|") + len(judged))]
+    return _row(first, list(judged)) + "\n" + "|" + "|".join(rules) + "|"
+
+
+def _row(first: str, cells: list[str]) -> str:
+    return f"| {' | '.join([first, *cells])} |"

@@ -11,7 +11,7 @@ Papers: Kishore Papineni et al. (2002). BLEU. ACL. Maja Popović (2015). chrF. W
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,13 +56,23 @@ def _interval(metric: Any, counts: NDArray[Any], draws: int) -> tuple[float, flo
     return float(low), float(high)
 
 
-def by_length(lengths: Sequence[int], said: Sequence[str], references: Sequence[str], edges: Sequence[int]) -> list[tuple[str, int, float]]:
-    """BLEU of the sentences whose source has so many words: (which, how many, BLEU) for each range between the edges."""
+class OfLength(NamedTuple):
+    """BLEU of the sentences whose source has so many words."""
+
+    which: str
+    sentences: int
+    words: float  # of a source, on average
+    bleu: float
+
+
+def by_length(lengths: Sequence[int], said: Sequence[str], references: Sequence[str], edges: Sequence[int]) -> list[OfLength]:
+    """For each range between the edges that has sentences."""
     table = []
     bounds = [0, *edges, 10**9]
     for low, high in itertools.pairwise(bounds):
         chosen = [place for place, length in enumerate(lengths) if low < length <= high]
         if chosen:
             score = translation_scores([said[place] for place in chosen], [references[place] for place in chosen], draws=1)["bleu"]
-            table.append((f"{low + 1}–{high}" if high < 10**9 else f"{low + 1}–", len(chosen), score.value))
+            which = f"{low + 1}–{high}" if high < 10**9 else f"{low + 1}–"
+            table.append(OfLength(which, len(chosen), sum(lengths[place] for place in chosen) / len(chosen), score.value))
     return table

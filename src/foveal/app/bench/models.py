@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveal.app.bench.compiled import CannotCompileError, Compiled
-from foveal.app.bench.curve import curve
 from foveal.app.bench.table import RUNTIMES, Bench, Row
+from foveal.app.curve import curve
 from foveal.deploy.clock import Job, Timing
 from foveal.deploy.names import EXPORTED
 from foveal.deploy.opened import opened

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from foveal.app.bench.curve import curve
 from foveal.app.bench.models import Contender, of_graph, read_graph
 from foveal.app.bench.table import Bench, Row
+from foveal.app.curve import curve
 from foveal.errors import FovealError, expect
 
 SIDES = (224, 448, 896)

@@ -1,6 +1,6 @@
-"""A curve of time as an SVG: both axes logarithmic, a line for each contender, its name at its end.
+"""Curves as an SVG: a line for each contender, its name at its end; of time, both axes are logarithmic.
 
-x = log(across), y = log(up), each from the smallest to the largest value → the frame
+x = log(across), y = log(up), each from the smallest to the largest value → the frame;   linear: x = across, y = up from 0
 """
 
 import math
@@ -12,11 +12,14 @@ COLOURS = ("#b2182b", "#2166ac", "#1b7837", "#762a83", "#8c510a", "#35978f", "#4
 NEAR = 14.0  # pixels between two names
 
 
-def curve(lines: Mapping[str, Sequence[tuple[float, float]]], across: str, up: str) -> str:
+def curve(lines: Mapping[str, Sequence[tuple[float, float]]], across: str, up: str, *, linear: bool = False) -> str:
     """lines: name → points of (across, up), all above 0; the first is drawn thicker."""
     xs, ys = ([point[place] for points in lines.values() for point in points] for place in (0, 1))
-    to_x = _axis(min(xs), max(xs), LEFT, WIDTH - RIGHT)
-    to_y = _axis(min(ys), max(ys), HEIGHT - BOTTOM, TOP)
+    if linear:
+        ys.append(0.0)
+    scale = float if linear else math.log
+    to_x = _axis(min(xs), max(xs), LEFT, WIDTH - RIGHT, scale)
+    to_y = _axis(min(ys), max(ys), HEIGHT - BOTTOM, TOP, scale)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH:g}" height="{HEIGHT:g}" fill="#ffffff"/>',
@@ -24,7 +27,7 @@ def curve(lines: Mapping[str, Sequence[tuple[float, float]]], across: str, up: s
     for tick in sorted(set(xs)):
         parts.append(_grid(to_x(tick), TOP, to_x(tick), HEIGHT - BOTTOM))
         parts.append(f'<text x="{to_x(tick):.1f}" y="{HEIGHT - BOTTOM + 16:g}" text-anchor="middle">{tick:g}</text>')
-    for tick in _ticks(min(ys), max(ys)):
+    for tick in _even(max(ys)) if linear else _ticks(min(ys), max(ys)):
         parts.append(_grid(LEFT, to_y(tick), WIDTH - RIGHT, to_y(tick)))
         parts.append(f'<text x="{LEFT - 8:g}" y="{to_y(tick) + 4:.1f}" text-anchor="end">{tick:g}</text>')
     middle = (TOP + HEIGHT - BOTTOM) / 2
@@ -41,11 +44,20 @@ def curve(lines: Mapping[str, Sequence[tuple[float, float]]], across: str, up: s
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _axis(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
+def _axis(low: float, high: float, start: float, end: float, scale: Callable[[float], float]) -> Callable[[float], float]:
     """value → pixels; a single value stands in the middle."""
     if high <= low:
         return lambda _: (start + end) / 2
-    return lambda value: start + (end - start) * math.log(value / low) / math.log(high / low)
+    return lambda value: start + (end - start) * (scale(value) - scale(low)) / (scale(high) - scale(low))
+
+
+def _even(high: float) -> list[float]:
+    """From 0 on, some five steps of 1, 2 or 5."""
+    if not high:
+        return [0.0]
+    power = 10.0 ** math.floor(math.log10(high / 4))
+    step = max(power * factor for factor in (1, 2, 5) if power * factor <= high / 4)
+    return [step * place for place in range(int(high / step) + 1)]
 
 
 def _ticks(low: float, high: float) -> list[float]:
