@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from foveal.objective.bleu import OfLength, Score
 
 EDGES = (5, 10, 15, 20, 25, 30)  # words of the source
+FEWEST = 20  # sentences of a point of the curve: BLEU of fewer says little
 NAMES = {"bleu": "BLEU", "lowercased": "BLEU, lowercased", "chrf": "chrF"}
 
 
@@ -68,8 +69,7 @@ def evaluate(args: argparse.Namespace, folder: Path) -> int:
     for name, one in judged.items():
         file = translations(args.split) if one is first else translations(f"{args.split}-{plain(name)}")
         write_whole(folder / file, table(pairs, one.said).encode())
-    curves = {name: [(round(row.words, 1), row.bleu) for row in one.lengths] for name, one in judged.items()}
-    write_whole(folder / "bleu-by-length.svg", curve(curves, "words of the source", "BLEU", linear=True).encode())
+    write_whole(folder / "bleu-by-length.svg", drawn({name: one.lengths for name, one in judged.items()}).encode())
     print(text)
     print(f"the translations are in {folder / translations(args.split)}")
     return 0
@@ -88,6 +88,13 @@ def judge(model: "torch.nn.Module", card: "Card", pairs: Pairs, args: argparse.N
     words = [max(1, len(line.split())) for line in pairs.source]
     lengths = by_length(words, said, pairs.target, EDGES)
     return Judged(card, search, said, translation_scores(said, pairs.target, args.resamples), lengths)
+
+
+def drawn(lengths: "dict[str, list[OfLength]]") -> str:
+    """BLEU over the length of the source, a line for each model."""
+    fewest = min(FEWEST, max(row.sentences for rows in lengths.values() for row in rows))
+    points = {name: [(round(row.words, 1), row.bleu) for row in rows if row.sentences >= fewest] for name, rows in lengths.items()}
+    return curve(points, "words of the source", "BLEU", linear=True)
 
 
 def _set(card: "Card", given: str | None) -> Parallel:
