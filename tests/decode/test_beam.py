@@ -1,5 +1,7 @@
 """Beam search against brute force, against a plain one without tricks, and its settings."""
 
+import warnings
+
 import numpy as np
 import pytest
 from decode.toy import END, Toy
@@ -83,6 +85,49 @@ def test_a_vocabulary_smaller_than_the_beam():
     (found,) = beam_search(toy, [(5,)], Search(beam=5, best=3, longest=3))
     assert {one.words for one in found} <= {(), (3,), (3, 3), (3, 3, 3)}
     assert len({one.words for one in found}) == 3
+
+
+@pytest.mark.parametrize("penalty", [0.6, 2.0])
+def test_sources_whose_sentences_may_be_of_different_lengths(penalty):
+    search = Search(beam=4, best=4, penalty=penalty)
+    sources = [(seed, *([5] * length)) for seed in range(3) for length in (0, 2, 4)]
+    for batch in (sources, sources[:1], sources[2:5]):
+        for source, found in zip(batch, beam_search(Toy(words=8, sharp=0.5), batch, search), strict=True):
+            expected = plainly(Toy(words=8, sharp=0.5), source, search)
+            assert [one.words for one in found] == [words for words, _ in expected]
+            assert len({one.words for one in found}) == 4
+
+
+@pytest.mark.parametrize("search", [{"beam": 3}, {"beam": 1}, {"sample": True}, {"sample": True, "temperature": 1e-310}])
+def test_there_is_always_a_sentence(search):
+    """Of three words each may come once, and after that neither a word nor the end; then the sentence ends where it is."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for found in decode(Toy(words=6), SOURCES, Search(no_repeat=1, shortest=9, **search)):
+            assert sorted(found[0].words) == [3, 4, 5]
+            assert np.isfinite(found[0].total)
+        cut = decode(Toy(words=6), SOURCES, Search(shortest=9, room=3, **search))  # fewer positions than words are wanted
+        assert [len(found[0].words) for found in cut] == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_model_that_says_no_numbers_is_told(beam):
+    class Broken(Toy):
+        def told(self, source, said):
+            return np.full(self.words, np.nan)
+
+    with pytest.raises(FovealError, match="the model: expected log-probabilities of words, got NaN; its weights are damaged"):
+        decode(Broken(), SOURCES, Search(beam=beam))
+
+
+def test_what_is_drawn_does_not_depend_on_what_stands_beside():
+    sources = [(5,) * length for length in (3, 1, 4, 3, 1, 3)]
+    search = Search(sample=True, seed=2, longest=8)
+    alone = [decode(Toy(), [source], search, [place])[0][0].words for place, source in enumerate(sources)]
+    assert len({alone[0], alone[3], alone[5]}) > 1, "one source, drawn three times"
+    for batch in (1, 2, 100):
+        assert [found[0].words for found in decode_all(Toy(), sources, search, batch)] == alone
+    assert [found[0].words for found in decode_all(Toy(), sources[2:], search, 3, first=2)] == alone[2:]
 
 
 def test_an_order_of_lengths_is_put_back():

@@ -22,6 +22,7 @@ TABLES: dict[str, dict[str, Row]] = {
     "heads": {
         "1": ({"heads": 1}, {}, "24.9"),
         "2": ({"heads": 2}, {}, ""),
+        "4": ({"heads": 4}, {}, "25.5"),
         "8": ({"heads": 8}, {}, "25.8 (its base)"),
         "16": ({"heads": 16}, {}, "25.8"),
         "32": ({"heads": 32}, {}, "25.4"),
@@ -31,11 +32,13 @@ TABLES: dict[str, dict[str, Row]] = {
         "half": ({"head_width": 0.5}, {}, "25.4"),
     },
     "feed-forward": {
+        "× 1": ({"hidden": 1}, {}, ""),
+        "× 2": ({"hidden": 2}, {}, "25.4"),
         "× 4": ({"hidden": 4}, {}, "25.8 (its base)"),
         "× 8": ({"hidden": 8}, {}, "26.2"),
-        "× 1": ({"hidden": 1}, {}, ""),
     },
     "positions": {
+        "sinusoidal": ({"position": "sinusoidal"}, {}, "25.8 (its base)"),
         "learned": ({"position": "learned"}, {}, "25.7"),
         "relative": ({"position": "relative"}, {}, ""),
         "rotary": ({"position": "rotary"}, {}, ""),
@@ -45,10 +48,15 @@ TABLES: dict[str, dict[str, Row]] = {
         "0": ({"dropout": 0.0}, {}, "24.6"),
         "0.1": ({"dropout": 0.1}, {}, "25.8 (its base)"),
         "0.2": ({"dropout": 0.2}, {}, "25.5"),
+        "0.3": ({"dropout": 0.3}, {}, ""),
     },
     "residual": {"without": ({"residual": False}, {}, "")},
     "norm": {"post": ({"norm": "post"}, {}, "25.8 (its base)"), "pre": ({"norm": "pre"}, {}, ""), "none": ({"norm": "none"}, {}, "")},
-    "smoothing": {"0": ({}, {"smoothing": 0.0}, "25.3"), "0.2": ({}, {"smoothing": 0.2}, "25.7")},
+    "smoothing": {
+        "0": ({}, {"smoothing": 0.0}, "25.3"),
+        "0.1": ({}, {"smoothing": 0.1}, "25.8 (its base)"),
+        "0.2": ({}, {"smoothing": 0.2}, "25.7"),
+    },
 }
 BASE = "as it is"
 
@@ -100,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
     }
     facts = " · ".join(f"{key} {value}" for key, value in origin(str(choose(args.device))).items())
     text = table_of(results, chosen)
-    split = "test" if len(data.splits["test"]) else "val"
+    split = "test" if len(data.splits.get("test", ())) else "val"
     head = f"# {recipe.model} on {data.name}, {args.seeds} seeds, {recipe.epochs} epochs, {split}\n\n{facts}\n\n"
     write_whole(folder / "ablation.md", (head + text).encode())
     print(text)

@@ -84,7 +84,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def _no_room(error: Exception) -> bool:
     """Whether memory ran out, here or on a GPU. torch is not asked: it may not be there."""
-    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "_ALLOC_FAILED" in str(error)
+    told = any(words in str(error) for words in ("_ALLOC_FAILED", "can't allocate memory"))
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or told
 
 
 def _full(debug: bool) -> int:
@@ -158,6 +159,8 @@ def _say(message: str, status: int, debug: bool) -> int:
 
 def _open_streams() -> None:
     """A stream that the caller closed goes nowhere; a sign that the terminal does not know is no reason to stop."""
+    if sys.stdin is None:
+        sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 — open until the end
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 — open until the end

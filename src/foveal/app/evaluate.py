@@ -42,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from foveal.models.store import load_model, task_in
 
     whole(args.batch, "--batch")
+    whole(args.resamples, "--resamples", 0)
     if task_in(args.model) == "translate":
         from foveal.app.evaluate_translate import evaluate
 

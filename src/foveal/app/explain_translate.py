@@ -9,7 +9,7 @@ import numpy as np
 
 from foveal.app.attention_page import Told, page, picture
 from foveal.data.vocabulary import MARKS, both_from
-from foveal.decode.lines import decode
+from foveal.decode.lines import decode, positions
 from foveal.decode.search import Search
 from foveal.device import choose
 from foveal.errors import expect
@@ -52,9 +52,11 @@ def translated(path: Path, sentence: str, device: str = "cpu") -> Told:
     expect(bool(card.vocabulary), str(path), "a model with its vocabulary", "one without")
     source, target = both_from(card.vocabulary)
     pieces = source.encode([sentence])[0]
-    expect(0 < len(pieces) <= MOST, "the sentence", f"1 to {MOST} pieces", len(pieces))
+    known = positions(card.config)
+    most = MOST if known is None else min(MOST, known - 1)
+    expect(0 < len(pieces) <= most, "the sentence", f"1 to {most} pieces", len(pieces))
     model = model.to(choose(device))
-    search = Search(beam=card.recipe.get("beam", 4), penalty=card.recipe.get("penalty", 0.6))
+    search = Search(beam=card.recipe.get("beam", 4), penalty=card.recipe.get("penalty", 0.6), room=known)
     best = decode(TorchEngine(model), [pieces], search)[0][0]
     return Told(
         model=card.model,

@@ -16,7 +16,7 @@ from foveal.errors import FovealError, expect, is_whole, reading, unknown, whole
 from foveal.train.recipe import Recipe
 from foveal.train.settings import Kind, Settings, parsed, read_settings
 
-TASKS = ("classify",)
+TASKS = ("classify", "translate")  # the second has a command of its own, which is chosen by the first word
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +54,7 @@ def add_settings(parser: argparse.ArgumentParser, kind: type[Settings]) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.task not in TASKS:
         raise unknown("task", args.task, TASKS)
+    expect(args.task == TASKS[0], "the task", f"{args.task} as the first word after train", "it after flags")
     check_jobs(args.jobs, "--jobs")
     check_jobs(args.devices, "--devices")
     if args.workers is not None:

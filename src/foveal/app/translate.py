@@ -1,13 +1,16 @@
 """`foveal translate MODEL < in > out`: a line out for each line in, as they come."""
 
 import argparse
+import codecs
 import dataclasses
+import os
+import stat
 import sys
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
 from foveal.app.device import add_device
-from foveal.decode.lines import decode_all, in_parts, positions
+from foveal.decode.lines import AHEAD, MOST, decode_all, in_parts, positions
 from foveal.decode.search import Search, Sentence
 from foveal.deploy.names import EXPORTED
 from foveal.errors import expect, whole
@@ -16,28 +19,28 @@ if TYPE_CHECKING:
     from foveal.decode.engine import Engine
     from foveal.models.card import Card
 
-MOST = 1024  # pieces of a source: attention on more would take memory by their square
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="RUN_OR_MODEL", help="a run's folder, a model file, or an exported file, which needs no torch")
     parser.add_argument("--beam", type=int, default=4, help="sentences that are followed at once; 1: greedy (default: 4)")
     parser.add_argument("--penalty", type=float, default=0.6, help="of length: 0 prefers short sentences (default: 0.6)")
     parser.add_argument("--best", type=int, default=1, help="so many translations of each line: its number, score and text, by tabs")
-    parser.add_argument("--shortest", type=int, default=0, help="words before a sentence may end")
-    parser.add_argument("--longest", type=int, help="words at most (default: twice the source and ten)")
-    parser.add_argument("--no-repeat", type=int, default=0, metavar="N", help="no run of N words comes twice")
+    parser.add_argument("--shortest", type=int, default=0, help="pieces of words before a sentence may end")
+    parser.add_argument("--longest", type=int, help="pieces at most (default: twice the source and ten)")
+    parser.add_argument("--no-repeat", type=int, default=0, metavar="N", help="no run of N pieces comes twice")
     parser.add_argument("--sample", action="store_true", help="draw words instead of searching for the likeliest")
     parser.add_argument("--temperature", type=float, default=1.0, help="of the drawing: below 1 more certain")
-    parser.add_argument("--top", type=int, default=0, help="draw from so many of the likeliest words")
-    parser.add_argument("--mass", type=float, default=1.0, help="draw from the likeliest words that have this share together")
+    parser.add_argument("--top", type=int, default=0, help="draw from so many of the likeliest pieces")
+    parser.add_argument("--mass", type=float, default=1.0, help="draw from the likeliest pieces that have this share together")
     parser.add_argument("--seed", type=int, default=0, help="of the drawing")
     parser.add_argument(
         "--batch", type=int, default=32, help="lines that are translated together; 1: each as soon as it comes (default: 32)"
     )
-    parser.add_argument("--most", type=int, default=MOST, help=f"pieces of a line; of a longer one only these are read (default: {MOST})")
+    parser.add_argument(
+        "--most", type=int, default=MOST, help=f"pieces of a line, its end included; of a longer one only these are read (default: {MOST})"
+    )
     parser.add_argument("--threads", type=int, default=1, help="that compute one batch of an exported file (default: 1)")
-    parser.add_argument("--precision", default="fp32", help="fp32, or int8: several times faster on a CPU, and rounded (default: fp32)")
+    parser.add_argument("--precision", default="fp32", help="fp32, or int8: rounded, and on a CPU faster for large models (default: fp32)")
     add_device(parser)
 
 
@@ -67,18 +70,23 @@ def run(args: argparse.Namespace) -> int:
                 )
                 print(said, file=sys.stderr, flush=True)
                 sources[place] = pieces[: longest - 1]
-        found = decode_all(engine, sources, search, args.batch)
+        found = decode_all(engine, sources, search, args.batch, number)
         texts = target.decode([one.words for sentences in found for one in sentences])
         rows = list(_rows(found, texts, number, args.best))
         number += len(part)
         return rows
 
-    # On a terminal a person waits for each line.
-    many = 1 if sys.stdin.isatty() else args.batch
-    for row in in_parts(_lines(sys.stdin.buffer), many, answer):
+    for row in in_parts(_lines(sys.stdin.buffer), _gathered(sys.stdin.fileno(), args.batch), answer):
         sys.stdout.write(row)
         sys.stdout.flush()
     return 0
+
+
+def _gathered(stdin: int, batch: int) -> int:
+    """Lines that are read before the first is answered: of a file, whose lines are all there, more than a batch, to sort them by length."""
+    if os.isatty(stdin):
+        return 1  # a person waits for each line
+    return batch * AHEAD if batch > 1 and stat.S_ISREG(os.fstat(stdin).st_mode) else batch
 
 
 def _of_torch(args: argparse.Namespace) -> "tuple[Engine, Card]":
@@ -109,7 +117,8 @@ def _rows(found: list[list[Sentence]], texts: list[str], number: int, best: int)
 def _lines(stream: IO[bytes]) -> Iterator[str]:
     """Lines as wc counts them; bytes that are no UTF-8 become �, and are told once."""
     told = False
-    for number, line in enumerate(iter(stream.readline, b""), 1):
+    for number, read in enumerate(iter(stream.readline, b""), 1):
+        line = read.removeprefix(codecs.BOM_UTF8) if number == 1 else read
         try:
             yield line.decode()
         except UnicodeDecodeError:

@@ -3,7 +3,8 @@
     of the 2B likeliest of all (sentence, next word): those among the first B that end are finished, the first B that do not end go on
 
 Symbols: B the beam. Every sentence has one end, so at least B of the 2B go on. A source is done when it has n finished sentences and no unfinished
-one can still get a better score than the worst of the n best: exact, as log P only falls (search.py). At the longest length all end.
+one can still get a better score than the worst of the n best: exact, as log P only falls (search.py). At the longest length all end, and a sentence
+that no word may follow ends where it is, if its source has no other.
 A beam of one is greedy search, which ends with the first end: greedy.py.
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from foveal.decode.engine import Engine, Rows
-from foveal.decode.search import Search, Sentence, bans
+from foveal.decode.search import Search, Sentence, bans, numbers
 
 
 def beam_search(engine: Engine, sources: Sequence[Sequence[int]], search: Search) -> list[list[Sentence]]:
@@ -29,16 +30,19 @@ def beam_search(engine: Engine, sources: Sequence[Sequence[int]], search: Search
     said: Rows = np.empty((len(sources), width, 0), np.int64)
     words: Rows = np.full(len(sources) * width, engine.first, np.int64)
     for length in range(1, int(limits.max()) + 1):
-        following = engine.step(words, 2 * width, bans(search, said.reshape(len(words), -1), engine.end))
+        following = numbers(engine.step(words, 2 * width, bans(search, said.reshape(len(words), -1), engine.end)))
+        before = totals
         forced = limits[live] == length
         for place in np.flatnonzero(forced):
             ends = totals[place] + following.ends.reshape(totals.shape)[place]
             for row in np.flatnonzero(ends > -np.inf):
                 _finish(finished[live[place]], said[place, row], ends[row], search)
-        going = np.flatnonzero(~forced)
-        if not len(going):
-            break
-        parents, words, totals = _grow(engine, following.values, following.words, totals, said, search, finished, live)
+        growing = np.where(forced[:, None], -np.inf, totals)  # what was made to end does not end a second time
+        parents, words, totals = _grow(engine, following.values, following.words, growing, said, search, finished, live)
+        for place in np.flatnonzero(totals[:, 0] == -np.inf):
+            if not finished[live[place]]:
+                row = before[place].argmax()
+                _finish(finished[live[place]], said[place, row], before[place, row], search)
         done = [
             len(finished[source]) >= search.best
             and finished[source][search.best - 1].score >= search.reachable(totals[place, 0], length, limits[source])

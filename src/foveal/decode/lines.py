@@ -11,15 +11,19 @@ from foveal.decode.engine import Engine
 from foveal.decode.greedy import one_by_one
 from foveal.decode.search import Search, Sentence
 
-
-def decode(engine: Engine, sources: Sequence[Sequence[int]], search: Search) -> list[list[Sentence]]:
-    """For each source its sentences, the best first."""
-    one = search.sample or search.beam == 1
-    return one_by_one(engine, sources, search) if one else beam_search(engine, sources, search)
+MOST = 1024  # pieces of a source, its mark included: attention on more would take memory by their square
+AHEAD = 16  # batches that are gathered and sorted by length, where lines need not be waited for
 
 
-def decode_all(engine: Engine, sources: Sequence[Sequence[int]], search: Search, batch: int) -> list[list[Sentence]]:
-    """As decode, some sentences of like length at a time. An empty source has an empty sentence: no model was asked."""
+def decode(engine: Engine, sources: Sequence[Sequence[int]], search: Search, places: Sequence[int] | None = None) -> list[list[Sentence]]:
+    """For each source its sentences, the best first. places: their numbers, which the drawing goes by; None: from 0 on."""
+    if search.sample or search.beam == 1:
+        return one_by_one(engine, sources, search, range(len(sources)) if places is None else places)
+    return beam_search(engine, sources, search)
+
+
+def decode_all(engine: Engine, sources: Sequence[Sequence[int]], search: Search, batch: int, first: int = 0) -> list[list[Sentence]]:
+    """As decode, some sentences of like length at a time. An empty source has an empty sentence: no model was asked. first: the number of the first."""
     answers: list[list[Sentence]] = [[Sentence((), 0.0, 0.0)] for _ in sources]
     lengths = np.array([len(source) for source in sources], np.int64)
     order = [
@@ -27,7 +31,8 @@ def decode_all(engine: Engine, sources: Sequence[Sequence[int]], search: Search,
     ]  # the longest first: what does not fit fails at once
     for start in range(0, len(order), batch):
         places = order[start : start + batch]
-        for place, found in zip(places, decode(engine, [sources[place] for place in places], search), strict=True):
+        numbers = [first + place for place in places]
+        for place, found in zip(places, decode(engine, [sources[place] for place in places], search, numbers), strict=True):
             answers[place] = found
     return answers
 
@@ -38,7 +43,7 @@ def positions(config: Mapping[str, Any]) -> int | None:
 
 
 def beginnings(sources: Sequence[list[int]], most: int | None) -> list[list[int]]:
-    """What of each source there are positions for, with room for its mark."""
+    """Of each source so many pieces, with room for its mark; None: all."""
     return [pieces[: None if most is None else most - 1] for pieces in sources]
 
 

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foveal.decode.engine import Bans, Rows
+from foveal.decode.engine import Bans, Next, Rows
 from foveal.errors import expect, is_number, shown, whole
+
+WIDEST = 1000  # sentences of a beam
+STEEPEST = 10  # penalty: the score of a long sentence must stay a number
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class Search:
     beam: int = 4  # 1: greedy
     penalty: float = 0.6  # α
     best: int = 1  # how many sentences for each source
-    shortest: int = 0  # words before the end may come
+    shortest: int = 0  # words (a model's: pieces) before the end may come
     longest: int | None = None  # words at most; None: twice the source and ten
     room: int | None = None  # words that the model has positions for, the end included; None: any number
     no_repeat: int = 0  # no run of so many words comes twice; 0: any may
@@ -38,8 +41,9 @@ class Search:
             expect(self.longest >= self.shortest, "the search's longest", f"at least the shortest, {self.shortest}", self.longest)
         if self.room is not None:
             whole(self.room, "the search's room")
-        fits = is_number(self.penalty) and math.isfinite(self.penalty)
-        expect(fits, "the search's penalty", "a number", shown(self.penalty))
+        expect(self.beam <= WIDEST, "the search's beam", f"at most {WIDEST}", self.beam)
+        fits = is_number(self.penalty) and abs(self.penalty) <= STEEPEST
+        expect(fits, "the search's penalty", f"a number from -{STEEPEST} to {STEEPEST}", shown(self.penalty))
         drawn = self.sample or self.best <= self.beam
         expect(drawn, "the search's best", f"at most the beam, {self.beam}", self.best)
         warm = is_number(self.temperature) and 0 < self.temperature < math.inf
@@ -66,6 +70,13 @@ class Sentence:
     words: tuple[int, ...]  # without marks
     score: float
     total: float  # log P, the end included
+
+
+def numbers(following: Next) -> Next:
+    """What an engine says, if that is log-probabilities: a model whose weights are NaN says nothing that can be searched."""
+    broken = np.isnan(following.values[:, :1]).any() or np.isnan(following.ends).any()
+    expect(not broken, "the model", "log-probabilities of words", "NaN", "its weights are damaged, or its training diverged")
+    return following
 
 
 def bans(search: Search, said: Rows, end: int) -> Bans | None:

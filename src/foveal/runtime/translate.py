@@ -4,11 +4,12 @@ translate = Translator("model.onnx")
 translate(["A dog sleeps."])          # ["Ein Hund schläft."]
 """
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from foveal.decode.lines import decode_all
+from foveal.decode.lines import MOST, beginnings, decode_all, positions
 from foveal.decode.search import Search
 from foveal.deploy.names import (
     BANNED,
@@ -42,9 +43,12 @@ class Translator:
         expect(bool(self.card.vocabulary), str(file), "a model with its vocabulary", "one without")
         self.source, self.target = both_from(self.card.vocabulary)
 
-    def __call__(self, lines: Sequence[str], search: Search | None = None, batch: int = 32) -> list[str]:
-        """The best translation of each line."""
-        found = decode_all(self.engine, self.source.encode(lines), Search() if search is None else search, batch)
+    def __call__(self, lines: Sequence[str], search: Search | None = None, batch: int = 32, most: int = MOST) -> list[str]:
+        """The best translation of each line. most: pieces of a line, its end included; of a longer one only these are read."""
+        known = positions(self.card.config)
+        sources = beginnings(self.source.encode(lines), most if known is None else min(most, known))
+        search = dataclasses.replace(Search() if search is None else search, room=known)
+        found = decode_all(self.engine, sources, search, batch)
         return self.target.decode([sentences[0].words for sentences in found])
 
 
