@@ -1,12 +1,18 @@
 """`foveal translate` and `foveal evaluate` of a translator, as they are typed: a line for each line, whatever comes."""
 
 import json
+import os
+import pty
+import re
+import signal
 import subprocess
 import sys
 
 import pytest
 from train.little import ENVIRONMENT, typed
 from train.sentences import FLAGS, sentences
+
+from foveal.app.translate import _gathered
 
 
 @pytest.fixture(scope="module")
@@ -89,20 +95,11 @@ def test_evaluate(run, tmp_path):
 
 
 def test_evaluate_beside_another(run, tmp_path):
-    words = [
-        "--data",
-        run.parent / "numbers.tsv",
-        "--size",
-        "300",
-        "--model",
-        "rnn",
-        "--settings",
-        "{width: 32, hidden: 32}",
-        "--tokens",
-        "128",
-    ]
-    done = typed("train", "translate", *words, "--epochs", "1", "--device", "cpu", "--out", tmp_path / "rnn", timeout=120)
+    words = ["--recipe", "grammar", "--data", run.parent / "numbers.tsv", "--size", "300", "--model", "rnn", "--epochs", "1"]
+    done = typed("train", "translate", *words, "--device", "cpu", "--out", tmp_path / "rnn", timeout=120)
     assert done.returncode == 0, done.stderr
+    assert "the recipe's settings are of transformer-tiny: rnn begins with its own" in done.stderr
+    assert re.search(r"epoch 1 of 1 · val_loss [\d.]+ · loss [\d.]+ · tokens/s [\d,]+ · left 0 s\n", done.stderr)
     words = ["--beside", tmp_path / "rnn", "--device", "cpu", "--resamples", "0", "--out", tmp_path / "e"]
     done = typed("evaluate", run, *words, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -133,6 +130,53 @@ def test_an_image_command_refuses_a_translator(run):
     done = typed("predict", run, "photo.jpg")
     assert done.returncode == 2
     assert "expected a model that classifies, got one that does 'translate'" in done.stderr
+
+
+def test_lines_of_a_file_are_sorted_and_those_of_a_pipe_are_not_waited_for(tmp_path):
+    file = tmp_path / "lines"
+    file.write_text("one\n")
+    with file.open() as stream:
+        assert _gathered(stream.fileno(), 32) == 512
+        assert _gathered(stream.fileno(), 1) == 1
+    read, write = os.pipe()
+    assert _gathered(read, 32) == 32
+    os.close(read)
+    os.close(write)
+    terminal, other = pty.openpty()
+    assert _gathered(other, 32) == 1
+    os.close(terminal)
+    os.close(other)
+
+
+def test_what_a_shell_may_do_to_stdin(run, tmp_path):
+    closed = subprocess.run(
+        f"{sys.executable} -m foveal translate {run} --device cpu <&-",
+        shell=True,
+        capture_output=True,
+        timeout=120,
+        env=ENVIRONMENT,
+        check=False,
+    )
+    assert (closed.returncode, closed.stdout, closed.stderr) == (0, b"", b"")
+    plain, marked = said(run, b"one two\n"), said(run, b"\xef\xbb\xbfone two\n")
+    assert marked.stdout == plain.stdout
+    full = subprocess.run(
+        f"{sys.executable} -m foveal translate {run} --device cpu > /dev/full",
+        shell=True, input=b"one\n", capture_output=True, timeout=120, env=ENVIRONMENT, check=False,
+    )  # fmt: skip
+    assert full.returncode != 0
+    assert full.stderr.count(b"\n") == 1
+
+
+def test_ctrl_c_while_it_translates(run):
+    command = [sys.executable, "-m", "foveal", "translate", str(run), "--device", "cpu", "--batch", "1"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT) as process:
+        process.stdin.write(b"one two\n")
+        process.stdin.flush()
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, b"", b"foveal: stopped\n")
 
 
 def test_in_eight_bits(run):

@@ -74,10 +74,24 @@ def recipe_of(args: argparse.Namespace) -> Recipe:
 
 def settings_of(args: argparse.Namespace, kind: type[Kind]) -> Kind:
     settings: dict[str, Any] = read_settings(args.recipe, kind) if args.recipe else {}
+    own = str(settings.get("model") or next(one.default for one in dataclasses.fields(kind) if one.name == "model"))
     for one in dataclasses.fields(kind):
         if (text := getattr(args, one.name)) is not None:
             settings[one.name] = parsed(kind, one.name, text)
+    if settings.get("settings") and args.settings is None and args.model is not None and _unlike(own, args.model):
+        print(f"the recipe's settings are of {own}: {args.model} begins with its own", file=sys.stderr, flush=True)
+        del settings["settings"]
     return kind(**settings).from_anywhere()
+
+
+def _unlike(one: str, other: str) -> bool:
+    """Whether two presets are models of different kinds, with other fields in their configs."""
+    from foveal.models.zoo import config_of
+
+    try:
+        return config_of(one).family != config_of(other).family
+    except FovealError:  # a model's file, or a name that will be refused where it is used
+        return False
 
 
 def check_by(recipe: Recipe, folds: str | None) -> None:

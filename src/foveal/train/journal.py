@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import sys
 import time
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Checkpoint, EarlyStopping
+from pytorch_lightning.callbacks import Checkpoint, EarlyStopping, RichProgressBar
 from pytorch_lightning.plugins import TorchCheckpointIO
 from safetensors.torch import save
 
@@ -47,7 +48,7 @@ class Journal(Checkpoint):
 
     def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.began = self.ended = time.perf_counter()
-        self.waited, self.amount = 0.0, 0
+        self.trained, self.waited, self.amount = 0.0, 0.0, 0
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_idx: int) -> None:
         self.waited += time.perf_counter() - self.ended  # since the last step nothing was done but to wait for this batch
@@ -64,9 +65,16 @@ class Journal(Checkpoint):
             self._note(trainer, module, metrics, score, seconds)
         trainer.save_checkpoint(self.folder / CHECKPOINT)  # every process takes part in that, the first one writes
         if self.said and trainer.is_global_zero:
-            left = seconds * (trainer.max_epochs - trainer.current_epoch - 1 if trainer.max_epochs else 0)
-            facts = " · ".join(f"{name} {value:.4f}" for name, value in metrics.items())
-            print(f"epoch {trainer.current_epoch + 1} of {trainer.max_epochs} · {facts} · {left:.0f} s left", file=sys.stderr, flush=True)
+            known = {name: f"{value:.4f}" for name, value in metrics.items() if math.isfinite(value)}
+            facts = " · ".join(f"{name} {value}" for name, value in (known | self.pace(trainer, module, 1.0)).items())
+            print(f"epoch {trainer.current_epoch + 1} of {trainer.max_epochs} · {facts}", file=sys.stderr, flush=True)
+
+    def pace(self, trainer: pl.Trainer, module: pl.LightningModule, share: float) -> dict[str, str]:
+        """How fast the run goes, and how long it will still go, after this share of an epoch."""
+        seconds = time.perf_counter() - self.began
+        speed = self.amount / max(self.trained, 1e-9)
+        left = seconds / max(share, 1e-9) * ((trainer.max_epochs or 0) - trainer.current_epoch - share)
+        return {f"{module.unit}/s": f"{speed:,.0f}", "left": f"{left:.0f} s" if left < 600 else f"{left / 60:.0f} min"}
 
     def _note(self, trainer: pl.Trainer, module: pl.LightningModule, metrics: dict[str, float], score: float, seconds: float) -> None:
         """The epoch's row, and its weights if they are the best so far."""
@@ -92,6 +100,20 @@ class Journal(Checkpoint):
         table.writeheader()
         table.writerows(self.rows)
         write_whole(self.folder / LOG, text.getvalue().encode())
+
+
+class Bar(RichProgressBar):
+    """Lightning's bar of an epoch on a terminal, with the pace of the run instead of a version's number."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__()
+        self.journal = journal
+
+    def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
+        items = super().get_metrics(trainer, pl_module)
+        items.pop("v_num", None)
+        share = trainer.fit_loop.epoch_loop.batch_progress.current.completed / max(1, trainer.num_training_batches)
+        return items | self.journal.pace(trainer, pl_module, share) if self.journal.trained else items
 
 
 class WholeCheckpoint(TorchCheckpointIO):

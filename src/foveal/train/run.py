@@ -15,7 +15,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 import yaml
-from pytorch_lightning.callbacks import EarlyStopping, RichProgressBar
+from pytorch_lightning.callbacks import EarlyStopping
 from torch import nn
 from torch.utils import deterministic
 
@@ -31,7 +31,7 @@ from foveal.models.zoo import create, task_of
 from foveal.train.classify import Classify
 from foveal.train.conclude import RESULT, conclude, write_bad
 from foveal.train.feeds import Feeds, divided
-from foveal.train.journal import CHECKPOINT, Journal, WholeCheckpoint
+from foveal.train.journal import CHECKPOINT, Bar, Journal, WholeCheckpoint
 from foveal.train.recipe import Recipe
 from foveal.train.settings import Settings
 from foveal.train.teachers import Teachers, Wanted, load_teachers
@@ -232,7 +232,7 @@ def trainer_of(recipe: Any, machine: Machine, journal: Journal, patient: EarlySt
     device = choose(machine.device)
     expect(recipe.precision != "16" or device.type == "cuda", "the setting precision", "32 or bf16 on a CPU", recipe.precision)
     expect(device.index is None or machine.devices == 1, "--device", "no number beside --devices", machine.device)
-    callbacks: list[pl.Callback] = [RichProgressBar()] if terminal else []
+    callbacks: list[pl.Callback] = [Bar(journal)] if terminal else []
     if recipe.patience:
         callbacks.append(patient)
     callbacks.append(journal)
