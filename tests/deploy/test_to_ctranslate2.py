@@ -7,10 +7,14 @@ import torch
 from runtime.translator import made
 from train.little import typed
 
+from foveal.app import export_translate
+from foveal.app.cli import main
 from foveal.data.vocabulary import both_from
 from foveal.decode.lines import decode_all
 from foveal.decode.search import Search
-from foveal.deploy.to_ctranslate2 import FILE, export_ctranslate2, tokens_of
+from foveal.deploy.prove_ctranslate2 import prove_ctranslate2
+from foveal.deploy.prove_translator import HeldSentences
+from foveal.deploy.to_ctranslate2 import FILE, PROOF, export_ctranslate2, tokens_of
 from foveal.errors import FovealError
 from foveal.models.card import read_card
 from foveal.models.store import save_model
@@ -76,12 +80,44 @@ def test_what_does_not_fit(settings, told, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_proof(tmp_path):
+    model, card = sized(norm="pre")
+    vocabularies = both_from(card.vocabulary)
+    held = HeldSentences([*([number % 200 + 4 for number in source] for source in SOURCES), []], "some", ["a b", "c", "d", ""])
+    export_ctranslate2(model, card, vocabularies, tmp_path / "folder", "fp32")
+    parity = prove_ctranslate2(tmp_path / "folder", model, vocabularies, held)
+    assert (parity.sentences, parity.same, parity.anywhere) == (4, 1.0, None)
+    assert parity.largest < 1e-4
+    assert parity.before == parity.after
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight += 0.1 * torch.randn_like(weight)
+    assert prove_ctranslate2(tmp_path / "folder", model, vocabularies, held).largest > 0.01, "a folder of other weights"
+
+
+def test_what_is_too_far_from_the_model_is_not_written(tmp_path, monkeypatch):
+    model, card = sized()
+    save_model(model, tmp_path / "model.safetensors", card)
+    monkeypatch.setitem(export_translate.MARGINS, "int8", export_translate.Margin(mean=1e-9))
+    assert (
+        main(["export", str(tmp_path / "model.safetensors"), "--out", str(tmp_path / "f"), "--to", "ctranslate2", "--precision", "int8"])
+        == 2
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+
+
 def test_as_it_is_typed(tmp_path):
     model, card = sized()
     save_model(model, tmp_path / "model.safetensors", card)
     words = ["export", tmp_path / "model.safetensors", "--out", tmp_path / "folder", "--to", "ctranslate2", "--precision", "int8"]
     done = typed(*words)
     assert done.returncode == 0, done.stderr
+    proof = json.loads((tmp_path / "folder" / PROOF).read_text())
+    assert proof["precision"] == "int8"
+    assert 0 < proof["mean"] <= proof["largest"] < 1
+    assert proof["sentences"] == 256
+    assert f"{proof['same']:.2%} of the translations are the same" in done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "model.safetensors"]
     assert read_card((tmp_path / "folder" / FILE).read_text(), "it", "translate").vocabulary == card.vocabulary
     kept = json.loads((tmp_path / "folder" / "shared_vocabulary.json").read_text())
     assert kept == tokens_of(both_from(card.vocabulary)[0])

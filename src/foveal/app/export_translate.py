@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 import json
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,7 +74,7 @@ def export_translate(args: argparse.Namespace) -> int:
     }
     write_export(contents["file"], proof, args.out)
     write_whole(beside, json.dumps(proof, indent=1).encode())  # after its file: a proof without one is of another
-    _tell(args.out, parity, held.words, times)
+    _tell(args.out, args.out.stat().st_size, parity, held.words, times)
     return 0
 
 
@@ -82,20 +83,32 @@ def _to_ctranslate2(args: argparse.Namespace) -> int:
     expect(not args.out.exists(), "--out", "the name of a folder that is not there yet", str(args.out))
     expect_folder(args.out.parent)
     from foveal.data.vocabulary import both_from
-    from foveal.deploy.to_ctranslate2 import export_ctranslate2
+    from foveal.deploy.origin import origin
+    from foveal.deploy.prove_ctranslate2 import prove_ctranslate2
+    from foveal.deploy.prove_translator import held_sentences
+    from foveal.deploy.to_ctranslate2 import PROOF, export_ctranslate2
     from foveal.models.store import load_model
 
     model, card = load_model(args.model, "translate")
     expect(bool(card.vocabulary), args.model, "a model with its vocabulary", "one without")
-    export_ctranslate2(model, card, both_from(card.vocabulary), args.out, args.precision)
-    print(
-        f"wrote {args.out}, {sum(file.stat().st_size for file in args.out.iterdir()):,} bytes; next: ctranslate2.Translator({str(args.out)!r})"
-    )
+    vocabularies = both_from(card.vocabulary)
+    held = held_sentences(card, vocabularies[0])
+    with tempfile.TemporaryDirectory(dir=args.out.parent) as made:
+        folder = Path(made) / args.out.name
+        export_ctranslate2(model, card, vocabularies, folder, args.precision)
+        parity = prove_ctranslate2(folder, model, vocabularies, held)
+        judge(args.precision, parity, {})
+        proof = {"precision": args.precision, "held": held.words, "beam": 1, **parity.facts(), "origin": origin("cpu", 1)}
+        (folder / PROOF).write_text(json.dumps(proof, indent=1), encoding="utf-8")
+        size = sum(file.stat().st_size for file in folder.iterdir())
+        folder.rename(args.out)
+    _tell(args.out, size, parity, held.words, {})
+    print(f"next: ctranslate2.Translator({str(args.out)!r})")
     return 0
 
 
 def judge(precision: str, parity: "Sameness", times: dict[str, dict[str, float]]) -> None:
-    """Raise a FovealError unless the file is near enough to its model, and worth it."""
+    """Raise a FovealError unless the file is near enough to its model, and worth it. times: of the file and of the float32 one, where they are known."""
     margin = MARGINS[precision]
     what, nothing = f"the {precision} file", "nothing was written"
     for limit, found, words in ((margin.largest, parity.largest, "at most"), (margin.mean, parity.mean, "on average")):
@@ -109,16 +122,18 @@ def judge(precision: str, parity: "Sameness", times: dict[str, dict[str, float]]
     if margin.points is not None and parity.before is not None and parity.after is not None:
         lost, scores = parity.before - parity.after, f"{parity.after:.2f} where the model has {parity.before:.2f}"
         expect(lost <= margin.points, what, f"{parity.figure} within {margin.points:g} of the model's", scores, nothing)
-    if margin.time is not None:
+    if margin.time is not None and "float32" in times:
         ratio = times["file"]["median"] / times["float32"]["median"]
         expect(ratio <= margin.time, what, f"at most {margin.time:g} × the time of the float32 file", f"{ratio:.2f} ×", nothing)
 
 
-def _tell(out: Path, parity: "Sameness", held: str, times: dict[str, dict[str, float]]) -> None:
-    print(f"wrote {out}, {out.stat().st_size:,} bytes")
+def _tell(out: Path, size: int, parity: "Sameness", held: str, times: dict[str, dict[str, float]]) -> None:
+    print(f"wrote {out}, {size:,} bytes")
     print(f"log-probabilities differ by {parity.largest:.1e} at most and {parity.mean:.1e} on average, on {held}")
     print(f"{parity.same:.2%} of the translations are the same")
     if parity.before is not None and parity.after is not None:
         print(f"{parity.figure} {parity.after:.2f}, the model's {parity.before:.2f}")
+    if not times:
+        return
     other = f", as float32 .onnx {times['float32']['median']:.1f} ms" if "float32" in times else ""
     print(f"{times['file']['median']:.1f} ms a sentence on one thread{other}")

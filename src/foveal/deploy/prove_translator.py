@@ -44,7 +44,7 @@ class Sameness:
     sentences: int
     largest: float  # of |difference| of the log-probability of a word that was said
     mean: float
-    anywhere: float  # the largest of all words of the vocabulary
+    anywhere: float | None  # the largest of all words of the vocabulary, where these can be asked for
     same: float  # share of the translations
     figure: str = ""
     before: float | None = None  # of the model, on these sentences
@@ -80,7 +80,7 @@ def prove_translator(engine: Engine, model: nn.Module, target: Vocabulary, held:
     facts = len(held.source), float(of_words.max()), float(of_words.mean()), max(most for _, most in apart), same
     if held.references is None:
         return Sameness(*facts)
-    return Sameness(*facts, "BLEU", *(_bleu(target, words, held.references) for words in (expected, said)))
+    return Sameness(*facts, "BLEU", *(bleu_of(target, words, held.references) for words in (expected, said)))
 
 
 @torch.no_grad()
@@ -117,7 +117,7 @@ def _some(pairs: Pairs) -> Pairs:
     return Pairs([pairs.source[place] for place in chosen], [pairs.target[place] for place in chosen])
 
 
-def _bleu(target: Vocabulary, words: Sequence[Sequence[int]], references: list[str]) -> float | None:
+def bleu_of(target: Vocabulary, words: Sequence[Sequence[int]], references: list[str]) -> float:
     from foveal.objective.bleu import translation_scores
 
     return translation_scores(target.decode(words), references, draws=1)["bleu"].value

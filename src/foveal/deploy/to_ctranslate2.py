@@ -9,7 +9,6 @@ The vocabularies are written in the order of foveal's, so that numbers of pieces
 card lies beside as foveal.json. Its scores divide log P by |Y|^α, ours by ((5 + |Y|)/6)^α: with α = 0 they agree.
 """
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,13 @@ from foveal.models.transformer import Transformer
 from foveal.position.learned import Learned
 from foveal.position.sinusoidal import sinusoid
 
-FILE = "foveal.json"
+FILE, PROOF = "foveal.json", "foveal.proof.json"
 PLACES = 1024  # of a table of computed positions, at least
 QUANTISED = {"fp32": None, "int8": "int8"}
 
 
 def export_ctranslate2(model: nn.Module, card: Card, vocabularies: tuple[Vocabulary, Vocabulary], folder: Path, precision: str) -> None:
-    """Write the folder, whole or not at all."""
+    """Make the folder and fill it."""
     try:
         from ctranslate2.specs import Activation, TransformerSpec
     except ModuleNotFoundError:
@@ -66,12 +65,9 @@ def export_ctranslate2(model: nn.Module, card: Card, vocabularies: tuple[Vocabul
     spec.config.decoder_start_token = target[config.begin]
     spec.validate()
     spec.optimize(quantization=QUANTISED[precision])
-    with tempfile.TemporaryDirectory(dir=folder.parent) as made:
-        inner = Path(made) / folder.name
-        inner.mkdir()
-        spec.save(str(inner))
-        (inner / FILE).write_text(named(card).text(), encoding="utf-8")
-        inner.rename(folder)
+    folder.mkdir()
+    spec.save(str(folder))
+    (folder / FILE).write_text(named(card).text(), encoding="utf-8")
 
 
 def check(model: Transformer, vocabularies: tuple[Vocabulary, Vocabulary]) -> None:
@@ -126,4 +122,5 @@ def _positions(model: Transformer, position: nn.Module) -> Any:
 
 
 def _array(weight: Tensor) -> Any:
-    return np.ascontiguousarray(weight.detach().cpu().float().numpy())
+    """A copy: CTranslate2 scales and rounds what it is given where it is."""
+    return np.array(weight.detach().cpu().float().numpy(), order="C")
