@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -116,6 +117,39 @@ def test_evaluate_beside_another(run, tmp_path):
     wrong = typed("evaluate", "icam-pipes", "--beside", run, "--device", "cpu")
     assert wrong.returncode == 2
     assert "--beside: expected translators, got a model that classifies" in wrong.stderr
+
+
+def test_an_exported_file_is_judged_beside_its_model(run, tmp_path):
+    pytest.importorskip("onnxruntime")
+    done = typed("export", run, "--out", tmp_path / "m.onnx", timeout=120)
+    assert done.returncode == 0, done.stderr
+    words = ["--data", run.parent / "numbers.tsv", "--resamples", "0", "--out", tmp_path / "e", "--device", "cpu"]
+    done = typed("evaluate", tmp_path / "m.onnx", "--beside", run, *words, timeout=120)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "e" / "evaluation.json").read_text(encoding="utf-8"))["models"]
+    assert list(found) == [str(tmp_path / "m.onnx"), str(run)]
+    assert len({str(one["scores"]) for one in found.values()}) == 1
+    shown = typed("show", tmp_path / "m.onnx")
+    assert "task: translate" in shown.stdout
+    assert "mean: [" not in shown.stdout
+
+
+def test_sentences_that_changed_are_told(run, tmp_path):
+    data = tmp_path / "set"
+    shutil.copytree(run.parent, data, ignore=shutil.ignore_patterns("run"))
+    words = ["--data", data / "numbers.tsv", *FLAGS, "--epochs", "1", "--out", tmp_path / "run"]
+    refused = typed("train", "translate", *words, "--precision", "16")
+    assert refused.returncode == 2
+    assert "the setting precision: expected 32 or bf16 on a CPU, got 16" in refused.stderr
+    done = typed("train", "translate", *words, "--precision", "bf16", timeout=120)  # in the folder of the one that was refused
+    assert done.returncode == 0, done.stderr
+    with (data / "numbers.tsv").open("a", encoding="utf-8") as file:
+        file.write("one one one one\teins eins eins eins\ttest\n")
+    evaluate = ["evaluate", tmp_path / "run", "--device", "cpu", "--resamples", "0"]
+    other = typed(*evaluate)
+    assert other.returncode == 2
+    assert "expected the sentences and splits of the training, got others; say --data" in other.stderr
+    assert typed(*evaluate, "--data", data / "numbers.tsv", timeout=120).returncode == 0
 
 
 def test_several_seeds(run, tmp_path):

@@ -253,6 +253,16 @@ def test_words_that_no_position_was_learned_for():
             decode_all(engine, [[5, 6]], Search(beam=2, longest=30, shortest=29), 1)
 
 
+def test_a_program_need_not_know_how_many_positions_were_learned(tmp_path):
+    model, card = made("learned, gelu", longest=13)
+    write_export(export_translator(model, card), {}, tmp_path / "m.onnx")
+    translate = Translator(tmp_path / "m.onnx")
+    long = " ".join(["one two three"] * 40)
+    short, cut = translate(["one", long])
+    assert short == translate(["one"], most=5)[0]
+    assert cut == translate([long], most=13)[0] != translate([long], most=3)[0]
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -13,6 +13,7 @@ from foveal.app.report import write_report
 from foveal.app.report.table import figures as table_of_figures
 from foveal.data.read import has_column, read
 from foveal.data.source import SPLITS, Source
+from foveal.deploy.names import EXPORTED
 from foveal.errors import FovealError, expect, unknown, whole
 from foveal.explain.judge import judge
 from foveal.explain.predicted import Predicted
@@ -20,7 +21,7 @@ from foveal.models.card import Card
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="RUN_OR_MODEL", help="a run's folder, or a model file")
+    parser.add_argument("model", metavar="RUN_OR_MODEL", help="a run's folder, or a model file; of a translator an exported file, too")
     parser.add_argument("--data", metavar="NAME_OR_PATH", help="what to judge it on (default: what it was trained on)")
     parser.add_argument("--label", metavar="COLUMN", help="the column of the csv that holds the classes")
     parser.add_argument("--by", metavar="COLUMN", help="the column of the csv whose values are the folds (default: the run's own)")
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
     whole(args.batch, "--batch")
     whole(args.resamples, "--resamples", 0)
-    if task_in(args.model) == "translate":
+    if args.model.endswith(EXPORTED) or task_in(args.model) == "translate":
         from foveal.app.evaluate_translate import evaluate
 
         return evaluate(args, Path(args.out) if args.out else _beside(args.model) / f"evaluation-{args.split}")

@@ -5,14 +5,15 @@ Others `--beside` it translate the same sentences: a column each, and their curv
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from foveal.app.curve import curve
 from foveal.app.paths import plain
 from foveal.data.parallel import LONGEST, Pairs, Parallel, read_parallel
 from foveal.decode.search import Search
+from foveal.deploy.names import EXPORTED
 from foveal.errors import expect
 from foveal.whole import expect_folder, write_whole
 
@@ -23,8 +24,14 @@ if TYPE_CHECKING:
     from foveal.objective.bleu import OfLength, Score
 
 EDGES = (5, 10, 15, 20, 25, 30)  # words of the source
+UNNAMED = ("source", "target")  # languages of a table without a header
 FEWEST = 20  # sentences of a point of the curve: BLEU of fewer says little
 NAMES = {"bleu": "BLEU", "lowercased": "BLEU, lowercased", "chrf": "chrF"}
+
+
+class Opened(NamedTuple):
+    card: "Card"
+    translate: Callable[[list[str], Search], list[str]]
 
 
 class Judged(NamedTuple):
@@ -38,21 +45,20 @@ class Judged(NamedTuple):
 def evaluate(args: argparse.Namespace, folder: Path) -> int:
     from foveal.deploy.origin import origin
     from foveal.device import choose
-    from foveal.models.store import load_model
     from foveal.train.translate_run import table, told, translations
 
     device = choose(args.device)
+    expect_folder(folder)
     places = [args.model, *args.beside]
-    loaded = [load_model(place, "translate") for place in places]  # all of them before the first translates, which takes a while
-    data = _set(loaded[0][1], args.data)
+    loaded = [opened(place, device, args.batch) for place in places]  # all of them before the first translates, which takes a while
+    data = _set(loaded[0].card, args.data)
     print(data.told())
     expect(bool(len(data.splits.get(args.split, ()))), "--split", f"one of {', '.join(data.splits)}", args.split)
     pairs = data.splits[args.split]
-    judged = {name: judge(model, card, pairs, args, device) for name, (model, card) in zip(_names(places, loaded), loaded, strict=True)}
+    judged = {name: judge(one, pairs, args) for name, one in zip(_names(places, loaded), loaded, strict=True)}
     first = next(iter(judged.values()))
     lines = [f"# {' and '.join(judged)} on {data.name}, {args.split}, {len(pairs)} sentences, {_searched(judged)}", ""]
     text = "\n".join([*lines, *_scores(judged), "", f"BLEU: {first.scores['bleu'].signature}", "", *_lengths(judged), ""])
-    expect_folder(folder)
     facts = {"data": data.facts(), "split": args.split, "origin": origin(str(device))}
     found = {
         name: {
@@ -75,15 +81,30 @@ def evaluate(args: argparse.Namespace, folder: Path) -> int:
     return 0
 
 
-def judge(model: "torch.nn.Module", card: "Card", pairs: Pairs, args: argparse.Namespace, device: "torch.device") -> Judged:
+def opened(place: str, device: "torch.device", batch: int) -> Opened:
+    """A run, a model's file, or an exported file, which translates as it will where it is shipped to."""
+    if place.endswith(EXPORTED):
+        from foveal.runtime.translate import Translator
+
+        shipped = Translator(place)
+        return Opened(shipped.card, lambda lines, search: shipped(lines, search, batch))
     from foveal.data.vocabulary import both_from
-    from foveal.objective.bleu import by_length, translation_scores
+    from foveal.models.store import load_model
     from foveal.train.translate import translate
 
+    model, card = load_model(place, "translate")
+    vocabularies = both_from(card.vocabulary)
+    return Opened(card, lambda lines, search: translate(model.to(device), vocabularies, lines, search, batch))
+
+
+def judge(translator: Opened, pairs: Pairs, args: argparse.Namespace) -> Judged:
+    from foveal.objective.bleu import by_length, translation_scores
+
+    card = translator.card
     beam = card.recipe.get("beam", 4) if args.beam is None else args.beam
     penalty = card.recipe.get("penalty", 0.6) if args.penalty is None else args.penalty
     search = Search(beam=beam, penalty=penalty)
-    said = translate(model.to(device), both_from(card.vocabulary), pairs.source, search, args.batch)
+    said = translator.translate(pairs.source, search)
     # References as they are: what a model was taught in small letters is judged in all of them.
     words = [max(1, len(line.split())) for line in pairs.source]
     lengths = by_length(words, said, pairs.target, EDGES)
@@ -100,14 +121,18 @@ def drawn(lengths: "dict[str, list[OfLength]]") -> str:
 def _set(card: "Card", given: str | None) -> Parallel:
     where = given or card.recipe.get("data")
     expect(isinstance(where, str) and bool(where), "--data", "a set, as this model does not say what it was trained on", "none")
-    languages = card.data.get("languages") or (None, None)
+    languages = tuple(card.data.get("languages") or ())
+    source, target = (None, None) if languages in ((), UNNAMED) else languages
     longest = card.recipe.get("longest", LONGEST)  # as in training: another limit would cut other splits by hash
-    return read_parallel(str(where), source=languages[0], target=languages[1], bad="drop", longest=longest)
+    data = read_parallel(str(where), source=source, target=target, bad="drop", longest=longest)
+    same = given is not None or card.data.get("fingerprint") in (None, data.fingerprint())
+    expect(same, str(where), "the sentences and splits of the training", "others", "say --data to judge the model on what is there now")
+    return data
 
 
-def _names(places: Sequence[str], loaded: "Sequence[tuple[Any, Card]]") -> list[str]:
+def _names(places: Sequence[str], loaded: Sequence[Opened]) -> list[str]:
     """Of the models; where two are alike, the paths to them."""
-    names = [card.model for _, card in loaded]
+    names = [one.card.model for one in loaded]
     return [name if names.count(name) == 1 else str(place) for name, place in zip(names, places, strict=True)]
 
 

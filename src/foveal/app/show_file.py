@@ -10,6 +10,7 @@ from foveal.errors import FovealError, expect, reading
 
 WEIGHTS = ".safetensors"
 KINDS = (EXPORTED, *TORCH, WEIGHTS)
+OF_PICTURES = ("classes", "many", "size", "mean", "std", "threshold", "temperature")  # of a card: of a translator's these say nothing
 LONGEST = 2000  # characters of a fact; a vocabulary has more
 WORDS = {CARD: "what the file says of its model", PROOF: "how far the file is from the model it was made of"}
 
@@ -23,7 +24,9 @@ def told_of(file: Path) -> list[str]:
     lines = [f"{file}: {size:,} bytes"]
     for name, words in WORDS.items():
         if name in found:
-            lines += ["", words, *(f"  {_value(key)}: {_value(value)}" for key, value in _facts(found[name], file).items())]
+            facts = _facts(found[name], file)
+            unused = OF_PICTURES if facts.get("task") == "translate" else ()
+            lines += ["", words, *(f"  {_value(key)}: {_value(value)}" for key, value in facts.items() if key not in unused)]
     return lines
 
 

@@ -52,11 +52,12 @@ def train_translate(
         feeds = TextFeeds(data, recipe, *vocabularies, most=positions(vars(model.config)))
         if first:
             tidy(folder)
-            write_whole(folder / RECIPE, recipe.text().encode())
             print("\n".join(feeds.told()), file=sys.stderr, flush=True)
         journal = Journal(folder, "last", said=not sys.stderr.isatty(), trail=recipe.average)
         patient = EarlyStopping("val_loss", patience=recipe.patience, mode="min")
         trainer = trainer_of(recipe, machine, journal, patient, recipe.accumulate)
+        if first:  # from here on it is this recipe's folder
+            write_whole(folder / RECIPE, recipe.text().encode())
         task, last = Translate(model, recipe), folder / CHECKPOINT
         with interruptible(), products(recipe.precision):
             trainer.fit(task, datamodule=feeds, ckpt_path=str(last) if last.exists() else None)
