@@ -55,6 +55,14 @@ def test_a_set_without_test_has_a_table_of_validation(tmp_path):
     assert "1 epochs, val" in (tmp_path / "out" / "ablation.md").read_text(encoding="utf-8")
 
 
+def test_a_training_that_really_diverges(tmp_path):
+    data = sentences(tmp_path / "set")
+    words = ["--data", data, *FLAGS, "--epochs", "2", "--lr", "1e30", "--warmup", "1", "--only", "residual", "--out", tmp_path / "out"]
+    done = typed("ablate", "transformer", *words, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert "| as it is (1 of 1 diverged) | – |" in done.stdout
+
+
 def test_what_diverged_is_told_and_not_averaged():
     def result(bleu):
         return {"weights": 1000, "val_loss": 2.0, "test": {"bleu": {"value": bleu}, "lowercased": {"value": bleu + 1}}}

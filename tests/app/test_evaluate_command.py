@@ -102,7 +102,7 @@ def test_other_data(one, data, tmp_path, capsys):
     [
         (["--split", "tset"], "no split is called 'tset'; the nearest is 'test'"),
         (["--batch", "0"], "--batch: expected at least 1, got 0"),
-        (["--resamples", "-1"], "resamples: expected a whole number, at least 0, got -1"),
+        (["--resamples", "-1"], "--resamples: expected at least 0, got -1"),
         (["--aim", "F"], "aim of a threshold"),
         (["--data", "nowhere"], "nowhere: expected pipes"),
     ],

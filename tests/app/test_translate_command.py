@@ -110,7 +110,27 @@ def test_evaluate_beside_another(run, tmp_path):
     assert list(found) == ["transformer-tiny", "rnn"]
     assert found["rnn"]["by length"][0].keys() == {"which", "sentences", "words", "bleu"}
     assert (tmp_path / "e" / "bleu-by-length.svg").read_text(encoding="utf-8").count("<polyline") == 2
-    assert sorted(file.name for file in (tmp_path / "e").glob("*.tsv")) == ["translations-test-rnn.tsv", "translations-test.tsv"]
+    assert sorted(file.name for file in (tmp_path / "e").glob("*.tsv")) == ["translations-test-2.tsv", "translations-test.tsv"]
+    wrong = typed("evaluate", run, "--beside", run, "--device", "cpu")
+    assert wrong.returncode == 2
+    assert "--beside: expected other models, got one of them twice" in wrong.stderr
+    reverse = [
+        "--data",
+        run.parent / "numbers.tsv",
+        *FLAGS,
+        "--epochs",
+        "1",
+        "--source",
+        "de",
+        "--target",
+        "en",
+        "--out",
+        tmp_path / "back",
+    ]
+    assert typed("train", "translate", *reverse, timeout=120).returncode == 0
+    wrong = typed("evaluate", run, "--beside", tmp_path / "back", "--device", "cpu")
+    assert wrong.returncode == 2
+    assert "back: expected a model from en to de, got de to en" in wrong.stderr
     wrong = typed("evaluate", run, "--beside", "icam-pipes", "--device", "cpu")
     assert wrong.returncode == 2
     assert "expected a model that translates, got one that does 'classify'" in wrong.stderr
@@ -127,7 +147,7 @@ def test_an_exported_file_is_judged_beside_its_model(run, tmp_path):
     done = typed("evaluate", tmp_path / "m.onnx", "--beside", run, *words, timeout=120)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "e" / "evaluation.json").read_text(encoding="utf-8"))["models"]
-    assert list(found) == [str(tmp_path / "m.onnx"), str(run)]
+    assert list(found) == ["m.onnx", "run"]
     assert len({str(one["scores"]) for one in found.values()}) == 1
     shown = typed("show", tmp_path / "m.onnx")
     assert "task: translate" in shown.stdout
@@ -148,7 +168,7 @@ def test_sentences_that_changed_are_told(run, tmp_path):
     evaluate = ["evaluate", tmp_path / "run", "--device", "cpu", "--resamples", "0"]
     other = typed(*evaluate)
     assert other.returncode == 2
-    assert "expected the sentences and splits of the training, got others; say --data" in other.stderr
+    assert "expected one trained on numbers as it is now, got one of other sentences or splits; say --data" in other.stderr
     assert typed(*evaluate, "--data", data / "numbers.tsv", timeout=120).returncode == 0
 
 

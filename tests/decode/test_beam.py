@@ -108,6 +108,7 @@ def test_there_is_always_a_sentence(search):
             assert np.isfinite(found[0].total)
         cut = decode(Toy(words=6), SOURCES, Search(shortest=9, room=3, **search))  # fewer positions than words are wanted
         assert [len(found[0].words) for found in cut] == [2, 2, 2, 2]
+        assert all(np.isfinite(found[0].total) for found in cut)
 
 
 @pytest.mark.parametrize("beam", [1, 3])

@@ -2,6 +2,7 @@
 
 import errno
 import re
+import time
 import types
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def told(journal, trainer, epoch, score, value=0.0):
     journal.on_train_epoch_start(trainer, None)
     batch = types.SimpleNamespace(index=[1, 2, 3])
     journal.on_train_batch_start(trainer, Module(value), batch, 0)
-    journal.on_train_batch_end(trainer, None, None, batch, 0)
+    journal.on_train_batch_end(trainer, Module(value), None, batch, 0)
     journal.on_train_epoch_end(trainer, Module(value))
 
 
@@ -88,6 +89,25 @@ def test_state(tmp_path):
     told(other, trainer, 1, 0.25)
     assert (other.best, other.best_epoch) == (0.5, 0)
     assert [row["epoch"] for row in rows(tmp_path / "log.csv")] == ["1", "2"]
+
+
+def test_pace_within_an_epoch(tmp_path, monkeypatch):
+    """Ten pictures a second, 100 of 400 done: 30 s of this epoch, and four more of as long as the last one took."""
+    journal, trainer = Journal(tmp_path, "best", said=False), Trainer()
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    journal.on_train_epoch_start(trainer, None)
+    for place in range(10):
+        batch = types.SimpleNamespace(index=range(10))
+        journal.on_train_batch_start(trainer, Module(0.0), batch, place)
+        now[0] += 1.0
+        journal.on_train_batch_end(trainer, Module(0.0), None, batch, place)
+    assert journal.pace(trainer, Module(0.0), 0.25) == {"pictures/s": "10", "left": "190 s"}
+    journal.rows = [{"seconds": 100.0}]
+    trainer.current_epoch = 1
+    assert journal.pace(trainer, Module(0.0), 0.25) == {"pictures/s": "10", "left": "390 s"}
+    trainer.max_epochs = 100
+    assert journal.pace(trainer, Module(0.0), 0.25)["left"] == "165 min"
 
 
 def test_said_on_stderr(tmp_path, capsys):
@@ -145,8 +165,6 @@ def test_weights_are_those_that_are_judged():
 
 
 def test_of_epochs_with_the_same_score_the_one_with_the_smaller_loss_is_kept(tmp_path):
-    import types
-
     journal = Journal(tmp_path, "best", said=False)
     model = torch.nn.Linear(2, 3)
     optimizer = types.SimpleNamespace(param_groups=[{"lr": 0.1}])

@@ -113,6 +113,9 @@ def test_one_that_diverges_is_an_outcome_where_that_is_asked_for(folder):
     (runs[0].folder / "began").unlink()
     run_all(runs, [], jobs=1, diverging=True)
     assert not (runs[0].folder / "began").exists(), "it would diverge again"
+    other = [Run(run.recipe.changed(lr=0.5), run.folder) for run in runs]
+    with pytest.raises(FovealError, match="expected the settings it was begun with, got others for lr"):
+        run_all(other, [], jobs=1, diverging=True)
     (folder / "fail-seed1").write_text("")
     (runs[1].folder / "result.json").unlink()
     with pytest.raises(FovealError, match="1 of 2 runs failed; seed1: foveal: error: it went wrong"):

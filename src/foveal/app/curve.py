@@ -13,7 +13,7 @@ NEAR = 14.0  # pixels between two names
 
 
 def curve(lines: Mapping[str, Sequence[tuple[float, float]]], across: str, up: str, *, linear: bool = False) -> str:
-    """lines: name → points of (across, up), all above 0; the first is drawn thicker."""
+    """lines: name → points of (across, up), all above 0, or if linear at least 0; the first is drawn thicker."""
     xs, ys = ([point[place] for points in lines.values() for point in points] for place in (0, 1))
     if linear:
         ys.append(0.0)
@@ -52,7 +52,7 @@ def _axis(low: float, high: float, start: float, end: float, scale: Callable[[fl
 
 
 def _even(high: float) -> list[float]:
-    """From 0 on, some five steps of 1, 2 or 5."""
+    """From 0 on, five to nine ticks, 1, 2 or 5 apart."""
     if not high:
         return [0.0]
     power = 10.0 ** math.floor(math.log10(high / 4))

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from foveal.app.curve import curve
-from foveal.app.paths import plain
 from foveal.data.parallel import LONGEST, Pairs, Parallel, read_parallel
 from foveal.decode.search import Search
 from foveal.deploy.names import EXPORTED
@@ -18,13 +17,12 @@ from foveal.errors import expect
 from foveal.whole import expect_folder, write_whole
 
 if TYPE_CHECKING:
-    import torch
-
     from foveal.models.card import Card
     from foveal.objective.bleu import OfLength, Score
 
 EDGES = (5, 10, 15, 20, 25, 30)  # words of the source
 UNNAMED = ("source", "target")  # languages of a table without a header
+ANY = 2**31 - 1  # pieces of a line: of as many as torch reads
 FEWEST = 20  # sentences of a point of the curve: BLEU of fewer says little
 NAMES = {"bleu": "BLEU", "lowercased": "BLEU, lowercased", "chrf": "chrF"}
 
@@ -48,11 +46,15 @@ def evaluate(args: argparse.Namespace, folder: Path) -> int:
     from foveal.train.translate_run import table, told, translations
 
     device = choose(args.device)
-    expect_folder(folder)
     places = [args.model, *args.beside]
-    loaded = [opened(place, device, args.batch) for place in places]  # all of them before the first translates, which takes a while
+    expect(len(set(places)) == len(places), "--beside", "other models", "one of them twice")
+    # All that can be wrong is found before the first one translates, which takes a while.
+    loaded = [opened(place, args.device, args.batch) for place in places]
+    expect_folder(folder)
     data = _set(loaded[0].card, args.data)
     print(data.told())
+    for place, (card, _) in zip(places, loaded, strict=True):
+        _check(place, card, data, known=args.data is not None)
     expect(bool(len(data.splits.get(args.split, ()))), "--split", f"one of {', '.join(data.splits)}", args.split)
     pairs = data.splits[args.split]
     judged = {name: judge(one, pairs, args) for name, one in zip(_names(places, loaded), loaded, strict=True)}
@@ -72,8 +74,8 @@ def evaluate(args: argparse.Namespace, folder: Path) -> int:
     }
     write_whole(folder / "evaluation.md", text.encode())
     write_whole(folder / "evaluation.json", json.dumps(facts | {"models": found}, indent=1).encode())
-    for name, one in judged.items():
-        file = translations(args.split) if one is first else translations(f"{args.split}-{plain(name)}")
+    for number, one in enumerate(judged.values(), 1):
+        file = translations(args.split if one is first else f"{args.split}-{number}")
         write_whole(folder / file, table(pairs, one.said).encode())
     write_whole(folder / "bleu-by-length.svg", drawn({name: one.lengths for name, one in judged.items()}).encode())
     print(text)
@@ -81,20 +83,22 @@ def evaluate(args: argparse.Namespace, folder: Path) -> int:
     return 0
 
 
-def opened(place: str, device: "torch.device", batch: int) -> Opened:
+def opened(place: str, device: str, batch: int) -> Opened:
     """A run, a model's file, or an exported file, which translates as it will where it is shipped to."""
     if place.endswith(EXPORTED):
+        expect(device in ("auto", "cpu"), "--device", "auto or cpu for an exported file", device)
         from foveal.runtime.translate import Translator
 
         shipped = Translator(place)
-        return Opened(shipped.card, lambda lines, search: shipped(lines, search, batch))
+        return Opened(shipped.card, lambda lines, search: shipped(lines, search, batch, most=ANY))
     from foveal.data.vocabulary import both_from
+    from foveal.device import choose
     from foveal.models.store import load_model
     from foveal.train.translate import translate
 
     model, card = load_model(place, "translate")
     vocabularies = both_from(card.vocabulary)
-    return Opened(card, lambda lines, search: translate(model.to(device), vocabularies, lines, search, batch))
+    return Opened(card, lambda lines, search: translate(model.to(choose(device)), vocabularies, lines, search, batch))
 
 
 def judge(translator: Opened, pairs: Pairs, args: argparse.Namespace) -> Judged:
@@ -124,16 +128,24 @@ def _set(card: "Card", given: str | None) -> Parallel:
     languages = tuple(card.data.get("languages") or ())
     source, target = (None, None) if languages in ((), UNNAMED) else languages
     longest = card.recipe.get("longest", LONGEST)  # as in training: another limit would cut other splits by hash
-    data = read_parallel(str(where), source=source, target=target, bad="drop", longest=longest)
-    same = given is not None or card.data.get("fingerprint") in (None, data.fingerprint())
-    expect(same, str(where), "the sentences and splits of the training", "others", "say --data to judge the model on what is there now")
-    return data
+    return read_parallel(str(where), source=source, target=target, bad="drop", longest=longest)
+
+
+def _check(place: str, card: "Card", data: Parallel, *, known: bool) -> None:
+    """Raise a FovealError unless it makes sense to judge this model on the set. known: whoever asks has named the set."""
+    languages = tuple(card.data.get("languages") or ())
+    fits = languages in ((), UNNAMED, data.languages) or data.languages == UNNAMED
+    expect(fits, place, f"a model from {data.languages[0]} to {data.languages[1]}", " to ".join(map(str, languages)))
+    same = known or card.data.get("fingerprint") in (None, data.fingerprint())
+    expect(
+        same, place, f"one trained on {data.name} as it is now", "one of other sentences or splits", "say --data to judge it all the same"
+    )
 
 
 def _names(places: Sequence[str], loaded: Sequence[Opened]) -> list[str]:
-    """Of the models; where two are alike, the paths to them."""
-    names = [one.card.model for one in loaded]
-    return [name if names.count(name) == 1 else str(place) for name, place in zip(names, places, strict=True)]
+    """Of the models; where these are not all different the names of their files, and else the paths to them."""
+    ways = [one.card.model for one in loaded], [Path(place).name for place in places], list(places)
+    return next(names for names in ways if len(set(names)) == len(names))
 
 
 def _searched(judged: dict[str, Judged]) -> str:

@@ -108,7 +108,7 @@ def _to_ctranslate2(args: argparse.Namespace) -> int:
 
 
 def judge(precision: str, parity: "Sameness", times: dict[str, dict[str, float]]) -> None:
-    """Raise a FovealError unless the file is near enough to its model, and worth it. times: of the file and of the float32 one, where they are known."""
+    """Raise a FovealError unless the file is near enough to its model, and worth it. times: of it and of the float32 file, where known."""
     margin = MARGINS[precision]
     what, nothing = f"the {precision} file", "nothing was written"
     for limit, found, words in ((margin.largest, parity.largest, "at most"), (margin.mean, parity.mean, "on average")):

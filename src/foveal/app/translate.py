@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shortest", type=int, default=0, help="pieces of words before a sentence may end")
     parser.add_argument("--longest", type=int, help="pieces at most (default: twice the source and ten)")
     parser.add_argument("--no-repeat", type=int, default=0, metavar="N", help="no run of N pieces comes twice")
-    parser.add_argument("--sample", action="store_true", help="draw words instead of searching for the likeliest")
+    parser.add_argument("--sample", action="store_true", help="draw pieces instead of searching for the likeliest")
     parser.add_argument("--temperature", type=float, default=1.0, help="of the drawing: below 1 more certain")
     parser.add_argument("--top", type=int, default=0, help="draw from so many of the likeliest pieces")
     parser.add_argument("--mass", type=float, default=1.0, help="draw from the likeliest pieces that have this share together")
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     whole(args.batch, "--batch")
-    whole(args.most, "--most")
+    whole(args.most, "--most", 2)
     search = Search(
         beam=args.beam, penalty=args.penalty, best=args.best, shortest=args.shortest, longest=args.longest, no_repeat=args.no_repeat,
         sample=args.sample, temperature=args.temperature, top=args.top, mass=args.mass, seed=args.seed,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from foveal.decode.engine import Engine, Rows
-from foveal.decode.search import Search, Sentence, bans, numbers
+from foveal.decode.search import Search, Sentence, bans, expect_numbers
 
 
 def beam_search(engine: Engine, sources: Sequence[Sequence[int]], search: Search) -> list[list[Sentence]]:
@@ -30,7 +30,7 @@ def beam_search(engine: Engine, sources: Sequence[Sequence[int]], search: Search
     said: Rows = np.empty((len(sources), width, 0), np.int64)
     words: Rows = np.full(len(sources) * width, engine.first, np.int64)
     for length in range(1, int(limits.max()) + 1):
-        following = numbers(engine.step(words, 2 * width, bans(search, said.reshape(len(words), -1), engine.end)))
+        following = expect_numbers(engine.step(words, 2 * width, bans(search, said.reshape(len(words), -1), engine.end)))
         before = totals
         forced = limits[live] == length
         for place in np.flatnonzero(forced):

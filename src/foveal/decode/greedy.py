@@ -2,7 +2,8 @@
 
 greedy:  y_t = argmax P(y | y_<t, X);      sampling:  y_t ~ P(y | y_<t, X)^(1/T), among the likeliest words only
 
-A sentence that no word may follow ends where it is. What is drawn for a source depends on the seed and on its number, and not on what stands beside it.
+A sentence that no word may follow, or that must end and may not, ends where it is. What is drawn for a source depends on the seed and on its
+number, and not on what stands beside it.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from foveal.decode.engine import Engine, Next, Numbers, Rows
-from foveal.decode.search import Search, Sentence, bans, numbers
+from foveal.decode.search import Search, Sentence, bans, expect_numbers
 
 ALL = 2**31 - 1  # words: as many as there are
 
@@ -30,13 +31,13 @@ def one_by_one(engine: Engine, sources: Sequence[Sequence[int]], search: Search,
     words: Rows = np.full(len(limits), engine.first, np.int64)
     top = (search.top or ALL) if search.sample else 1
     for length in range(1, int(limits.max()) + 1):
-        following = numbers(engine.step(words, top, bans(search, said, engine.end)))
+        following = expect_numbers(engine.step(words, top, bans(search, said, engine.end)))
         drawn = np.array([draws[row].random() for row in live]) if search.sample else None
         picked = np.zeros(len(words), np.int64) if drawn is None else _drawn(following, search, drawn)
         words = np.take_along_axis(following.words, picked[:, None], 1)[:, 0]
         gained = np.take_along_axis(following.values, picked[:, None], 1)[:, 0]
         forced = limits[live] == length
-        stuck = gained == -np.inf
+        stuck = (gained == -np.inf) | (forced & (following.ends == -np.inf))
         ends = forced | (words == engine.end) | stuck
         totals += np.where(stuck, 0.0, np.where(ends, following.ends, gained))
         for row in np.flatnonzero(ends):

@@ -23,7 +23,10 @@ def decode(engine: Engine, sources: Sequence[Sequence[int]], search: Search, pla
 
 
 def decode_all(engine: Engine, sources: Sequence[Sequence[int]], search: Search, batch: int, first: int = 0) -> list[list[Sentence]]:
-    """As decode, some sentences of like length at a time. An empty source has an empty sentence: no model was asked. first: the number of the first."""
+    """As decode, some sentences of like length at a time. An empty source has an empty sentence: no model was asked.
+
+    first: the number of the first source, where there were others before.
+    """
     answers: list[list[Sentence]] = [[Sentence((), 0.0, 0.0)] for _ in sources]
     lengths = np.array([len(source) for source in sources], np.int64)
     order = [

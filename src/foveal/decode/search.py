@@ -72,8 +72,9 @@ class Sentence:
     total: float  # log P, the end included
 
 
-def numbers(following: Next) -> Next:
+def expect_numbers(following: Next) -> Next:
     """What an engine says, if that is log-probabilities: a model whose weights are NaN says nothing that can be searched."""
+    # The first is enough: all words of a row are divided by one sum, so that if one is NaN all are.
     broken = np.isnan(following.values[:, :1]).any() or np.isnan(following.ends).any()
     expect(not broken, "the model", "log-probabilities of words", "NaN", "its weights are damaged, or its training diverged")
     return following

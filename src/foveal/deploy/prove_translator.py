@@ -21,7 +21,7 @@ from foveal.decode.engine import Engine
 from foveal.decode.lines import beginnings, decode_all, positions
 from foveal.decode.search import Search
 from foveal.deploy.clock import interleaved
-from foveal.errors import FovealError
+from foveal.errors import FovealError, expect
 from foveal.models.card import Card
 from foveal.models.torch_engine import TorchEngine
 
@@ -35,6 +35,13 @@ class HeldSentences:
     source: list[list[int]]
     words: str  # what they are
     references: list[str] | None = None  # None: these are no sentences of its own
+
+    def shorter(self, most: int) -> "HeldSentences":
+        """Those of at most so many pieces."""
+        kept = [place for place, source in enumerate(self.source) if len(source) <= most]
+        expect(any(self.source[place] for place in kept), "the proof", f"a sentence of 1 to {most} pieces", "none")
+        references = None if self.references is None else [self.references[place] for place in kept]
+        return HeldSentences([self.source[place] for place in kept], self.words, references)
 
 
 @dataclass(frozen=True)
@@ -84,10 +91,16 @@ def prove_translator(engine: Engine, model: nn.Module, target: Vocabulary, held:
 
 
 @torch.no_grad()
+def chances_of(model: Any, source: Sequence[int], words: Sequence[int]) -> Any:
+    """The model's log-probabilities (N, V) at each place of a forced translation, its end included."""
+    given = torch.tensor([[model.config.begin, *words]])
+    return model(torch.tensor([[*source, model.config.end]]), given)[0].log_softmax(-1).double().numpy()
+
+
 def difference(engine: Engine, model: Any, source: Sequence[int], words: Sequence[int]) -> tuple[Any, float]:
     """Of a forced translation: |difference| of the log-probability of each word and of the end, and the largest of any word."""
     given = [model.config.begin, *words]
-    chances = model(torch.tensor([[*source, model.config.end]]), torch.tensor([given]))[0].log_softmax(-1).double().numpy()  # (N, V)
+    chances = chances_of(model, source, words)
     engine.begin([source], 1, len(given))
     apart, most = [], 0.0
     for place, (word, following) in enumerate(zip(given, [*words, model.config.end], strict=True)):

@@ -115,10 +115,15 @@ def _positions(model: Transformer, position: nn.Module) -> Any:
     """(places, C), the table that is added to the words."""
     if isinstance(position, Learned):
         return _array(position.table)
-    places, width = max(PLACES, model.config.longest), model.config.width
+    places, width = places_of(model), model.config.width
     if model.config.position == "none":
         return np.zeros((places, width), np.float32)
     return _array(sinusoid(torch.arange(places), width))
+
+
+def places_of(model: Transformer) -> int:
+    """Of a table of computed positions: CTranslate2 knows no others."""
+    return max(PLACES, model.config.longest)
 
 
 def _array(weight: Tensor) -> Any:

@@ -28,7 +28,7 @@ from foveal.deploy.names import (
     WORD,
 )
 from foveal.deploy.onnx_engine import OnnxEngine
-from foveal.errors import expect, is_whole, shown
+from foveal.errors import expect, is_whole, shown, whole
 from foveal.models.card import Card
 from foveal.runtime.session import exported
 
@@ -44,10 +44,12 @@ class Translator:
         self.source, self.target = both_from(self.card.vocabulary)
 
     def __call__(self, lines: Sequence[str], search: Search | None = None, batch: int = 32, most: int = MOST) -> list[str]:
-        """The best translation of each line. most: pieces of a line, its end included; of a longer one only these are read."""
-        known = positions(self.card.config)
+        """The best translation of each line. most: pieces of a line, its end included; of a longer one only these are read, in silence."""
+        whole(most, "most", 2)
+        search, known = Search() if search is None else search, positions(self.card.config)
         sources = beginnings(self.source.encode(lines), most if known is None else min(most, known))
-        search = dataclasses.replace(Search() if search is None else search, room=known)
+        if known is not None:
+            search = dataclasses.replace(search, room=min(known, search.room or known))
         found = decode_all(self.engine, sources, search, batch)
         return self.target.decode([sentences[0].words for sentences in found])
 

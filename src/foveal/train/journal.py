@@ -52,11 +52,11 @@ class Journal(Checkpoint):
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_idx: int) -> None:
         self.waited += time.perf_counter() - self.ended  # since the last step nothing was done but to wait for this batch
-        self.amount += module.amount(batch) * trainer.world_size  # type: ignore[operator]
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
         self.ended = time.perf_counter()
         self.trained = self.ended - self.began
+        self.amount += module.amount(batch) * trainer.world_size  # type: ignore[operator]
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
@@ -65,15 +65,17 @@ class Journal(Checkpoint):
             self._note(trainer, module, metrics, score, seconds)
         trainer.save_checkpoint(self.folder / CHECKPOINT)  # every process takes part in that, the first one writes
         if self.said and trainer.is_global_zero:
-            known = {name: f"{value:.4f}" for name, value in metrics.items() if math.isfinite(value)}
+            # BLEU is not of every epoch; a loss that is NaN is what a person must see.
+            known = {name: f"{value:.4f}" for name, value in metrics.items() if name != "val_bleu" or math.isfinite(value)}
             facts = " · ".join(f"{name} {value}" for name, value in (known | self.pace(trainer, module, 1.0)).items())
             print(f"epoch {trainer.current_epoch + 1} of {trainer.max_epochs} · {facts}", file=sys.stderr, flush=True)
 
     def pace(self, trainer: pl.Trainer, module: pl.LightningModule, share: float) -> dict[str, str]:
-        """How fast the run goes, and how long it will still go, after this share of an epoch."""
+        """How fast the run goes, and how long it will still go, after this share of an epoch. The last epoch tells what validation takes."""
         seconds = time.perf_counter() - self.began
         speed = self.amount / max(self.trained, 1e-9)
-        left = seconds / max(share, 1e-9) * ((trainer.max_epochs or 0) - trainer.current_epoch - share)
+        epoch = max(seconds / max(share, 1e-9), self.rows[-1]["seconds"] if self.rows else 0.0)
+        left = max(0.0, epoch * ((trainer.max_epochs or 0) - trainer.current_epoch) - seconds)
         return {f"{module.unit}/s": f"{speed:,.0f}", "left": f"{left:.0f} s" if left < 600 else f"{left / 60:.0f} min"}
 
     def _note(self, trainer: pl.Trainer, module: pl.LightningModule, metrics: dict[str, float], score: float, seconds: float) -> None:
@@ -112,7 +114,7 @@ class Bar(RichProgressBar):
     def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
         items = super().get_metrics(trainer, pl_module)
         items.pop("v_num", None)
-        share = trainer.fit_loop.epoch_loop.batch_progress.current.completed / max(1, trainer.num_training_batches)
+        share = trainer.fit_loop.epoch_loop.batch_progress.current.ready / max(1, trainer.num_training_batches)
         return items | self.journal.pace(trainer, pl_module, share) if self.journal.trained else items
 
 

@@ -19,6 +19,8 @@ from foveal.train.run import finished
 from foveal.train.settings import Settings
 from foveal.whole import write_whole
 
+OUTCOME = "diverged.txt"  # in the folder of a run that has: remove it to have the run done again
+
 
 @dataclass(frozen=True)
 class Run:
@@ -59,14 +61,8 @@ def run_all(runs: Sequence[Run], flags: Sequence[str], jobs: int, *, diverging: 
 
 
 def diverged(run: Run) -> bool:
-    """Whether the run has ended because its numbers became NaN or infinite: with the same seed they would again."""
-    said = _said(run)
-    return said.exists() and DIVERGED in said.read_text(encoding="utf-8")
-
-
-def _said(run: Run) -> Path:
-    """The file of what a run has printed."""
-    return run.folder.with_suffix(".txt")
+    """Whether the run, of this recipe, has ended because its numbers became NaN or infinite: with the same seed they would again."""
+    return (run.folder / OUTCOME).exists() and finished(run.recipe, run.folder, resume=True) is None
 
 
 def _one(run: Run, flags: Sequence[str], jobs: int, running: "set[subprocess.Popen[str]]") -> str:
@@ -91,11 +87,13 @@ def _one(run: Run, flags: Sequence[str], jobs: int, running: "set[subprocess.Pop
         running.add(process)
         output, errors = process.communicate()
         running.discard(process)
-    write_whole(_said(run), (errors + output).encode())
+    write_whole(run.folder.with_suffix(".txt"), (errors + output).encode())
     if process.returncode == 0:
         print(f"{run.folder.name}: {_short(run.folder)}", file=sys.stderr, flush=True)
         recipe.unlink(missing_ok=True)
         return ""
+    if DIVERGED in errors:
+        write_whole(run.folder / OUTCOME, f"{DIVERGED}\n".encode())
     return (errors.strip().splitlines() or [f"exit status {process.returncode}"])[-1]
 
 
