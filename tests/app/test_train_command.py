@@ -16,6 +16,7 @@ from train.little import FLAGS, a_set, result, rows, same_run, typed
 from foveal.app import cli
 from foveal.app import progress as progress_module
 from foveal.app import train as train_command
+from foveal.app.cli import main
 from foveal.train.recipe import Recipe
 
 
@@ -207,3 +208,17 @@ def test_folds_and_seeds_stopped_and_gone_on_with(data, tmp_path, capsys):
     alone = ["train", "classify", "--data", data, "--out", tmp_path / "alone", *FLAGS, "--epochs", "1", "--fold", "2", "--seed", "1"]
     assert said(capsys, *alone)[0] == 0
     same_run(tmp_path / "alone", tmp_path / "cv" / "fold2-seed1")
+
+
+def test_settings_of_a_recipe_go_with_its_kind_of_model(capsys):
+    words = ["train", "translate", "--recipe", "grammar", "--data", "nowhere"]
+    for model, told in (
+        ("rnn", "the recipe's settings are of transformer-tiny: rnn begins with its own"),
+        ("transformer-base", "transformer-base has the recipe's settings: {'layers': 2, 'decoder_layers': 2, 'dropout': 0.05}"),
+        ("transformer-tiny", "foveal: error: nowhere"),
+        ("no-such-model", "no-such-model has the recipe's settings"),
+    ):
+        assert main([*words, "--model", model]) == 2
+        assert capsys.readouterr().err.startswith(told)
+    assert main([*words, "--model", "rnn", "--settings", "{width: 8}"]) == 2
+    assert capsys.readouterr().err.startswith("foveal: error: nowhere")

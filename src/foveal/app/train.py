@@ -12,7 +12,7 @@ from foveal.app.jobs import check_jobs
 from foveal.app.progress import progress
 from foveal.data.pack import silent
 from foveal.data.read import read
-from foveal.errors import FovealError, expect, is_whole, reading, shown, unknown, whole
+from foveal.errors import FovealError, expect, is_whole, reading, unknown, whole
 from foveal.train.recipe import Recipe
 from foveal.train.settings import Kind, Settings, parsed, read_settings
 
@@ -83,7 +83,7 @@ def settings_of(args: argparse.Namespace, kind: type[Kind]) -> Kind:
             print(f"the recipe's settings are of {own}: {args.model} begins with its own", file=sys.stderr, flush=True)
             del settings["settings"]
         else:
-            print(f"{args.model} has the recipe's settings: {shown(settings['settings'])}", file=sys.stderr, flush=True)
+            print(f"{args.model} has the recipe's settings: {settings['settings']}", file=sys.stderr, flush=True)
     return kind(**settings).from_anywhere()
 
 
