@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import re
 import shutil
 import signal
 import subprocess
@@ -11,8 +10,9 @@ import sys
 
 import pytest
 from train.little import ENVIRONMENT, typed
-from train.sentences import FLAGS, sentences
+from train.sentences import FIELDS, FLAGS, sentences
 
+from foveal.app.cli import main
 from foveal.app.translate import _gathered
 
 
@@ -95,15 +95,19 @@ def test_evaluate(run, tmp_path):
     assert "--split: expected one of train, val, test, got nowhere" in other.stderr
 
 
-def test_evaluate_beside_another(run, tmp_path):
-    words = ["--recipe", "grammar", "--data", run.parent / "numbers.tsv", "--size", "300", "--model", "rnn", "--epochs", "1"]
-    done = typed("train", "translate", *words, "--device", "cpu", "--out", tmp_path / "rnn", timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert "the recipe's settings are of transformer-tiny: rnn begins with its own" in done.stderr
-    assert re.search(r"epoch 1 of 1 · val_loss [\d.]+ · loss [\d.]+ · tokens/s [\d,]+ · left 0 s\n", done.stderr)
+def called(capsys, *words):
+    """In this process, which has torch already: (status, stdout, stderr)."""
+    status = main([str(word) for word in words])
+    return status, *capsys.readouterr()
+
+
+def test_evaluate_beside_another(run, tmp_path, capsys):
+    data = ["--data", run.parent / "numbers.tsv", "--size", "300", "--tokens", "128", "--epochs", "1", "--device", "cpu"]
+    other = ["--model", "rnn", "--settings", "{width: 32, hidden: 32}", "--out", tmp_path / "rnn"]
+    assert called(capsys, "train", "translate", *data, *other)[0] == 0
     words = ["--beside", tmp_path / "rnn", "--device", "cpu", "--resamples", "0", "--out", tmp_path / "e"]
-    done = typed("evaluate", run, *words, timeout=120)
-    assert done.returncode == 0, done.stderr
+    status, _, err = called(capsys, "evaluate", run, *words)
+    assert status == 0, err
     text = (tmp_path / "e" / "evaluation.md").read_text(encoding="utf-8")
     assert "| words of the source | sentences | transformer-tiny | rnn |" in text
     found = json.loads((tmp_path / "e" / "evaluation.json").read_text(encoding="utf-8"))["models"]
@@ -111,65 +115,49 @@ def test_evaluate_beside_another(run, tmp_path):
     assert found["rnn"]["by length"][0].keys() == {"which", "sentences", "words", "bleu"}
     assert (tmp_path / "e" / "bleu-by-length.svg").read_text(encoding="utf-8").count("<polyline") == 2
     assert sorted(file.name for file in (tmp_path / "e").glob("*.tsv")) == ["translations-test-2.tsv", "translations-test.tsv"]
-    wrong = typed("evaluate", run, "--beside", run, "--device", "cpu")
-    assert wrong.returncode == 2
-    assert "--beside: expected other models, got one of them twice" in wrong.stderr
-    reverse = [
-        "--data",
-        run.parent / "numbers.tsv",
-        *FLAGS,
-        "--epochs",
-        "1",
-        "--source",
-        "de",
-        "--target",
-        "en",
-        "--out",
-        tmp_path / "back",
-    ]
-    assert typed("train", "translate", *reverse, timeout=120).returncode == 0
-    wrong = typed("evaluate", run, "--beside", tmp_path / "back", "--device", "cpu")
-    assert wrong.returncode == 2
-    assert "back: expected a model from en to de, got de to en" in wrong.stderr
-    wrong = typed("evaluate", run, "--beside", "icam-pipes", "--device", "cpu")
-    assert wrong.returncode == 2
-    assert "expected a model that translates, got one that does 'classify'" in wrong.stderr
-    wrong = typed("evaluate", "icam-pipes", "--beside", run, "--device", "cpu")
-    assert wrong.returncode == 2
-    assert "--beside: expected translators, got a model that classifies" in wrong.stderr
+    back = ["--settings", FIELDS["settings"], "--source", "de", "--target", "en", "--out", tmp_path / "back"]
+    assert called(capsys, "train", "translate", *data, *back)[0] == 0
+    for first, beside, told in (
+        (run, run, "--beside: expected other models, got one of them twice"),
+        (run, tmp_path / "back", "back: expected a model from en to de, got de to en"),
+        (run, "icam-pipes", "expected a model that translates, got one that does 'classify'"),
+        ("icam-pipes", run, "--beside: expected translators, got a model that classifies"),
+    ):
+        status, _, err = called(capsys, "evaluate", first, "--beside", beside, "--device", "cpu", "--out", tmp_path / "none")
+        assert (status, err.count("\n")) == (2, 1)
+        assert told in err
 
 
-def test_an_exported_file_is_judged_beside_its_model(run, tmp_path):
+def test_an_exported_file_is_judged_beside_its_model(run, tmp_path, capsys):
     pytest.importorskip("onnxruntime")
-    done = typed("export", run, "--out", tmp_path / "m.onnx", timeout=120)
-    assert done.returncode == 0, done.stderr
+    assert called(capsys, "export", run, "--out", tmp_path / "m.onnx")[0] == 0
     words = ["--data", run.parent / "numbers.tsv", "--resamples", "0", "--out", tmp_path / "e", "--device", "cpu"]
-    done = typed("evaluate", tmp_path / "m.onnx", "--beside", run, *words, timeout=120)
-    assert done.returncode == 0, done.stderr
+    status, _, err = called(capsys, "evaluate", tmp_path / "m.onnx", "--beside", run, *words)
+    assert status == 0, err
     found = json.loads((tmp_path / "e" / "evaluation.json").read_text(encoding="utf-8"))["models"]
     assert list(found) == ["m.onnx", "run"]
     assert len({str(one["scores"]) for one in found.values()}) == 1
-    shown = typed("show", tmp_path / "m.onnx")
-    assert "task: translate" in shown.stdout
-    assert "mean: [" not in shown.stdout
+    shown = called(capsys, "show", tmp_path / "m.onnx")[1]
+    assert "task: translate" in shown
+    assert "mean: [" not in shown
 
 
-def test_sentences_that_changed_are_told(run, tmp_path):
+def test_sentences_that_changed_are_told(run, tmp_path, capsys):
     data = tmp_path / "set"
     shutil.copytree(run.parent, data, ignore=shutil.ignore_patterns("run"))
     words = ["--data", data / "numbers.tsv", *FLAGS, "--epochs", "1", "--out", tmp_path / "run"]
-    refused = typed("train", "translate", *words, "--precision", "16")
-    assert refused.returncode == 2
-    assert "the setting precision: expected 32 or bf16 on a CPU, got 16" in refused.stderr
-    done = typed("train", "translate", *words, "--precision", "bf16", timeout=120)  # in the folder of the one that was refused
-    assert done.returncode == 0, done.stderr
+    status, _, err = called(capsys, "train", "translate", *words, "--precision", "16")
+    assert status == 2
+    assert "the setting precision: expected 32 or bf16 on a CPU, got 16" in err
+    status, _, err = called(capsys, "train", "translate", *words, "--precision", "bf16")  # in the folder of the one that was refused
+    assert status == 0, err
     with (data / "numbers.tsv").open("a", encoding="utf-8") as file:
         file.write("one one one one\teins eins eins eins\ttest\n")
     evaluate = ["evaluate", tmp_path / "run", "--device", "cpu", "--resamples", "0"]
-    other = typed(*evaluate)
-    assert other.returncode == 2
-    assert "expected one trained on numbers as it is now, got one of other sentences or splits; say --data" in other.stderr
-    assert typed(*evaluate, "--data", data / "numbers.tsv", timeout=120).returncode == 0
+    status, _, err = called(capsys, *evaluate)
+    assert status == 2
+    assert "expected one trained on numbers as it is now, got one of other sentences or splits; say --data" in err
+    assert called(capsys, *evaluate, "--data", data / "numbers.tsv")[0] == 0
 
 
 def test_several_seeds(run, tmp_path):
