@@ -173,7 +173,15 @@ class OutOfMemoryError(RuntimeError):
     """As torch calls it."""
 
 
-@pytest.mark.parametrize("error", [MemoryError(), OutOfMemoryError("CUDA out of memory."), RuntimeError("CUBLAS_STATUS_ALLOC_FAILED")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OutOfMemoryError("CUDA out of memory."),
+        RuntimeError("CUBLAS_STATUS_ALLOC_FAILED"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+    ],
+)
 def test_no_memory_left_is_no_bug(error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     command(monkeypatch, fails(error))
     assert main(["do"]) == 2

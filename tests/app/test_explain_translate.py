@@ -125,3 +125,11 @@ def test_what_cannot_be_explained(file, words, message):
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_no_more_is_said_than_positions_were_learned(tmp_path):
+    model, card = made("learned, gelu", longest=9)
+    save_model(model, tmp_path / "model.safetensors", card)
+    assert len(translated(tmp_path / "model.safetensors", "one").said) <= 9
+    with pytest.raises(FovealError, match="the sentence: expected 1 to 8 pieces, got"):
+        translated(tmp_path / "model.safetensors", "one two three " * 9)

@@ -121,6 +121,14 @@ def test_a_model_that_says_no_numbers_is_told(beam):
         decode(Broken(), SOURCES, Search(beam=beam))
 
 
+@pytest.mark.parametrize("settings", [{"beam": 1001}, {"penalty": 10.5}, {"penalty": -1000.0}, {"penalty": float("nan")}])
+def test_what_no_search_can_be(settings):
+    with pytest.raises(FovealError, match=r"the search's (beam: expected at most 1000|penalty: expected a number from -10 to 10)"):
+        Search(**settings)
+    near = Search(beam=1000, penalty=-10.0)
+    assert np.isfinite([near.scale(words) for words in (1, 100_000)]).all()
+
+
 def test_what_is_drawn_does_not_depend_on_what_stands_beside():
     sources = [(5,) * length for length in (3, 1, 4, 3, 1, 3)]
     search = Search(sample=True, seed=2, longest=8)

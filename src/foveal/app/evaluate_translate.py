@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from foveal.app.curve import curve
-from foveal.data.parallel import LONGEST, Pairs, Parallel, read_parallel
+from foveal.data.lines import SIDES
+from foveal.data.parallel import Pairs, Parallel
 from foveal.decode.search import Search
 from foveal.deploy.names import EXPORTED
 from foveal.errors import expect
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from foveal.objective.bleu import OfLength, Score
 
 EDGES = (5, 10, 15, 20, 25, 30)  # words of the source
-UNNAMED = ("source", "target")  # languages of a table without a header
 ANY = 2**31 - 1  # pieces of a line: of as many as torch reads
 FEWEST = 20  # sentences of a point of the curve: BLEU of fewer says little
 NAMES = {"bleu": "BLEU", "lowercased": "BLEU, lowercased", "chrf": "chrF"}
@@ -123,18 +123,17 @@ def drawn(lengths: "dict[str, list[OfLength]]") -> str:
 
 
 def _set(card: "Card", given: str | None) -> Parallel:
+    from foveal.deploy.prove_translator import sentences_of
+
     where = given or card.recipe.get("data")
     expect(isinstance(where, str) and bool(where), "--data", "a set, as this model does not say what it was trained on", "none")
-    languages = tuple(card.data.get("languages") or ())
-    source, target = (None, None) if languages in ((), UNNAMED) else languages
-    longest = card.recipe.get("longest", LONGEST)  # as in training: another limit would cut other splits by hash
-    return read_parallel(str(where), source=source, target=target, bad="drop", longest=longest)
+    return sentences_of(card, str(where))
 
 
 def _check(place: str, card: "Card", data: Parallel, *, known: bool) -> None:
     """Raise a FovealError unless it makes sense to judge this model on the set. known: whoever asks has named the set."""
     languages = tuple(card.data.get("languages") or ())
-    fits = languages in ((), UNNAMED, data.languages) or data.languages == UNNAMED
+    fits = languages in ((), SIDES, data.languages) or data.languages == SIDES
     expect(fits, place, f"a model from {data.languages[0]} to {data.languages[1]}", " to ".join(map(str, languages)))
     same = known or card.data.get("fingerprint") in (None, data.fingerprint())
     expect(

@@ -42,7 +42,7 @@ NO_LANGUAGE = {
     "doc",
     "ids",
 }
-SIDES = ("source", "target")
+SIDES = ("source", "target")  # what the languages are called where nothing names them
 SPLIT = "split"
 _SOURCES, _TARGETS = ("source", "src"), ("target", "tgt", "trg")
 _MARKS_OF_16 = (b"\xff\xfe", b"\xfe\xff")

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from foveal.data.lines import aligned, choose, in_name, jsonl, language, tsv
+from foveal.data.lines import SIDES, aligned, choose, in_name, jsonl, language, tsv
 from foveal.data.sieve import Row, Sieve
 from foveal.data.source import SPLITS
 from foveal.errors import FovealError, expect, reading
@@ -161,7 +161,7 @@ def _two_files(where: str, source: str | None, target: str | None) -> tuple[str,
         expect(path.is_file(), str(path), "a file that exists", "a folder" if path.is_dir() else "nothing there")
     names = [language(path) or _stem(path) for path in paths]
     if names[0] == names[1]:
-        names = ["source", "target"]
+        names = list(SIDES)
     stems = [path.name.removesuffix(".gz").removesuffix(f".{name}") for path, name in zip(paths, names, strict=True)]
     name = stems[0] if stems[0] == stems[1] else paths[0].resolve().parent.name
     languages = (source or names[0], target or names[1])

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from foveal.data.parallel import LONGEST, Pairs, read_parallel
+from foveal.data.lines import SIDES
+from foveal.data.parallel import LONGEST, Pairs, Parallel, read_parallel
 from foveal.data.vocabulary import Vocabulary
 from foveal.decode.engine import Engine
 from foveal.decode.lines import beginnings, decode_all, positions
@@ -61,12 +62,18 @@ class Sameness:
         return asdict(self)
 
 
+def sentences_of(card: Card, where: str) -> Parallel:
+    """A set as this model's own was read: its languages, and the same limit of length, since another one would cut other splits by hash."""
+    languages = tuple(card.data.get("languages") or ())
+    source, target = (None, None) if languages in ((), SIDES) else languages
+    return read_parallel(where, source=source, target=target, bad="drop", longest=card.recipe.get("longest", LONGEST))
+
+
 def held_sentences(card: Card, vocabulary: Vocabulary) -> HeldSentences:
     """Of the validation split it was chosen on, or where that is elsewhere, made by the grammar."""
-    languages, most = card.data.get("languages") or (None, None), positions(card.config)
+    most = positions(card.config)
     try:
-        longest = card.recipe.get("longest", LONGEST)
-        data = read_parallel(str(card.recipe["data"]), source=languages[0], target=languages[1], bad="drop", longest=longest)
+        data = sentences_of(card, str(card.recipe["data"]))
         pairs = _some(data.splits["val"])
         return HeldSentences(
             beginnings(vocabulary.encode(pairs.source), most),
