@@ -16,12 +16,12 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from foveal.deploy.lean import Frames
-from foveal.deploy.origin import origin
-from foveal.models.card import Card
+from foveal.deploy.measure.origin import origin
+from foveal.deploy.twins.fused_icam import Frames
 from foveal.models.store import describe
 from foveal.models.zoo import create
-from foveal.train.recorded import Recording
+from foveal.runtime.card import Card
+from foveal.train.cuda_graph import CudaGraph
 
 GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if GPU else "cpu")
@@ -88,7 +88,7 @@ def _measure(preset: str, model: nn.Module, card: Card, frames: Tensor, truth: T
                 try:
                     changes[label] = float((called(frames).float() - truth).abs().max())
                     work = functools.partial(called, frames)
-                    works[label] = Recording(work).replay if GPU else work
+                    works[label] = CudaGraph(work).replay if GPU else work
                 except Exception as error:  # noqa: BLE001 — one that fails is told, the others are measured
                     print(f"{label}: {type(error).__name__}: {' '.join(str(error).split())[:200]}", file=sys.stderr, flush=True)
         taken = {label: list[float]() for label in works}

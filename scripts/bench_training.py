@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from foveal.deploy.origin import origin
+from foveal.deploy.measure.origin import origin
+from foveal.losses.token_loss import token_loss
 from foveal.models.zoo import create
-from foveal.objective.word_loss import word_loss
 from foveal.position.sinusoidal import sinusoid
-from foveal.train.recorded import Recorded
+from foveal.train.cuda_graph import GraphedLoss
 
 WORDS, WARM_UP, STEPS, ROUNDS = 37000, 6, 10, 7
 
@@ -61,7 +61,7 @@ class Ours(nn.Module):
 
     def forward(self, source: Tensor, target: Tensor, out: Tensor) -> Tensor:
         hidden = self.net.decode(target, self.net.encode(source)).flatten(0, 1)
-        return word_loss(hidden, self.net.tables.of_output, out.flatten(), 0.1, chunk=self.chunk)
+        return token_loss(hidden, self.net.tables.of_output, out.flatten(), 0.1, chunk=self.chunk)
 
 
 def stepper(model: nn.Module, batch: tuple[Tensor, Tensor, Tensor], how: str) -> Callable[[], Tensor]:
@@ -70,7 +70,7 @@ def stepper(model: nn.Module, batch: tuple[Tensor, Tensor, Tensor], how: str) ->
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4, betas=(0.9, 0.98), eps=1e-9, fused=device.type == "cuda")
     called: Any = torch.compile(model) if "compiled" in how else model
     if "recorded" in how:
-        called = Recorded(called)
+        called = GraphedLoss(called)
 
     def step() -> Tensor:
         with torch.autocast(device.type, torch.bfloat16):

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from foveal.explain.predicted import read_predicted
-from foveal.models.packaged import WEIGHTS
+from foveal.metrics.calibration import apply
+from foveal.metrics.classification import average_precision, decide
 from foveal.models.store import load_model, save_model
-from foveal.objective.calibrate import apply
-from foveal.objective.metric import average_precision, decide
-from foveal.train.conclude import predictions
+from foveal.runtime.packaged import WEIGHTS
+from foveal.tasks.classify.finish import predictions
+from foveal.tasks.classify.predictions import read_predicted
 
 NOTE = (
     "Trained on drawn pipes only: 15 kinds of finding, 24,000 frames of `foveal render pipes`, no photograph. Good for a first look, for trying "
@@ -23,10 +23,10 @@ NOTE = (
 
 def main(run: Path, name: str) -> None:
     model, card = load_model(run)
-    test = read_predicted(run / predictions("test"), card.many)
-    chances = apply(test.logits, card.many, card.temperature)
-    found = decide(chances, card.many, None if card.threshold is None else np.array(card.threshold))
-    precise = average_precision(test.truth, chances)
+    test = read_predicted(run / predictions("test"), card.multi_label)
+    probabilities = apply(test.logits, card.multi_label, card.temperature)
+    found = decide(probabilities, card.multi_label, None if card.threshold is None else np.array(card.threshold))
+    precise = average_precision(test.truth, probabilities)
     normal, clean = (test.truth == 0).all(1), (found == 0).all(1)
     metrics = card.metrics | {
         "test": {

@@ -14,15 +14,15 @@ import torch
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quant_pre_process, quantize_static
 
 from foveal.data.pipes import render
-from foveal.deploy.clock import interleaved
-from foveal.deploy.cost import flops, weights
-from foveal.deploy.export import export_onnx
-from foveal.deploy.opened import opened
-from foveal.deploy.origin import origin
-from foveal.deploy.quantise import plans
-from foveal.models.card import Card
+from foveal.deploy.measure.clock import interleaved
+from foveal.deploy.measure.cost import flops, weights
+from foveal.deploy.measure.origin import origin
+from foveal.deploy.onnx.quantise import plans
 from foveal.models.mbconv import Stage
 from foveal.models.zoo import create
+from foveal.runtime.card import Card
+from foveal.runtime.onnx_session import opened
+from foveal.tasks.classify.graph import export_onnx
 
 ROUNDS, WARM_UP = 101, 10
 PUBLISHED = "icam-31k"

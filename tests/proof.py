@@ -23,12 +23,12 @@ from case import Case, Masked, Method, as_tensors, case, cases, cast, error, run
 from torch import Tensor, nn
 
 from foveal.app.catalogue import Entry, samples
+from foveal.atomic import write_atomic
 from foveal.core import attend as core
-from foveal.deploy.origin import origin
+from foveal.deploy.measure.origin import origin
 from foveal.errors import FovealError
 from foveal.mask import causal, padding
 from foveal.position import Position
-from foveal.whole import write_whole
 
 
 def loops(one: Case) -> float:
@@ -214,7 +214,7 @@ def main() -> int:
         rows.append(line)
         wrong += problems
         print(f"{line} {time.perf_counter() - started:.0f} s", flush=True)
-    write_whole(args.out, page(rows, notes).encode())
+    write_atomic(args.out, page(rows, notes).encode())
     print(f"written: {args.out}", *wrong, sep="\n")
     return 1 if wrong else 0
 

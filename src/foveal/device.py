@@ -2,7 +2,7 @@
 
 import torch
 
-from foveal.errors import FovealError, shown
+from foveal.errors import FovealError, short_repr
 
 AUTO = "auto"  # a GPU if there is one
 
@@ -21,5 +21,5 @@ def choose(name: str = AUTO) -> torch.device:
     except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:  # each backend raises its own
         reason = f"; {' '.join(str(error).split())[:120]}"
     if reason:
-        raise FovealError(f"device: expected auto, or one that this machine has, such as cpu or cuda, got {shown(name)}{reason}")
+        raise FovealError(f"device: expected auto, or one that this machine has, such as cpu or cuda, got {short_repr(name)}{reason}")
     return place

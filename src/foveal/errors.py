@@ -29,16 +29,16 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
         raise FovealError(f"cannot read {os.fspath(path)}: {error.strerror or error}") from None
 
 
-def whole(value: object, what: str, least: int = 1, expected: str = "") -> None:
+def expect_integer(value: object, what: str, least: int = 1, expected: str = "") -> None:
     """Raise a FovealError that names `what`, unless it is a whole number from `least`; `expected` says that in other words."""
     limit = expected or f"at least {least}"
-    if not is_whole(value):
-        raise FovealError(f"{what}: expected {limit if 'number' in limit else f'a whole number, {limit}'}, got {shown(value)}")
+    if not is_integer(value):
+        raise FovealError(f"{what}: expected {limit if 'number' in limit else f'a whole number, {limit}'}, got {short_repr(value)}")
     if value < least or value >= 2**31:  # type: ignore[operator]
-        raise FovealError(f"{what}: expected {limit if value < least else 'a number below 2³¹'}, got {shown(value)}")  # type: ignore[operator]
+        raise FovealError(f"{what}: expected {limit if value < least else 'a number below 2³¹'}, got {short_repr(value)}")  # type: ignore[operator]
 
 
-def is_whole(value: object) -> bool:
+def is_integer(value: object) -> bool:
     """Whether this may be a size or an index: an int, numpy's or torch's, but no bool."""
     if isinstance(value, int):
         return not isinstance(value, bool)
@@ -58,7 +58,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, (int, float, Real)) and not isinstance(value, bool)
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """What was got, in a few words and on one line."""
     if isinstance(value, type):
         return f"the class {value.__name__}"

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from foveal.app.bench.crossover import _crossing
-from foveal.app.bench.table import Bench, Row
 from foveal.app.cli import main
+from foveal.app.command.bench.crossover import _crossing
+from foveal.app.command.bench.table import Bench, Row
 
 
 def nap(seconds):
@@ -71,7 +71,7 @@ def test_where_two_curves_cross():
         (["attention", "--threads", "-2"], "the cores there are, got -2"),
         (["attention", "--longest", "7"], "--longest: expected at least 256, got 7"),
         (["attention", "--device", "tpu"], "device: expected auto, or one that this machine has"),
-        (["attention", "--rounds", "many"], "invalid int value"),
+        (["attention", "--rounds", "multi_label"], "invalid int value"),
         (["attention", "--batch", "4"], "foveal bench attention: expected no --batch, got 4; leave it out, or bench models or translate"),
         (["crossover", "--batch", "4"], "foveal bench crossover: expected no --batch, got 4"),
         (["resolution", "--batch", "4"], "foveal bench resolution: expected no --batch, got 4"),

@@ -9,14 +9,14 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 
-from foveal.app.bench.models import Contender, _check, told_apart
-from foveal.app.bench.resolution import exponent
 from foveal.app.cli import main
-from foveal.deploy.export import export_onnx, write_export
+from foveal.app.command.bench.models import Contender, _check, told_apart
+from foveal.app.command.bench.resolution import exponent
 from foveal.errors import FovealError
-from foveal.models.card import Card
 from foveal.models.store import load_or_new
 from foveal.models.zoo import create
+from foveal.runtime.card import Card
+from foveal.tasks.classify.graph import export_onnx, write_export
 
 
 def graph(operator="Relu", side="batch", pixels=8):
@@ -162,7 +162,7 @@ def test_a_preset_without_weights_is_new_and_the_same_each_time():
 
 
 def test_the_empty_graph_is_one():
-    from foveal.runtime.footprint import EMPTY
+    from foveal.deploy.measure.footprint import EMPTY
 
     onnx.checker.check_model(onnx.load_model_from_string(EMPTY))
 
@@ -173,7 +173,7 @@ def test_how_time_grows_with_pixels():
 
 
 def test_resolution(tmp_path, capsys, monkeypatch, files):
-    monkeypatch.setattr("foveal.app.bench.resolution.SIDES", (224, 448))
+    monkeypatch.setattr("foveal.app.command.bench.resolution.SIDES", (224, 448))
     words = ["bench", "resolution", "icam-30k", "vit-24", "--peer", files / "peer.onnx", "--rounds", "1", "--out", tmp_path]
     assert main([str(word) for word in words]) == 0
     told = capsys.readouterr().out

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from foveal.app.cite import bibliography
 from foveal.app.cli import main
+from foveal.app.command.cite import bibliography
 from foveal.app.paper import Paper
 
 

@@ -6,9 +6,9 @@ from safetensors.torch import load_file, save_file
 from transformers import MarianMTModel
 
 from foveal.app.cli import main
-from foveal.models.card import Card
 from foveal.models.store import describe, load_model, save_model
 from foveal.models.zoo import create
+from foveal.runtime.card import Card
 
 SOURCE, TARGET = torch.tensor([[5, 7, 11, 2, 0]]), torch.tensor([[1, 5, 6]])
 

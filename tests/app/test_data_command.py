@@ -8,17 +8,17 @@ import pytest
 from PIL import Image
 
 from foveal.app import cli
-from foveal.app import data as data_command
-from foveal.app import progress as progress_module
-from foveal.app import render as render_command
+from foveal.app.command import data as data_command
+from foveal.app.command import render as render_command
 from foveal.data.pipes import KINDS, render
 from foveal.data.read import read
+from foveal.report import progress as progress_module
 
 
 @pytest.fixture(autouse=True)
 def commands(monkeypatch):
-    monkeypatch.setitem(cli.COMMANDS, "data", ("foveal.app.data", "look at a set of pictures"))
-    monkeypatch.setitem(cli.COMMANDS, "render", ("foveal.app.render", "draw a set of pictures"))
+    monkeypatch.setitem(cli.COMMANDS, "data", ("foveal.app.command.data", "look at a set of pictures"))
+    monkeypatch.setitem(cli.COMMANDS, "render", ("foveal.app.command.render", "draw a set of pictures"))
 
 
 def typed(capsys, *words):

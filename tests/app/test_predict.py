@@ -17,19 +17,19 @@ import torch
 from PIL import Image
 
 from foveal.app import cli
-from foveal.app import predict as predict_command
-from foveal.explain import inspect as inspect_module
-from foveal.models import packaged
-from foveal.models.card import Card
+from foveal.app.command import predict as predict_command
 from foveal.models.store import describe, save_model
 from foveal.models.zoo import create
+from foveal.runtime import packaged
+from foveal.runtime.card import Card
+from foveal.tasks.classify import predict_torch as inspect_module
 
 CLASSES = ("hole", "root, wet", "wurzel·ß")
 
 
 @pytest.fixture(autouse=True)
 def command(monkeypatch):
-    monkeypatch.setitem(cli.COMMANDS, "predict", ("foveal.app.predict", "find"))
+    monkeypatch.setitem(cli.COMMANDS, "predict", ("foveal.app.command.predict", "find"))
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def model(tmp_path_factory):
     net.head[-1].weight.data *= 30  # so that pictures differ
     family, config = describe(net)
     path = tmp_path_factory.mktemp("run") / "model.safetensors"
-    save_model(net.eval(), path, Card("icam-31k", family, config, CLASSES, many=True, size=32))
+    save_model(net.eval(), path, Card("icam-31k", family, config, CLASSES, multi_label=True, size=32))
     return path
 
 
@@ -122,8 +122,8 @@ def test_batches_do_not_matter(model, folder, capsys):
 
 def test_as_in_training(model, folder, capsys):
     """The file goes through data/image.py at the card's size, and nothing else touches it."""
-    from foveal.data.image import open_image
     from foveal.models.store import load_model
+    from foveal.runtime.image import open_image
 
     net, card = load_model(model)
     pixels = torch.from_numpy(open_image(folder / "01.png", 32)).permute(2, 0, 1).double() / 255
@@ -167,7 +167,9 @@ def test_a_list_that_cannot_be_read_is_not_told_as_an_output_that_cannot_be_writ
     assert (status, err) == (2, "foveal: error: cannot read the list on stdin: Is a directory\n")
 
 
-RUN = "import sys\nfrom foveal.app import cli\ncli.COMMANDS['predict'] = ('foveal.app.predict', '')\nsys.exit(cli.main(sys.argv[1:]))"
+RUN = (
+    "import sys\nfrom foveal.app import cli\ncli.COMMANDS['predict'] = ('foveal.app.command.predict', '')\nsys.exit(cli.main(sys.argv[1:]))"
+)
 
 
 BUFFERED = {**os.environ, "PYTHONUNBUFFERED": ""}
@@ -319,6 +321,6 @@ def test_what_decodes_ahead_stops_with_whoever_asked(folder):
 
 
 def test_the_model_is_loaded_after_the_paths_are_known(folder, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(inspect_module.Inspector, "load", lambda *_: pytest.fail("loaded"))
+    monkeypatch.setattr(inspect_module.TorchClassifier, "load", lambda *_: pytest.fail("loaded"))
     (tmp_path / "x.safetensors").write_bytes(b"")
     assert typed(capsys, tmp_path / "x.safetensors", tmp_path / "nothing*")[0] == 2

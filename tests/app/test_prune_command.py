@@ -7,18 +7,18 @@ import pytest
 import torch
 from train.little import a_set
 
-import foveal.app.ablate as ablate
 import foveal.deploy.prune as pruning
-import foveal.train.many as many
+import foveal.tasks.classify.ablate as ablate
+import foveal.train.sweep as multi_label
 from foveal.app.cli import main
-from foveal.app.prune import number
-from foveal.deploy.cost import weights
-from foveal.models.card import Card
+from foveal.app.command.prune import number
+from foveal.deploy.measure.cost import weights
 from foveal.models.heads import head_layers
 from foveal.models.store import describe, load_model, save_model
 from foveal.models.zoo import create
-from foveal.runtime.inspect import Exported
-from foveal.runtime.look import look
+from foveal.runtime.card import Card
+from foveal.tasks.classify.predict_onnx import OnnxClassifier
+from foveal.tasks.classify.saliency_onnx import attention_maps as look
 from foveal.train.run import Machine, train
 
 pytest.importorskip("torch_pruning")
@@ -120,7 +120,7 @@ def test_heads_by_name_and_by_what_they_matter(small, tmp_path, capsys):
         assert [layer.heads for layer in head_layers(load_model(tmp_path / "two.safetensors")[0])] == [1, 1]
     status, out, err = said(capsys, "export", tmp_path / "h.safetensors", "--out", tmp_path / "h.onnx")
     assert status == 0, err
-    looks = look(Exported.load(tmp_path / "h.onnx"), np.zeros((32, 32, 3), np.uint8))
+    looks = look(OnnxClassifier.load(tmp_path / "h.onnx"), np.zeros((32, 32, 3), np.uint8))
     assert {name: maps.shape for name, maps in looks.maps.items()} == {
         "first query": (1, 1, 1, 4, 4),
         "layer 1": (1, 1, 1, 4, 4),
@@ -191,7 +191,7 @@ def test_a_table_of_peers_as_light_as_icam(data, tmp_path, capsys, monkeypatch):
             done.append(run)
             train(run.recipe, run.folder, resume=True, machine=Machine("cpu"))
 
-    monkeypatch.setattr(many, "run_all", run_all)
+    monkeypatch.setattr(multi_label, "run_all", run_all)
     flags = ["--data", data, *LITTLE, "--settings", "{image: 32, patch: 8}", "--folds", "0,1", "--out", tmp_path / "out"]
     status, out, err = said(capsys, "ablate", "pruned", *flags)
     assert status == 0, err

@@ -11,11 +11,11 @@ from PIL import Image
 
 from foveal.app.catalogue import Entry, Paper, entries, find, run_example
 from foveal.app.cli import main
-from foveal.app.picture import Picture
-from foveal.app.portrait import PANELS, portrait
-from foveal.app.show import described, in_text, listing
+from foveal.app.command.show import described, in_text, listing
 from foveal.core.attend import attend, normalise
 from foveal.errors import FovealError
+from foveal.report.mechanism_picture import PANELS, portrait
+from foveal.report.picture import Picture
 
 
 def drawn(name: str, size: int | None = None) -> Picture:

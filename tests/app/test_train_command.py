@@ -14,10 +14,10 @@ import torch
 from train.little import FLAGS, a_set, result, rows, same_run, typed
 
 from foveal.app import cli
-from foveal.app import progress as progress_module
-from foveal.app import train as train_command
 from foveal.app.cli import main
-from foveal.train.recipe import Recipe
+from foveal.report import progress as progress_module
+from foveal.tasks.classify import train_command
+from foveal.tasks.classify.recipe import ClassifyRecipe
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def said(capsys, *words):
 def test_every_setting_is_in_the_help(capsys):
     status, out, _ = said(capsys, "train", "--help")
     assert status == 0
-    for one in dataclasses.fields(Recipe):
+    for one in dataclasses.fields(ClassifyRecipe):
         assert f"--{one.name} " in out
     parser = argparse.ArgumentParser()
     train_command.add_arguments(parser)

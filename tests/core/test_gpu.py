@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import foveal
-from foveal.core.call import checked
 from foveal.core.kernel import KERNELS
+from foveal.core.request import checked
 from foveal.mask import bigbird, causal, local, longformer, padding, prefix, strided
 from foveal.position import BiasTable, Buckets, Relative
 

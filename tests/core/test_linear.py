@@ -126,10 +126,10 @@ def test_the_error_falls_as_features_grow():
             exact = F.scaled_dot_product_attention(q, k, v, is_causal=mask is causal)
             drawn = [linear(q, k, v, orthogonal(count, 8, seed).double(), mask=mask) - exact for seed in range(5)]
             errors.append(torch.stack(drawn).square().mean().sqrt().item())
-    few, some, many = ((both + causal_) / 2 for both, causal_ in zip(errors[::2], errors[1::2], strict=True))
+    few, some, multi_label = ((both + causal_) / 2 for both, causal_ in zip(errors[::2], errors[1::2], strict=True))
     # With independent draws the error falls as 1/√F: by 2.8 from each to the next.
-    assert few > 2 * some > 4 * many
-    assert many < 0.1
+    assert few > 2 * some > 4 * multi_label
+    assert multi_label < 0.1
 
 
 def test_orthogonal_features_beat_independent_ones():

@@ -17,7 +17,7 @@ from foveal.mask import bigbird, causal, local, longformer, padding, prefix, ran
 
 sizes = st.tuples(st.integers(0, 37), st.integers(0, 41))
 B = 3
-many = settings(max_examples=150)
+multi_label = settings(max_examples=150)
 
 
 def rows_of(lines):
@@ -53,7 +53,7 @@ def test_a_batch_by_hand():
 # the algebra
 
 
-@many
+@multi_label
 @given(masks, masks, sizes)
 def test_signs_mean_and_or_not(a, b, size):
     one, other = meaning(a, *size)[0], meaning(b, *size)[0]
@@ -62,7 +62,7 @@ def test_signs_mean_and_or_not(a, b, size):
     assert torch.equal((~a).dense(*size), ~one)
 
 
-@many
+@multi_label
 @given(masks, masks, sizes)
 def test_de_morgan_and_double_negation(a, b, size):
     assert torch.equal((~(a & b)).dense(*size), (~a | ~b).dense(*size))
@@ -70,7 +70,7 @@ def test_de_morgan_and_double_negation(a, b, size):
     assert torch.equal((~~a).dense(*size), a.dense(*size))
 
 
-@many
+@multi_label
 @given(with_padding(B), sizes)
 def test_signs_mean_the_same_where_samples_differ(mask, size):
     dense = mask.dense(*size, batch=B)
@@ -78,7 +78,7 @@ def test_signs_mean_the_same_where_samples_differ(mask, size):
     assert torch.equal(samples(dense, B), meaning(mask, *size, batch=B))
 
 
-@many
+@multi_label
 @given(masks, st.integers(0, 9), sizes)
 def test_starting_at_cuts_off_the_rows_before(mask, row, size):
     queries, keys = size
@@ -101,13 +101,13 @@ def test_a_sign_takes_masks_only_on_either_side(other):
 # the forms agree
 
 
-@many
+@multi_label
 @given(with_padding(B), sizes)
 def test_pairs_counts_the_dense_form(mask, size):
     assert mask.pairs(*size, batch=B) == int(mask.dense(*size, batch=B).sum())
 
 
-@many
+@multi_label
 @given(with_padding(B), st.tuples(st.integers(1, 37), st.integers(1, 41)), st.data())
 def test_a_part_is_cut_out_of_the_dense_form(mask, size, data):
     queries, keys = size
@@ -117,7 +117,7 @@ def test_a_part_is_cut_out_of_the_dense_form(mask, size, data):
     assert torch.equal(part, mask.dense(*size, batch=B)[..., rows, :][..., columns])
 
 
-@many
+@multi_label
 @given(with_padding(B), sizes)
 def test_the_predicate_keeps_what_the_mask_keeps(mask, size):
     queries, keys = size
@@ -126,7 +126,7 @@ def test_the_predicate_keeps_what_the_mask_keeps(mask, size):
     assert torch.equal(kept.expand(B, queries, keys), meaning(mask, queries, keys, batch=B))
 
 
-@many
+@multi_label
 @given(with_padding(B), sizes)
 def test_structure_keeps_no_less_and_the_remainder_says_the_rest(mask, size):
     structure, rest = mask.structure(), mask.remainder()
@@ -155,7 +155,7 @@ def test_the_picture_is_the_share_of_samples():
 # the hints are sound
 
 
-@many
+@multi_label
 @given(with_padding(B), st.integers(1, 37), st.integers(0, 41), st.data())
 def test_no_kept_pair_lies_outside_reach_or_candidates(mask, queries, keys, data):
     first = data.draw(st.integers(0, queries - 1))
@@ -192,7 +192,7 @@ def test_no_kept_pair_lies_outside_reach_for_any_rows(mask):
             assert not kept[first:last][:, ~torch.isin(columns, mask.candidates(torch.arange(first, last), size))].any()
 
 
-@many
+@multi_label
 @given(with_padding(B), st.integers(0, 37), st.integers(0, 41), st.data())
 def test_full_means_that_all_is_kept(mask, queries, keys, data):
     first = data.draw(st.integers(0, queries))
@@ -231,7 +231,7 @@ def test_candidates_leave_out_what_they_can(mask, rows, columns):
 # masks as values
 
 
-@many
+@multi_label
 @given(masks)
 def test_equal_masks_are_equal_also_after_a_copy(mask):
     for other in (copy.copy(mask), copy.deepcopy(mask), pickle.loads(pickle.dumps(mask))):
@@ -305,7 +305,7 @@ def test_a_given_mask_is_not_combined():
             wrong()
 
 
-@many
+@multi_label
 @given(patterns, sizes)
 def test_every_pattern_is_without_batch_and_has_a_period(mask, size):
     assert not mask.batched

@@ -52,10 +52,10 @@ def test_a_rare_label_among_common_ones(seed):
 
 
 @given(st.integers(40, 401), st.integers(0, 99), st.booleans())
-def test_groups_stay_whole(count, seed, many):
+def test_groups_stay_whole(count, seed, multi_label):
     chance = np.random.default_rng(seed)
     group = chance.integers(0, count // 4, count) * 7 + 3
-    labels = (chance.random((count, 3)) < 0.4).astype(np.uint8) if many else chance.integers(0, 3, count)
+    labels = (chance.random((count, 3)) < 0.4).astype(np.uint8) if multi_label else chance.integers(0, 3, count)
     split = divide(labels, group, seed=seed)
     for number in np.unique(group):
         assert len(set(split[group == number].tolist())) == 1

@@ -74,14 +74,14 @@ def test_processes_share_each_batch(count, world, share, shuffle):
 
 
 def test_rarity_by_hand():
-    assert rarity(np.array([0, 0, 0, 1]), many=False).tolist() == [1 / 3, 1 / 3, 1 / 3, 1]
+    assert rarity(np.array([0, 0, 0, 1]), multi_label=False).tolist() == [1 / 3, 1 / 3, 1 / 3, 1]
     labels = np.array([[1, 0], [1, 1], [1, 0], [0, 0], [0, 0]], np.uint8)
-    assert rarity(labels, many=True).tolist() == [1 / 3, 1, 1 / 3, 1 / 2, 1 / 2]
+    assert rarity(labels, multi_label=True).tolist() == [1 / 3, 1, 1 / 3, 1 / 2, 1 / 2]
 
 
 def test_rare_classes_are_drawn_as_often():
     labels = np.array([0] * 97 + [1] * 3)
-    order = Order(np.arange(100) + 1000, 10, seed=5, weight=rarity(labels, many=False))
+    order = Order(np.arange(100) + 1000, 10, seed=5, weight=rarity(labels, multi_label=False))
     drawn = np.concatenate([part for epoch in range(40) for part in (order.set_epoch(epoch), *order)[1:]]) - 1000
     assert len(drawn) == 4000
     assert abs((labels[drawn] == 1).mean() - 0.5) < 0.03

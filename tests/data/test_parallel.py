@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foveal.data.filter_pairs import Row, Sieve
 from foveal.data.parallel import read_parallel
-from foveal.data.sieve import Row, Sieve
 from foveal.errors import FovealError
 
 EN = [f"The number {n} is written here." for n in range(60)]
@@ -416,14 +416,14 @@ def test_a_fingerprint_is_of_sentences_languages_and_splits(tmp_path):
 
 @given(st.lists(st.tuples(st.binary(max_size=17), st.binary(max_size=17)), max_size=11))
 def test_whatever_bytes_come_every_row_is_kept_or_counted(rows):
-    sieve = Sieve()
-    kept = list(sieve.through((Row(place, "", *row) for place, row in enumerate(rows)), ("a", "b")))
-    assert len(kept) + sum(sieve.counts.values()) == len(rows)
+    filter_pairs = Sieve()
+    kept = list(filter_pairs.through((Row(place, "", *row) for place, row in enumerate(rows)), ("a", "b")))
+    assert len(kept) + sum(filter_pairs.counts.values()) == len(rows)
     given = Sieve()
-    judged = list(given.through((Row(place, "", *row) for place, row in enumerate(rows)), ("a", "b"), "test"))
-    assert len(judged) + sum(given.counts.values()) == len(rows)
+    evaluated = list(given.through((Row(place, "", *row) for place, row in enumerate(rows)), ("a", "b"), "test"))
+    assert len(evaluated) + sum(given.counts.values()) == len(rows)
     assert set(given.counts) <= {"no reference"}
-    for pair in judged:
+    for pair in evaluated:
         assert pair.target.encode()
         pair.source.encode()  # it may be empty, but it can be written
     for pair in kept:

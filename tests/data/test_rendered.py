@@ -14,7 +14,7 @@ from foveal.errors import FovealError
 def test_labels_are_what_is_drawn():
     source = read("pipes:31:3")
     assert source.classes == KINDS
-    assert source.many
+    assert source.multi_label
     for index in range(31):
         shown = {finding.kind for finding in render(3_000_000 + index, 32).findings}
         assert {kind for kind, there in zip(KINDS, source.labels[index], strict=True) if there} == shown

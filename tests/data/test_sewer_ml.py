@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from foveal.data import sewer_ml
-from foveal.data.image import BadImage
 from foveal.data.read import read
 from foveal.data.sewer_ml import CODES, read_sewer_ml
 from foveal.errors import FovealError
-from foveal.objective.importance import CIW
+from foveal.metrics.importance import CIW
+from foveal.runtime.image import BadImage
 
 HEADER = ["Filename", "VA", *CODES, "ND", "Defect"]
 
@@ -44,7 +44,7 @@ def test_the_official_layout(tmp_path):
         Image.new("RGB", (5, 3), (grey, 0, 0)).save(tmp_path / folder / name)
     source = read(str(tmp_path))
     assert source.format == "Sewer-ML"
-    assert source.many
+    assert source.multi_label
     assert source.classes == CODES
     assert len(CODES) == 17
     assert source.labels[:4].sum(1).tolist() == [2, 0, 1, 1]

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from foveal.data.image import BadImage
 from foveal.data.read import read
 from foveal.data.table import parse, read_table
 from foveal.errors import FovealError
+from foveal.runtime.image import BadImage
 
 
 def table(tmp_path, text, label=None, encoding="utf-8", by=None):
@@ -30,7 +30,7 @@ def test_one_label(tmp_path):
         tmp_path, "file,label,split,fold,group\na.png,sound,train,2,x\nb.png,cracked,VALID,1,y\nc.png,sound,test,0,\nd.png,sound,,2,x2\n"
     )
     assert source.classes == ("cracked", "sound")
-    assert not source.many
+    assert not source.multi_label
     assert source.labels.tolist() == [1, 0, 1, 1]
     assert source.split.tolist() == [0, 1, 2, -1]
     assert source.fold.tolist() == [2, 1, 0, 2]
@@ -53,7 +53,7 @@ def test_separators_and_quotes(tmp_path, separator, encoding, end):
 
 def test_several_labels(tmp_path):
     source = table(tmp_path, "file,label\na.png,root; crack\nb.png,\nc.png,root\n")
-    assert source.many
+    assert source.multi_label
     assert source.classes == ("crack", "root")
     assert source.labels.tolist() == [[1, 1], [0, 0], [0, 1]]
     assert table(tmp_path, "file,labels\na.png,root\nb.png,crack\n").labels.tolist() == [[0, 1], [1, 0]]  # the header says so
@@ -64,7 +64,7 @@ def test_a_column_for_each_class(tmp_path):
     text = "file,split,crack,width,root,remark\na.png,train,1,640,0,\nb.png,test,0,480,1,dirty\nc.png,train,0,1,0,\n"
     source = table(tmp_path, text)
     assert source.classes == ("crack", "root")
-    assert source.many
+    assert source.multi_label
     assert source.labels.tolist() == [[1, 0], [0, 1], [0, 0]]
     assert source.labels.dtype == np.uint8
     assert source.notes == ("columns not used: width, remark",)
@@ -122,8 +122,8 @@ def test_a_column_makes_the_folds(tmp_path):
     assert words.fold.tolist() == [2, 0, 1]
     assert source.facts()["fold_names"] == ["99", "202209", "202301"]
     assert table(tmp_path, "file,crack,root,wet\na,0,1,0\nb,1,0,1\nc,0,0,1\n", by="wet").classes == ("crack", "root")
-    many = "file,label,run\n" + "".join(f"{n}.png,{n % 2},{n}\n" for n in range(30))
-    assert table(tmp_path, many, by="run").notes == (f"folds by run: {', '.join(map(str, range(23)))}, … 7 more",)
+    multi_label = "file,label,run\n" + "".join(f"{n}.png,{n % 2},{n}\n" for n in range(30))
+    assert table(tmp_path, multi_label, by="run").notes == (f"folds by run: {', '.join(map(str, range(23)))}, … 7 more",)
 
 
 def test_a_fold_has_pictures_although_lines_are_left_out(tmp_path):

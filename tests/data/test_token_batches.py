@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from foveal.data import token_batches
 from foveal.data.parallel import Pairs
 from foveal.data.token_batches import TokenBatches, TokenPairs, Tokens, collate
-from foveal.data.vocabulary import learn
 from foveal.errors import FovealError
+from foveal.runtime.vocabulary import learn
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 19), st.integers(0, 19)), min_size=1, max_size=61)
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from foveal.app.cli import main
-from foveal.deploy.archive import texts, with_text
-from foveal.deploy.export_torch import export_program, export_script
-from foveal.models.card import Card
+from foveal.deploy.onnx.archive import texts, with_text
 from foveal.models.zoo import create
+from foveal.runtime.card import Card
+from foveal.tasks.classify.graph_torch import export_program, export_script
 
 PROOF = {"largest": 0.25, "pictures": "drawn in Köln"}
 
@@ -110,7 +110,7 @@ def test_damaged_ones_get_one_line(name, content, says, tmp_path, capsys):
 
 
 def test_a_text_beyond_measure_is_refused(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("foveal.deploy.archive.LARGEST", 8)
+    monkeypatch.setattr("foveal.deploy.onnx.archive.LARGEST", 8)
     with zipfile.ZipFile(tmp_path / "a.pt", "w") as archive:
         archive.writestr("m/extra/foveal", '{"a": "bcd"}')
     assert main(["show", str(tmp_path / "a.pt")]) == 2
@@ -120,7 +120,7 @@ def test_a_text_beyond_measure_is_refused(tmp_path, capsys, monkeypatch):
 def test_a_card_of_weights(tmp_path, capsys):
     assert main(["show", "bigbird", "--size", "16"]) == 0
     capsys.readouterr()
-    from foveal.models.packaged import packaged
+    from foveal.runtime.packaged import packaged
 
     assert main(["show", str(packaged("icam-pipes"))]) == 0
     told = capsys.readouterr().out

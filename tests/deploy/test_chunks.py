@@ -5,14 +5,14 @@ import onnx
 import pytest
 import torch
 
-from foveal.deploy import chunks
-from foveal.deploy.chunks import chunk_of, graphs
-from foveal.deploy.export import export_onnx
-from foveal.deploy.half import halved
-from foveal.deploy.lean import Frames
-from foveal.deploy.opened import opened
-from foveal.models.card import Card
+from foveal.deploy.onnx import chunks
+from foveal.deploy.onnx.chunks import chunk_of, graphs
+from foveal.deploy.onnx.fp16 import halved
+from foveal.deploy.twins.fused_icam import Frames
 from foveal.models.zoo import create
+from foveal.runtime.card import Card
+from foveal.runtime.onnx_session import opened
+from foveal.tasks.classify.graph import export_onnx
 
 
 def test_the_most_that_fit():

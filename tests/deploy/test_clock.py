@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from foveal.deploy.clock import interleaved
+from foveal.deploy.measure.clock import interleaved
 
 
 def test_jobs_take_turns_and_the_warm_up_does_not_count():

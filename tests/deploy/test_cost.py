@@ -5,7 +5,7 @@ from torch.nn import functional as F
 
 from foveal.core.attend import attend
 from foveal.core.pattern.causal import causal
-from foveal.deploy.cost import activation_bytes, flops, weights
+from foveal.deploy.measure.cost import activation_bytes, flops, weights
 from foveal.errors import FovealError
 from foveal.layers.multihead import MultiHead
 from foveal.models.zoo import create

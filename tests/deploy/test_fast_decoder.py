@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from foveal.decode.engine import Bans
-from foveal.decode.lines import decode, decode_all
-from foveal.decode.search import Search
-from foveal.deploy import fast_decoder, fast_linear, likeliest
-from foveal.deploy.fast_decoder import FastDecoder, engine_of
+from foveal.deploy.twins import fast_decoder, fast_linear
+from foveal.deploy.twins import top_k as likeliest
+from foveal.deploy.twins.fast_decoder import FastDecoder, engine_of
 from foveal.errors import FovealError
 from foveal.models.torch_engine import TorchEngine
 from foveal.models.zoo import create
+from foveal.runtime.decode.batched import decode, decode_all
+from foveal.runtime.decode.engine import Bans
+from foveal.runtime.decode.search import Search
 
 WORDS = 311
 ALL = 2**31 - 1

@@ -1,6 +1,6 @@
 import torch
 
-from foveal.deploy.memory import peak
+from foveal.deploy.measure.memory import peak
 
 MEGABYTE = 2**20
 

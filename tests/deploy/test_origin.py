@@ -3,7 +3,7 @@ import platform
 import torch
 
 import foveal
-from foveal.deploy.origin import origin
+from foveal.deploy.measure.origin import origin
 
 
 def test_a_figure_knows_where_it_comes_from():

@@ -7,13 +7,13 @@ import torch
 from torch import nn
 
 import foveal.deploy.prune as source
-from foveal.deploy.cost import weights
+from foveal.deploy.measure.cost import weights
 from foveal.deploy.prune import _groups, _pruned, counter, prune
 from foveal.errors import FovealError
-from foveal.models.card import Card
 from foveal.models.shrink import query_of
 from foveal.models.store import describe, load_for, load_model, save_model, shapes_of
 from foveal.models.zoo import create
+from foveal.runtime.card import Card
 
 pytest.importorskip("torch_pruning")
 SIDE = 64
@@ -191,7 +191,7 @@ def test_fpgm_spares_what_is_far_from_the_others_also_where_it_is_small(icam):
         (0, "weights", "l1", "the target: expected a number of weights above 0, got 0"),
         (-3, "flops", "l1", "the target: expected a number of flops above 0, got -3"),
         (1.5, "weights", "l1", "got 1.5"),
-        ("many", "weights", "l1", "got 'many'"),
+        ("multi_label", "weights", "l1", "got 'many'"),
         (31_500, "weights", "l1", "expected fewer weights than the model's own 31,4"),
         (9, "weights", "l1", "with one channel in every layer, got 9"),
         (9, "grams", "l1", "no unit of a target is called 'grams'"),

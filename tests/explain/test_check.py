@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import foveal
 import foveal.core.observe
-from foveal.app import check as command
+from foveal.app.command import check as command
 from foveal.errors import FovealError
 from foveal.explain.check import Finding, Report, assert_sound, check
 from foveal.explain.diagnosis.adapt import adapt

@@ -61,16 +61,16 @@ def test_masking_by_hand():
 
 
 @pytest.mark.parametrize("measure", [importance_by_gradient, importance_by_masking])
-@pytest.mark.parametrize("many", [False, True])
-def test_a_head_that_says_nothing_matters_least_and_the_model_is_left_as_it_was(measure, many):
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_a_head_that_says_nothing_matters_least_and_the_model_is_left_as_it_was(measure, multi_label):
     torch.manual_seed(0)
     model = create("icam-31k", classes=3, image=28, patch=7, heads=4).train()
     model.layers[1].attention.layer.out.weight.data[:, 12:18] = 0
     model.layers[1].attention.layer.kv.weight.data[24 + 12 : 24 + 18] = 0
     model.layers[0].attention.layer.q.weight.requires_grad_(False)
-    truth = torch.randint(0, 2, (4, 3)) if many else torch.tensor([0, 1, 2, 1])
+    truth = torch.randint(0, 2, (4, 3)) if multi_label else torch.tensor([0, 1, 2, 1])
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    found = measure(model, torch.randn(4, 3, 28, 28), truth, loss_of(many))
+    found = measure(model, torch.randn(4, 3, 28, 28), truth, loss_of(multi_label))
     assert [len(layer) for layer in found] == [4, 4]
     assert found[1][2] == pytest.approx(0, abs=1e-12)
     if measure is importance_by_gradient:

@@ -9,9 +9,9 @@ from torch import nn
 
 from foveal.errors import FovealError
 from foveal.models.backbone import backbone
-from foveal.models.card import Card
 from foveal.models.store import describe, load_model, save_model
 from foveal.models.zoo import create
+from foveal.runtime.card import Card
 
 
 def test_resnet_18_up_to_its_first_stage_is_transformers_own():

@@ -8,10 +8,10 @@ from torch import nn
 
 from foveal.errors import FovealError
 from foveal.layers.multihead import MultiHead
-from foveal.models.card import Card
 from foveal.models.heads import head_layers, remove_heads, without_heads
 from foveal.models.store import describe, load_model, save_model, shapes_of
 from foveal.models.zoo import create
+from foveal.runtime.card import Card
 
 
 def icam(**settings):

@@ -13,16 +13,16 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-import foveal.models.card
+import foveal.atomic
 import foveal.models.store
-import foveal.whole
+import foveal.runtime.card
 from foveal.errors import FovealError
-from foveal.models.card import Card
 from foveal.models.icam import Icam, IcamConfig
 from foveal.models.mbconv import Stage
-from foveal.models.packaged import FILE
 from foveal.models.store import describe, load_model, load_or_new, save_model
 from foveal.models.zoo import create
+from foveal.runtime.card import Card
+from foveal.runtime.packaged import FILE
 
 CONFIG = IcamConfig(classes=3, image=14, patch=7, stem=3, stages=(Stage(5, expand=2),), width=6, hidden=7, first="projected", mixer=True)
 
@@ -321,7 +321,7 @@ def test_a_card_whose_family_has_another_task(tmp_path):
 
 
 def test_reading_never_unpickles(file, monkeypatch):
-    for module in (foveal.models.store, foveal.models.card, foveal.whole):
+    for module in (foveal.models.store, foveal.runtime.card, foveal.atomic):
         tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
         called = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         called |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names}

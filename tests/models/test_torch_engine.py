@@ -5,10 +5,10 @@ import itertools
 import pytest
 import torch
 
-from foveal.decode.lines import decode, decode_all
-from foveal.decode.search import Search
 from foveal.models.torch_engine import TorchEngine
 from foveal.models.zoo import create
+from foveal.runtime.decode.batched import decode, decode_all
+from foveal.runtime.decode.search import Search
 
 WORDS = 7  # three of them are neither pad, begin nor end
 

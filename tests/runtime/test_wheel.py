@@ -9,15 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from runtime.translator import made
+from tasks.translate.translator import made
 
 from foveal.app.cli import main
 from foveal.data.pipes import render
-from foveal.data.vocabulary import both_from
-from foveal.decode.search import Search
-from foveal.deploy.export import write_export
-from foveal.deploy.translator import export_translator
-from foveal.train.translate import translate
+from foveal.runtime.decode.search import Search
+from foveal.runtime.vocabulary import both_from
+from foveal.tasks.classify.graph import write_export
+from foveal.tasks.translate.graph import export_translator
+from foveal.tasks.translate.module import translate
 
 ROOT = Path(__file__).parents[2]
 CLEAN = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # or this copy would answer for the wheel

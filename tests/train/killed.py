@@ -3,8 +3,8 @@
 import pytest
 from safetensors.torch import load_file
 
-from foveal.train.translate import Translate
-from foveal.train.translate_run import train_translate
+from foveal.tasks.translate.module import Translate
+from foveal.tasks.translate.run import train_translate
 
 
 class Killed(Exception):  # noqa: N818 — no error of foveal

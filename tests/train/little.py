@@ -26,17 +26,17 @@ def picture(number, label):
     return pixels
 
 
-def a_set(folder, count=23, many=False, splits="train train val train test train"):
+def a_set(folder, count=23, multi_label=False, splits="train train val train test train"):
     """labels.csv with splits and 3 folds, of classes left and right: one a picture, or none, one or both."""
     folder.mkdir(parents=True, exist_ok=True)
-    lines = ["file,left,right,split,fold" if many else "file,label,split,fold"]
+    lines = ["file,left,right,split,fold" if multi_label else "file,label,split,fold"]
     for number in range(count):
         label = number * 7 % 11 % 2
         split = splits.split()[number % len(splits.split())]
-        if many:
+        if multi_label:
             label = (0, 1, None)[number * 7 % 11 % 3]
         Image.fromarray(picture(number, label)).save(folder / f"{number}.png")
-        marks = f"{int(label == 0)},{int(label == 1)}" if many else ("left", "right")[label]
+        marks = f"{int(label == 0)},{int(label == 1)}" if multi_label else ("left", "right")[label]
         lines.append(f"{number}.png,{marks},{split},{number % 3}")
     (folder / "labels.csv").write_text("\n".join(lines) + "\n")
     return folder

@@ -11,8 +11,8 @@ import torch
 from torch.nn import functional as F
 from train.little import ENVIRONMENT, FLAGS, a_set, figures, result, rows, same_run, typed
 
-from foveal.explain.predicted import read_predicted
-from foveal.objective.metric import balanced_accuracy
+from foveal.metrics.classification import balanced_accuracy
+from foveal.tasks.classify.predictions import read_predicted
 from foveal.train import gather
 
 TWO = ["--devices", "2", "--strategy", "ddp", "--batch", "6", "--epochs", "2", "--smoothing", "0", "--keep", "last", "--patience", "5"]
@@ -77,7 +77,7 @@ def test_every_picture_is_judged_once(a_run, data):
 @pytest.mark.slow
 def test_the_log_tells_of_all_pictures_and_of_the_kept_weights(a_run):
     folder, _ = a_run
-    predicted = read_predicted(folder / "predictions-val.csv", many=False)
+    predicted = read_predicted(folder / "predictions-val.csv", multi_label=False)
     loss = F.cross_entropy(torch.tensor(predicted.logits), torch.tensor(predicted.truth))
     assert float(figures(folder)[-1]["val_loss"]) == pytest.approx(float(loss), abs=2e-5)
     score = balanced_accuracy(predicted.truth, predicted.logits.argmax(1), 2)

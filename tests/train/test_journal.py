@@ -14,7 +14,7 @@ from torch import nn
 from train.little import rows
 
 from foveal.errors import FovealError
-from foveal.train.journal import Journal, WholeCheckpoint, weights
+from foveal.train.journal import AtomicCheckpoint, Journal, weights
 
 
 class Trainer:
@@ -35,8 +35,8 @@ class Module:
     unit = "pictures"
 
     def __init__(self, value):
-        self.judged = nn.Linear(2, 3)
-        nn.init.constant_(self.judged.weight, value)
+        self.evaluated = nn.Linear(2, 3)
+        nn.init.constant_(self.evaluated.weight, value)
 
     def amount(self, batch):
         return len(batch.index)
@@ -137,7 +137,7 @@ def test_a_run_that_had_stopped_stays_stopped(tmp_path, waited):
 
 
 def test_checkpoints_are_whole(tmp_path, monkeypatch):
-    file, plugin = tmp_path / "last.ckpt", WholeCheckpoint()
+    file, plugin = tmp_path / "last.ckpt", AtomicCheckpoint()
     plugin.save_checkpoint({"a": torch.arange(3), "b": [1, "x", None]}, file)
     read = plugin.load_checkpoint(file)
     assert read["a"].tolist() == [0, 1, 2]
@@ -157,7 +157,7 @@ def test_a_checkpoint_runs_no_code(tmp_path):
     file = tmp_path / "last.ckpt"
     torch.save({"a": Trainer()}, file)
     with pytest.raises(FovealError, match="expected a checkpoint"):
-        WholeCheckpoint().load_checkpoint(file)
+        AtomicCheckpoint().load_checkpoint(file)
 
 
 def test_weights_are_those_that_are_judged():
@@ -170,5 +170,5 @@ def test_of_epochs_with_the_same_score_the_one_with_the_smaller_loss_is_kept(tmp
     optimizer = types.SimpleNamespace(param_groups=[{"lr": 0.1}])
     for epoch, (score, loss) in enumerate(((0.0, 0.9), (0.0, 0.4), (0.0, 0.6), (0.5, 2.0), (0.5, 2.0))):
         trainer = types.SimpleNamespace(current_epoch=epoch, optimizers=[optimizer], max_epochs=9)
-        journal._note(trainer, types.SimpleNamespace(judged=model, unit="pictures"), {"val_score": score, "val_loss": loss}, score, 1.0)
+        journal._note(trainer, types.SimpleNamespace(evaluated=model, unit="pictures"), {"val_score": score, "val_loss": loss}, score, 1.0)
         assert journal.best_epoch == (0, 1, 1, 3, 3)[epoch]

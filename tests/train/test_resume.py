@@ -12,19 +12,19 @@ import torch
 from train.little import ENVIRONMENT, FIELDS, FLAGS, a_set, figures, result, same_run, typed
 
 from foveal.errors import FovealError
-from foveal.train import conclude as conclude_module
+from foveal.tasks.classify import finish as conclude_module
+from foveal.tasks.classify.data import ClassifyData
+from foveal.tasks.classify.module import Classify
+from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.train import journal as journal_module
 from foveal.train import run as run_module
-from foveal.train.classify import Classify
-from foveal.train.feeds import Feeds
-from foveal.train.recipe import Recipe
 from foveal.train.run import Machine, train
 
 CPU = Machine("cpu")
 SLOW = """
 import sys, time
 from foveal.app import cli
-from foveal.train.classify import Classify
+from foveal.tasks.classify.module import Classify
 real = Classify.on_validation_epoch_start
 Classify.on_validation_epoch_start = lambda self: (time.sleep(0.3), real(self))  # so that it does not end before it is killed
 sys.exit(cli.main())
@@ -42,7 +42,7 @@ def data(tmp_path_factory):
 
 def recipe_for(data, **changes):
     fields = FIELDS | {"data": str(data), "epochs": 6, "augment": "pipe", "ema": 0.9, "patience": 2, "mixup": 0.2, "seed": 2} | changes
-    return Recipe(**fields)
+    return ClassifyRecipe(**fields)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_killed_at_every_kind_of_moment(data, whole_run, tmp_path, monkeypatch):
                 raise Killed
             real(path, content)
 
-        real = journal_module.write_whole
+        real = journal_module.write_atomic
         patch.setattr(journal_module, "write_whole", half)
         with pytest.raises(Killed):
             train(recipe, folder, resume=True, machine=CPU)
@@ -121,7 +121,7 @@ def test_a_run_that_had_stopped_early_or_was_through_trains_no_further(data, tmp
     monkeypatch.setattr(Classify, "training_step", lambda *args: pytest.fail("trained after the last epoch"))
     assert train(recipe, folder, resume=True, machine=CPU)["epoch"] == result(folder)["epoch"]
     assert len(figures(folder)) == 2
-    monkeypatch.setattr(Feeds, "__init__", lambda *args: pytest.fail("a finished run was begun again"))
+    monkeypatch.setattr(ClassifyData, "__init__", lambda *args: pytest.fail("a finished run was begun again"))
     assert train(recipe, folder, resume=True, machine=CPU) == result(folder)
 
 

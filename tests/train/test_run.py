@@ -16,12 +16,12 @@ from train.little import FIELDS, a_set, figures, picture, result, rows, same_run
 
 from foveal.data.read import read
 from foveal.errors import FovealError
-from foveal.explain.predicted import read_predicted
 from foveal.models.store import load_model, read_file
-from foveal.train import feeds as feeds_module
-from foveal.train.classify import Classify
-from foveal.train.feeds import Feeds
-from foveal.train.recipe import Recipe
+from foveal.tasks.classify import data as feeds_module
+from foveal.tasks.classify.data import ClassifyData
+from foveal.tasks.classify.module import Classify
+from foveal.tasks.classify.predictions import read_predicted
+from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.train.run import Machine, begin, build, train
 
 CPU = Machine("cpu", workers=0)
@@ -30,7 +30,7 @@ FILES |= {"predictions-val.csv", "predictions-test.csv"}
 
 
 def recipe_for(data, /, **changes):
-    return Recipe(**(FIELDS | {"data": str(data)} | changes))
+    return ClassifyRecipe(**(FIELDS | {"data": str(data)} | changes))
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def several(tmp_path_factory):
-    return a_set(tmp_path_factory.mktemp("several"), many=True)
+    return a_set(tmp_path_factory.mktemp("several"), multi_label=True)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def a_run(data, tmp_path_factory):
 
 def test_what_a_run_leaves(a_run, data):
     assert {path.name for path in a_run.iterdir()} == FILES
-    assert Recipe(**yaml.safe_load((a_run / "recipe.yaml").read_text())) == recipe_for(data, smoothing=0.0, keep="last", seed=3)
+    assert ClassifyRecipe(**yaml.safe_load((a_run / "recipe.yaml").read_text())) == recipe_for(data, smoothing=0.0, keep="last", seed=3)
     assert result(a_run)["origin"] == {"commit": "abc"}
     assert result(a_run)["epoch"] == 2
     source = read(str(data))
@@ -66,7 +66,7 @@ def test_the_model_file_gives_the_predictions(a_run, data):
     model, card = load_model(a_run)
     assert card.classes == ("left", "right")
     assert card.recipe["seed"] == 3
-    predicted = read_predicted(a_run / "predictions-test.csv", many=False)
+    predicted = read_predicted(a_run / "predictions-test.csv", multi_label=False)
     source, mean, std = read(str(data)), torch.tensor(card.mean), torch.tensor(card.std)
     for file, logits in zip(predicted.files, predicted.logits, strict=True):
         index = next(index for index in range(len(source)) if source.file(index) == file)
@@ -77,7 +77,7 @@ def test_the_model_file_gives_the_predictions(a_run, data):
 
 
 def test_the_log_tells_of_the_kept_weights(a_run):
-    predicted = read_predicted(a_run / "predictions-val.csv", many=False)
+    predicted = read_predicted(a_run / "predictions-val.csv", multi_label=False)
     loss = F.cross_entropy(torch.tensor(predicted.logits), torch.tensor(predicted.truth))
     assert float(figures(a_run)[-1]["val_loss"]) == pytest.approx(float(loss), abs=1e-5)
     right = predicted.logits.argmax(1) == predicted.truth
@@ -139,16 +139,16 @@ def test_a_split_that_cannot_be_read(tmp_path, monkeypatch, streamed):
         train(recipe_for(data), tmp_path / "run", machine=CPU)
 
 
-@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("multi_label", [False, True])
 @pytest.mark.parametrize("balance", ["none", "weights", "sampling"])
-def test_labels_and_balance(data, several, tmp_path, many, balance):
+def test_labels_and_balance(data, several, tmp_path, multi_label, balance):
     folder = tmp_path / "run"
-    train(recipe_for(several if many else data, balance=balance, epochs=1), folder, machine=CPU)
+    train(recipe_for(several if multi_label else data, balance=balance, epochs=1), folder, machine=CPU)
     _, card = read_file(folder / "model.safetensors")
-    assert card.many == many
-    assert (card.threshold is None) != many
-    predicted = read_predicted(folder / "predictions-val.csv", many)
-    assert predicted.truth.shape == ((len(predicted.files), 2) if many else (len(predicted.files),))
+    assert card.multi_label == multi_label
+    assert (card.threshold is None) != multi_label
+    predicted = read_predicted(folder / "predictions-val.csv", multi_label)
+    assert predicted.truth.shape == ((len(predicted.files), 2) if multi_label else (len(predicted.files),))
 
 
 def test_it_learns(data, several, tmp_path):
@@ -162,7 +162,7 @@ def test_it_learns(data, several, tmp_path):
 
 def test_half_precision_on_a_cpu(data, tmp_path):
     train(recipe_for(data, precision="bf16", epochs=1), tmp_path / "run", machine=CPU)
-    assert np.isfinite(read_predicted(tmp_path / "run" / "predictions-val.csv", many=False).logits).all()
+    assert np.isfinite(read_predicted(tmp_path / "run" / "predictions-val.csv", multi_label=False).logits).all()
     assert all(tensor.dtype != torch.bfloat16 for tensor in read_file(tmp_path / "run" / "model.safetensors")[0].values())
     with pytest.raises(FovealError, match="the setting precision: expected 32 or bf16 on a CPU, got 16"):
         train(recipe_for(data, precision="16"), tmp_path / "other", machine=CPU)
@@ -203,7 +203,7 @@ REFUSED = [
     ("changes", "says"), REFUSED, ids=[next(iter(changes)) + str(number) for number, (changes, _) in enumerate(REFUSED)]
 )
 def test_refused_before_anything_is_written(data, tmp_path, monkeypatch, changes, says):
-    monkeypatch.setattr(Feeds, "__init__", lambda *args: pytest.fail("pictures were decoded"))
+    monkeypatch.setattr(ClassifyData, "__init__", lambda *args: pytest.fail("pictures were decoded"))
     with pytest.raises(FovealError, match=says) as caught:
         train(recipe_for(data, **changes), tmp_path / "run", machine=CPU)
     assert "\n" not in str(caught.value)
@@ -256,15 +256,15 @@ def test_no_test_split(tmp_path):
 
 def test_a_test_split_without_labels(tmp_path, monkeypatch):
     """Labels that nobody told are marked so, and taken for no class."""
-    for many in (False, True):
-        data = a_set(tmp_path / f"set{many}", many=many)
+    for multi_label in (False, True):
+        data = a_set(tmp_path / f"set{multi_label}", multi_label=multi_label)
         source = read(str(data))
-        source.labels[source.indices("test")] = 255 if many else -1
+        source.labels[source.indices("test")] = 255 if multi_label else -1
         monkeypatch.setattr("foveal.train.run.read", lambda *args, **keywords: source)
-        folder = tmp_path / f"run{many}"
+        folder = tmp_path / f"run{multi_label}"
         train(recipe_for(data, epochs=1), folder, machine=CPU)
         assert {row["truth"] for row in rows(folder / "predictions-test.csv")} == {"?"}
-        assert read_predicted(folder / "predictions-test.csv", many).files == ()
+        assert read_predicted(folder / "predictions-test.csv", multi_label).files == ()
 
 
 def test_diverging_is_one_line_and_leaves_what_was_there(data, tmp_path):
@@ -334,7 +334,7 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(tmp_path):
     folder.mkdir()
     handle = os.open(folder, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
-    recipe = Recipe(**(FIELDS | {"data": str(data), "epochs": 1}))
+    recipe = ClassifyRecipe(**(FIELDS | {"data": str(data), "epochs": 1}))
     with pytest.raises(FovealError, match="nobody else at work on it"):
         train(recipe, folder, machine=Machine("cpu", workers=0))
     assert not list(folder.iterdir())
@@ -344,4 +344,4 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(tmp_path):
 
 def test_a_model_that_translates_is_not_trained_on_pictures():
     with pytest.raises(FovealError, match="the model rnn: expected one that classifies, got one that does 'translate'"):
-        build(Recipe(model="rnn"), 2)
+        build(ClassifyRecipe(model="rnn"), 2)

@@ -17,25 +17,25 @@ from foveal import __version__
 from foveal.errors import FovealError, unknown
 
 COMMANDS = {  # what is typed → its module, and what it does
-    "train": ("foveal.app.train", "train a model on pictures or sentences of your own, or on those that foveal makes"),
-    "evaluate": ("foveal.app.evaluate", "how good a trained model is, with intervals and a report"),
-    "predict": ("foveal.app.predict", "find what a model knows in photos"),
-    "translate": ("foveal.app.translate", "translate lines as they come, one for each"),
-    "explain": ("foveal.app.explain", "show where a model looked"),
-    "ablate": ("foveal.app.ablate", "train variants of a model, or its peers, and tabulate what each part is worth"),
-    "data": ("foveal.app.data", "say what a set of pictures holds, and what is wrong with it"),
-    "prune": ("foveal.app.prune", "the same model with fewer channels or heads, as small as another one"),
-    "export": ("foveal.app.export", "one ONNX file that describes itself, with proof that it says the same"),
-    "convert": ("foveal.app.convert", "carry a Transformer's weights over to torch or Marian, and back"),
-    "render": ("foveal.app.render", "render pictures of pipes, with labels, boxes and masks"),
-    "show": ("foveal.app.show", "list every mechanism; explain and draw one, or tell what a model file says"),
-    "cite": ("foveal.app.cite", "print the BibTeX of mechanisms"),
-    "check": ("foveal.app.check", "examine anybody's attention for the usual mistakes"),
-    "bench": ("foveal.app.bench", "measure side by side with others, and write results"),
+    "train": ("foveal.tasks.classify.train_command", "train a model on pictures or sentences of your own, or on those that foveal makes"),
+    "evaluate": ("foveal.tasks.classify.evaluate_command", "how good a trained model is, with intervals and a report"),
+    "predict": ("foveal.app.command.predict", "find what a model knows in photos"),
+    "translate": ("foveal.tasks.translate.command", "translate lines as they come, one for each"),
+    "explain": ("foveal.tasks.classify.explain", "show where a model looked"),
+    "ablate": ("foveal.tasks.classify.ablate", "train variants of a model, or its peers, and tabulate what each part is worth"),
+    "data": ("foveal.app.command.data", "say what a set of pictures holds, and what is wrong with it"),
+    "prune": ("foveal.app.command.prune", "the same model with fewer channels or heads, as small as another one"),
+    "export": ("foveal.tasks.classify.export", "one ONNX file that describes itself, with proof that it says the same"),
+    "convert": ("foveal.app.command.convert", "carry a Transformer's weights over to torch or Marian, and back"),
+    "render": ("foveal.app.command.render", "render pictures of pipes, with labels, boxes and masks"),
+    "show": ("foveal.app.command.show", "list every mechanism; explain and draw one, or tell what a model file says"),
+    "cite": ("foveal.app.command.cite", "print the BibTeX of mechanisms"),
+    "check": ("foveal.app.command.check", "examine anybody's attention for the usual mistakes"),
+    "bench": ("foveal.app.command.bench", "measure side by side with others, and write results"),
 }
 
 # A command's other module, where its first word is a task with settings of its own.
-OF_TASKS = {("train", "translate"): "foveal.app.train_translate", ("ablate", "transformer"): "foveal.app.ablate_transformer"}
+OF_TASKS = {("train", "translate"): "foveal.tasks.translate.train_command", ("ablate", "transformer"): "foveal.tasks.translate.ablate"}
 BUG, WRONG, STOPPED = 1, 2, 130  # exit statuses
 EXTRAS = {
     "torch": "torch",

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from foveal.core.blockwise import by_group, no_autocast
-from foveal.core.call import Call, check_dropout, check_tensor, checked
 from foveal.core.kernel import KERNELS, Kernel
 from foveal.core.mask import Mask
 from foveal.core.observe import Look, observers, report
+from foveal.core.request import Call, check_dropout, check_tensor, checked
 from foveal.core.term import Term
 from foveal.errors import FovealError, unknown
 

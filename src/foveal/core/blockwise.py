@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from foveal.core.algebra import Everything
-from foveal.core.kept import keep
+from foveal.core.keep_alive import keep
 from foveal.core.mask import Mask
 from foveal.core.term import Term
 from foveal.core.tile import HEIGHT, Plan, Tile, plan

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from foveal.core.kept import keep
+from foveal.core.keep_alive import keep
 from foveal.core.mask import Mask
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from foveal.core.blockwise import blockwise
-from foveal.core.call import Call
 from foveal.core.flex import flex, has_triton
 from foveal.core.pattern.causal import Causal
 from foveal.core.relative import RelativeTerm
+from foveal.core.request import Call
 from foveal.core.term import Term, Written
 
 # Up to so many pairs a dense mask is cheaper than walking through tiles; where the samples of a batch

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from foveal.errors import FovealError, is_whole, shown, unknown
+from foveal.errors import FovealError, is_integer, short_repr, unknown
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -152,8 +152,8 @@ def expect_whole(value: object, what: str, least: int = 0) -> None:
     """Raise a FovealError unless `value` is a whole number that an index can hold."""
     if isinstance(value, Tensor) and torch._C._get_tracing_state() is not None:  # a tracer hands out sizes as tensors
         return
-    if not is_whole(value) or not least <= value < 2**31:  # type: ignore[operator]
-        raise FovealError(f"{what}: expected a whole number, at least {least} and below 2³¹, got {shown(value)}")
+    if not is_integer(value) or not least <= value < 2**31:  # type: ignore[operator]
+        raise FovealError(f"{what}: expected a whole number, at least {least} and below 2³¹, got {short_repr(value)}")
 
 
 def _a_mask(mask: object, sign: str) -> Mask:

@@ -22,9 +22,9 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from foveal.core.foreign import Foreign, Layers, advice
 from foveal.core.observe import Look, observers
-from foveal.errors import FovealError, expect, shown, unknown, whole
+from foveal.core.watch_foreign import Foreign, Layers, advice
+from foveal.errors import FovealError, expect, expect_integer, short_repr, unknown
 
 Indices = int | slice | Sequence[int] | Tensor
 
@@ -54,7 +54,7 @@ class Statistics:
     chunk: int = 256
 
     def __post_init__(self) -> None:
-        whole(self.chunk, "Statistics' chunk", expected="at least 1 row")
+        expect_integer(self.chunk, "Statistics' chunk", expected="at least 1 row")
 
     def __call__(self, part: Callable[[Tensor], Tensor], rows: Tensor, start: int) -> Mapping[str, Tensor]:
         with torch.no_grad():
@@ -147,8 +147,8 @@ def watch(
     expect(model is None or isinstance(model, nn.Module), "watch", "a model (torch.nn.Module)", type(model).__name__)
     patterns = [layers] if isinstance(layers, str) else layers
     named = patterns is None or (isinstance(patterns, Collection) and len(patterns) > 0 and all(isinstance(name, str) for name in patterns))
-    expect(named, "watch's layers", "names or patterns, at least one", shown(layers), "leave it out for all layers")
-    expect(callable(keep) and not isinstance(keep, type), "watch's keep", "Weights() or Statistics()", shown(keep))
+    expect(named, "watch's layers", "names or patterns, at least one", short_repr(layers), "leave it out for all layers")
+    expect(callable(keep) and not isinstance(keep, type), "watch's keep", "Weights() or Statistics()", short_repr(keep))
     watcher = _Watcher(model, patterns, heads, rows, keep)
     with ExitStack() as stack:
         stack.enter_context(torch.compiler.set_stance("force_eager"))  # a compiled graph would run past everything below
@@ -239,15 +239,15 @@ def _chosen(asked: Indices | None, size: int, what: str) -> Tensor:
     try:
         if asked is None or isinstance(asked, slice):
             indices = list(range(size)[asked or slice(None)])
-            expect(bool(indices) or asked is None, what, f"some of {size}", shown(asked))
+            expect(bool(indices) or asked is None, what, f"some of {size}", short_repr(asked))
             return torch.tensor(indices, dtype=torch.long, device="cpu")
         found = torch.as_tensor(asked, device="cpu").reshape(-1)
     except FovealError:
         raise
     except (TypeError, ValueError, RuntimeError):  # a string, a ragged list, a slice of strings
-        raise FovealError(f"{what}: expected indices below {size} or a slice, got {shown(asked)}") from None
+        raise FovealError(f"{what}: expected indices below {size} or a slice, got {short_repr(asked)}") from None
     counts = not (found.is_floating_point() or found.is_complex() or found.dtype == torch.bool) and len(found) > 0
-    expect(counts and bool(((-size <= found) & (found < size)).all()), what, f"indices below {size}", shown(asked))
+    expect(counts and bool(((-size <= found) & (found < size)).all()), what, f"indices below {size}", short_repr(asked))
     return found.long() % size
 
 

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from foveal.data.image import BadImage
 from foveal.data.order import Order
 from foveal.data.pack import Pack, paint
 from foveal.data.source import Source
+from foveal.runtime.image import BadImage
 
 
 class Batch(NamedTuple):
@@ -33,7 +33,7 @@ class Batches(Dataset[Batch]):
 
     def __getitem__(self, indices: NDArray[np.int64]) -> Batch:
         labels = torch.from_numpy(self.source.labels[indices])
-        labels = labels.float() if self.source.many else labels.long()
+        labels = labels.float() if self.source.multi_label else labels.long()
         index = torch.from_numpy(np.ascontiguousarray(indices))
         if self.resident:
             return Batch(torch.empty(0, dtype=torch.uint8), labels, index, torch.ones(len(indices), dtype=torch.bool))

@@ -8,7 +8,7 @@ divided by the shares, to a picture or two. Groups are too uneven for that: the 
 import numpy as np
 from numpy.typing import NDArray
 
-from foveal.errors import expect, whole
+from foveal.errors import expect, expect_integer
 
 SHARES = (0.7, 0.15, 0.15)  # train, val, test
 
@@ -21,7 +21,7 @@ def divide(
 ) -> NDArray[np.int8]:
     """(N,) index in SPLITS. labels: (N,) class numbers, or (N, C) of 0/1."""
     expect(len(shares) == 3 and min(shares) >= 0 and shares[0] > 0 and abs(sum(shares) - 1) < 1e-6, "shares", "three that add to 1", shares)
-    whole(seed, "seed", least=0)
+    expect_integer(seed, "seed", least=0)
     chance = np.random.default_rng(seed)
     sets = labels if labels.ndim == 2 else _one_hot(labels)
     if group is None:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foveal.data.image import BadImage
 from foveal.data.source import Source
-from foveal.errors import FovealError, expect, is_number, shown
+from foveal.errors import FovealError, expect, is_number, short_repr
+from foveal.runtime.image import BadImage
 
 GREY = 128
 
@@ -109,4 +109,4 @@ def painted(side: int, boxes: Iterable[Sequence[float]]) -> NDArray[np.bool_]:
 def expect_box(box: object) -> None:
     numbers = isinstance(box, (list, tuple)) and len(box) == 4 and all(map(is_number, box))
     fits = numbers and 0 <= box[0] < box[2] <= 1 and 0 <= box[1] < box[3] <= 1  # type: ignore[index]
-    expect(fits, "the setting blank", "boxes [x0, y0, x1, y1] in shares of the picture, from 0 to 1", shown(box))
+    expect(fits, "the setting blank", "boxes [x0, y0, x1, y1] in shares of the picture, from 0 to 1", short_repr(box))

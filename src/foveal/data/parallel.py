@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from foveal.data.lines import SIDES, aligned, choose, in_name, jsonl, language, tsv
-from foveal.data.sieve import Row, Sieve
+from foveal.data.filter_pairs import Row, Sieve
+from foveal.data.parallel_files import SIDES, aligned, choose, in_name, jsonl, language, tsv
 from foveal.data.source import SPLITS
 from foveal.errors import FovealError, expect, reading
 
@@ -95,21 +95,21 @@ def read_parallel(
 ) -> Parallel:
     """Read a set. `source` and `target` choose languages, or name those of files that do not. `bad` pairs are left out (drop) or are an
     error (refuse): see `sieve`, which `longest` (words) and `ratio` (of characters) are for."""
-    where, sieve, notes = str(where), Sieve(bad, longest, ratio), list[str]()
+    where, filter_pairs, notes = str(where), Sieve(bad, longest, ratio), list[str]()
     if where.partition(":")[0] == "grammar" and not Path(where).exists():
         from foveal.data.grammar import read_grammar
 
         for what, asked, given in (("source", source, "en"), ("target", target, "de")):
             expect(asked in (None, given), what, f"{given}: the grammar's languages are en and de", asked)
-        return _gathered("grammar", "made by a grammar", ("en", "de"), read_grammar(where), sieve, notes)
+        return _gathered("grammar", "made by a grammar", ("en", "de"), read_grammar(where), filter_pairs, notes)
     path = Path(where).expanduser()
     with reading(where):
         if path.is_dir():
             name = path.resolve().name
-            return _gathered(name, *_folder(path, source, target, notes), sieve, notes)
+            return _gathered(name, *_folder(path, source, target, notes), filter_pairs, notes)
         if path.exists() or "," not in where:
-            return _gathered(_stem(path), *_table(path, source, target), sieve, notes)
-        return _gathered(*_two_files(where, source, target), sieve, notes)
+            return _gathered(_stem(path), *_table(path, source, target), filter_pairs, notes)
+        return _gathered(*_two_files(where, source, target), filter_pairs, notes)
 
 
 def _folder(folder: Path, source: str | None, target: str | None, notes: list[str]) -> tuple[str, tuple[str, str], list[Stream]]:
@@ -209,24 +209,24 @@ def _stem(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).stem
 
 
-def _gathered(name: str, format: str, languages: tuple[str, str], streams: list[Stream], sieve: Sieve, notes: list[str]) -> Parallel:  # noqa: A002 — as in Source
+def _gathered(name: str, format: str, languages: tuple[str, str], streams: list[Stream], filter_pairs: Sieve, notes: list[str]) -> Parallel:  # noqa: A002 — as in Source
     lists: dict[str, Pairs] = {split: Pairs([], []) for split in ("", *SPLITS)}
     words = most = 0
     for split, files, rows in streams:
-        for pair in sieve.through(rows, files, split):
+        for pair in filter_pairs.through(rows, files, split):
             held = lists.setdefault(pair.split or split, Pairs([], []))
             held.source.append(pair.source)
             held.target.append(pair.target)
             words, most = words + pair.words, max(most, pair.longest)
-    sieve.finish()
+    filter_pairs.finish()
     count = sum(map(len, lists.values()))
     if not count:
-        found = ", ".join(f"{number} {kind}" for kind, number in sieve.counts.items()) or "none"
+        found = ", ".join(f"{number} {kind}" for kind, number in filter_pairs.counts.items()) or "none"
         raise FovealError(f"{name}: expected sentence pairs, got no good one ({found})")
-    notes += [*sieve.told(), *_divide(name, lists)]
+    notes += [*filter_pairs.told(), *_divide(name, lists)]
     splits = {split: pairs for split, pairs in lists.items() if len(pairs)}
     expect("train" in splits, name, "pairs for training", " · ".join(splits))
-    return Parallel(name, format, languages, splits, words / (2 * count), most, dict(sieve.counts), (*notes, *_crossing(splits)))
+    return Parallel(name, format, languages, splits, words / (2 * count), most, dict(filter_pairs.counts), (*notes, *_crossing(splits)))
 
 
 def _divide(name: str, lists: dict[str, Pairs]) -> list[str]:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from foveal.data.class_folders import holds_classes, read_folder
 from foveal.data.divide import SHARES, divide
-from foveal.data.folder import holds_classes, read_folder
 from foveal.data.sewer_ml import is_sewer_ml, read_sewer_ml
 from foveal.data.source import SPLITS, Source
 from foveal.data.table import columns_of, read_table

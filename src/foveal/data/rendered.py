@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from foveal.data.divide import SHARES
-from foveal.data.image import Pixels
 from foveal.data.source import Source
 from foveal.errors import FovealError
+from foveal.runtime.image import Pixels
 
 COUNT, STRIDE, LARGEST_SEED = 2400, 1_000_000, 2000
 SIZE = 224

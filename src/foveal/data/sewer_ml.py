@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from foveal.data.source import SPLITS, UNKNOWN_BIT, FilePictures, Names, Source
 from foveal.errors import FovealError
-from foveal.objective.importance import CIW
+from foveal.metrics.importance import CIW
 
 CODES = tuple(CIW)
 FILES = {"train": "SewerML_Train.csv", "val": "SewerML_Val.csv", "test": "SewerML_Test.csv"}
@@ -45,7 +45,7 @@ def read_sewer_ml(folder: Path, name: str) -> Source:
         name=name,
         format="Sewer-ML",
         classes=CODES,
-        many=True,
+        multi_label=True,
         labels=np.concatenate([part.labels for part in parts]),
         split=np.repeat(np.array([SPLITS.index(split) for split in there], np.int8), sizes),
         pictures=pictures,

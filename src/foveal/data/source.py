@@ -12,8 +12,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from foveal.data.image import Pixels, open_image
-from foveal.errors import expect, is_whole, shown, unknown
+from foveal.errors import expect, is_integer, short_repr, unknown
+from foveal.runtime.image import Pixels, open_image
 
 SPLITS = ("train", "val", "test")
 UNKNOWN, UNKNOWN_BIT = -1, 255  # the label of a picture whose label nobody gave: one-label, multi-label
@@ -78,7 +78,7 @@ class Source:
     name: str
     format: str
     classes: tuple[str, ...]
-    many: bool  # several classes may hold for one picture
+    multi_label: bool  # several classes may hold for one picture
     labels: NDArray[np.integer]  # many: (N, C) uint8 of 0/1; else (N,) int64
     split: NDArray[np.int8]  # (N,) index in SPLITS
     pictures: Pictures
@@ -90,10 +90,15 @@ class Source:
 
     def __post_init__(self) -> None:
         count = len(self.pictures)
-        expect(self.labels.shape == ((count, len(self.classes)) if self.many else (count,)), "labels", f"{count} rows", self.labels.shape)
+        expect(
+            self.labels.shape == ((count, len(self.classes)) if self.multi_label else (count,)),
+            "labels",
+            f"{count} rows",
+            self.labels.shape,
+        )
         for name in self.classes:
             fits = name != UNTOLD and ";" not in name and name.splitlines() == [name]  # a table of predictions has them joined by ;
-            expect(fits, f"a class of {self.name}", f"a name without ; and line breaks that is not {UNTOLD}", shown(name), "rename it")
+            expect(fits, f"a class of {self.name}", f"a name without ; and line breaks that is not {UNTOLD}", short_repr(name), "rename it")
         for what, values in (("split", self.split), ("fold", self.fold), ("group", self.group)):
             expect(values is None or values.shape == (count,), what, f"{count} values", None if values is None else values.shape)
 
@@ -124,19 +129,19 @@ class Source:
             return np.flatnonzero(self.split == SPLITS.index(split))
         expect(self.fold is not None, "fold", f"none, since {self.name} has no column fold", fold)
         expect(self.folds >= 3, "fold", "at least 3 folds in the data, to test, to choose and to train with", f"{self.folds} folds")
-        expect(is_whole(fold) and 0 <= fold < self.folds, "fold", f"0 to {self.folds - 1}", shown(fold))
+        expect(is_integer(fold) and 0 <= fold < self.folds, "fold", f"0 to {self.folds - 1}", short_repr(fold))
         test, val = self.fold == fold, self.fold == (fold + 1) % self.folds
         return np.flatnonzero({"test": test, "val": val, "train": ~(test | val)}[split])
 
     def known(self, indices: NDArray[np.integer] | None = None) -> NDArray[np.bool_]:
         """Which pictures have a label."""
         labels = self.labels if indices is None else self.labels[indices]
-        return np.asarray((labels != UNKNOWN_BIT).all(1) if self.many else labels != UNKNOWN)
+        return np.asarray((labels != UNKNOWN_BIT).all(1) if self.multi_label else labels != UNKNOWN)
 
     def counts(self, indices: NDArray[np.integer] | None = None) -> NDArray[np.int64]:
         """(C,) how many pictures show each class."""
         labels = self.labels if indices is None else self.labels[indices]
-        if self.many:
+        if self.multi_label:
             return np.asarray((labels == 1).sum(0, dtype=np.int64))
         return np.bincount(labels[labels != UNKNOWN], minlength=len(self.classes)).astype(np.int64)
 
@@ -145,9 +150,9 @@ class Source:
         counted = [f"{name} {count}" for name, count in zip(self.classes, self.counts(), strict=True)]
         if len(counted) > LISTED:
             counted = [*counted[: LISTED - 1], f"… {len(counted) - LISTED + 1} more"]
-        if self.many:
+        if self.multi_label:
             counted.append(f"none {int(((self.labels != 1).all(1) & self.known()).sum())}")
-        parts = [f"{len(self.classes)} {'classes, any number a picture' if self.many else 'classes'} ({', '.join(counted)})"]
+        parts = [f"{len(self.classes)} {'classes, any number a picture' if self.multi_label else 'classes'} ({', '.join(counted)})"]
         sizes = [(name, int((self.split == place).sum())) for place, name in ((0, "train"), (1, "val"), (2, "test"), (-1, "in no split"))]
         parts.append(" · ".join(f"{name} {size}" for name, size in sizes if size))
         if unlabelled := int((~self.known()).sum()):
@@ -182,7 +187,7 @@ class Source:
             "name": self.name,
             "format": self.format,
             "classes": list(self.classes),
-            "many": self.many,
+            "multi_label": self.multi_label,
             "pictures": len(self),
             "splits": sizes,
             "folds": self.folds,
@@ -194,5 +199,5 @@ class Source:
         }
 
     def _checked(self, index: int) -> int:
-        expect(is_whole(index) and 0 <= index < len(self), "picture", f"a number from 0 to {len(self) - 1}", shown(index))
+        expect(is_integer(index) and 0 <= index < len(self), "picture", f"a number from 0 to {len(self) - 1}", short_repr(index))
         return int(index)

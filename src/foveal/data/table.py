@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from foveal.data.fold import folds, groups
+from foveal.data.folds import folds, groups
 from foveal.data.source import UNKNOWN, FilePictures, Names, Source
 from foveal.errors import FovealError, expect, reading, unknown
 
@@ -54,7 +54,7 @@ def read_table(path: Path, name: str, label: str | None = None, by: str | None =
     if by is not None and (by not in table.columns or by == "file"):
         raise unknown(f"column of {path.name}", by, set(table.columns) - {"file"})
     chosen, bits = _label_columns(table, label, by)
-    classes, many, labels, rows = _from_bits(table, chosen) if bits else _from_words(table, chosen[0], notes)
+    classes, multi_label, labels, rows = _from_bits(table, chosen) if bits else _from_words(table, chosen[0], notes)
     rows = _once(table, rows, labels, by, notes)
     table, labels = table.kept(rows), labels[rows]
     fold, names = folds(table, by, notes)
@@ -64,7 +64,7 @@ def read_table(path: Path, name: str, label: str | None = None, by: str | None =
     if ignored := [column for column in table.columns if column not in used]:
         notes.append(f"columns not used: {', '.join(ignored)}")
     pictures = FilePictures(str(path.parent), Names.of(table.columns["file"]), (_folder(table),))
-    return Source(name, path.name, classes, many, labels, split, pictures, fold, group, notes=tuple(notes), fold_names=names)
+    return Source(name, path.name, classes, multi_label, labels, split, pictures, fold, group, notes=tuple(notes), fold_names=names)
 
 
 def columns_of(path: Path) -> list[str]:
@@ -180,13 +180,13 @@ def _from_bits(table: Table, chosen: list[str]) -> Labelled:
 
 def _from_words(table: Table, column: str, notes: list[str]) -> Labelled:
     words = table.columns[column]
-    many = column == "labels" or any(";" in word for word in words)
-    sets = [[part.strip() for part in word.split(";") if part.strip()] if many else [word] if word else [] for word in words]
+    multi_label = column == "labels" or any(";" in word for word in words)
+    sets = [[part.strip() for part in word.split(";") if part.strip()] if multi_label else [word] if word else [] for word in words]
     classes = tuple(sorted({word for several in sets for word in several}))
-    if len(classes) < (1 if many else 2):
+    if len(classes) < (1 if multi_label else 2):
         raise FovealError(f"{table.path}: expected at least 2 classes in the column {column}, got {', '.join(classes) or 'none'}")
     place = {word: index for index, word in enumerate(classes)}
-    if many:
+    if multi_label:
         labels = np.zeros((len(sets), len(classes)), np.uint8)
         for row, several in enumerate(sets):
             labels[row, [place[word] for word in several]] = 1

@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from foveal.data.parallel import Pairs
-from foveal.data.vocabulary import BEGIN, END, PAD, Vocabulary
-from foveal.errors import expect, whole
+from foveal.errors import expect, expect_integer
+from foveal.runtime.vocabulary import BEGIN, END, PAD, Vocabulary
 
 AT_A_TIME = 16384  # sentences that are encoded together
 
@@ -153,15 +153,15 @@ class TokenBatches:
         self.source, self.target = np.asarray(lengths_source, np.int64) + 1, np.asarray(lengths_target, np.int64) + 1
         same = self.source.ndim == 1 and self.source.shape == self.target.shape
         expect(same, "lengths", "one for each pair on both sides", f"{self.source.shape} and {self.target.shape}")
-        whole(tokens, "tokens")
-        whole(seed, "seed", least=0)
-        whole(world, "world")
-        whole(rank, "rank", least=0)
+        expect_integer(tokens, "tokens")
+        expect_integer(seed, "seed", least=0)
+        expect_integer(world, "world")
+        expect_integer(rank, "rank", least=0)
         expect(rank < world, "rank", f"below {world}, the number of processes", rank)
         width = np.maximum(self.source, self.target)
         kept = np.arange(len(width))
         if longest is not None:
-            whole(longest, "longest")
+            expect_integer(longest, "longest")
             kept = np.flatnonzero(width <= longest + 1)
         self.left_out = len(width) - len(kept)
         expect(
@@ -177,7 +177,7 @@ class TokenBatches:
                 widest <= tokens, "tokens", f"at least {widest}, the longest sentence with its mark", tokens, "give more, or give longest"
             )
         else:
-            whole(sentences, "sentences")
+            expect_integer(sentences, "sentences")
         self.seed, self.shuffle, self.rank, self.world, self.epoch = seed, shuffle, rank, world, 0
         self._indices, self._width = kept, width[kept].astype(np.int32)
         self._cuts = _cuts(np.sort(self._width), tokens, sentences)

@@ -24,8 +24,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from foveal.deploy.cost import flops, weights
-from foveal.errors import FovealError, expect, is_whole, shown, unknown
+from foveal.deploy.measure.cost import flops, weights
+from foveal.errors import FovealError, expect, is_integer, short_repr, unknown
 from foveal.layers.gated import Gated
 from foveal.models.icam import CrossBlock, Icam, cut, grid_of
 from foveal.models.peer import Peer
@@ -53,7 +53,7 @@ def prune(model: nn.Module, target: int, unit: str = "weights", by: str = "l1", 
         raise unknown("unit of a target", unit, UNITS)
     if by not in METHODS:
         raise unknown("importance of channels", by, METHODS)
-    expect(is_whole(target) and target > 0, "the target", f"a number of {unit} above 0", shown(target))
+    expect(is_integer(target) and target > 0, "the target", f"a number of {unit} above 0", short_repr(target))
     groups = _groups(model, size)
     cost = counter(unit, size)
     whole = cost(model)

@@ -12,7 +12,7 @@ from foveal.explain.diagnosis import axes, cache, dropout, empty_row, mask, pape
 from foveal.explain.diagnosis.adapt import adapt
 from foveal.explain.diagnosis.cache import Step
 from foveal.explain.diagnosis.finding import MISTAKES, Finding, Report
-from foveal.explain.diagnosis.known import name_of
+from foveal.explain.diagnosis.introspection import name_of
 from foveal.explain.diagnosis.masking import Meaning
 from foveal.explain.diagnosis.probe import Probe
 from foveal.explain.diagnosis.subject import LAYOUTS, REFUSALS, Subject, told

@@ -15,16 +15,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from foveal.errors import expect, is_whole, shown
+from foveal.errors import expect, is_integer, short_repr
 from foveal.layers.multihead import MultiHead
 from foveal.models.heads import head_layers, without_heads
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # logits (B, C) and what is true of them → one number, the mean
 
 
-def loss_of(many: bool) -> Loss:
+def loss_of(multi_label: bool) -> Loss:
     """Cross-entropy; of several labels a picture, that of each class."""
-    return (lambda logits, truth: F.binary_cross_entropy_with_logits(logits, truth.to(logits.dtype))) if many else F.cross_entropy
+    return (lambda logits, truth: F.binary_cross_entropy_with_logits(logits, truth.to(logits.dtype))) if multi_label else F.cross_entropy
 
 
 def importance_by_gradient(model: nn.Module, images: Tensor, truth: Tensor, loss: Loss = F.cross_entropy) -> list[Tensor]:
@@ -82,12 +82,12 @@ def importance_by_masking(model: nn.Module, images: Tensor, truth: Tensor, loss:
 def least(importance: list[Tensor], count: int) -> dict[int, list[int]]:
     """The `count` heads that matter least, layer → heads; every layer keeps the one that matters most in it."""
     spare = sum(len(layer) - 1 for layer in importance)
-    fits = is_whole(count) and 1 <= count <= spare
+    fits = is_integer(count) and 1 <= count <= spare
     expect(
         fits,
         "how many heads to remove",
         f"1 to {spare}, so that one is left in each layer" if spare else "a layer with several",
-        shown(count),
+        short_repr(count),
     )
     ranked = sorted(
         (float(value), place, head)

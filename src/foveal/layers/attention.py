@@ -18,7 +18,7 @@ from foveal.core.algebra import Given
 from foveal.core.attend import weigh
 from foveal.core.mask import Mask
 from foveal.core.score.dot import dot
-from foveal.errors import FovealError, expect, is_number, shown, whole
+from foveal.errors import FovealError, expect, expect_integer, is_number, short_repr
 
 Score = Callable[[Tensor, Tensor], Tensor]
 
@@ -29,7 +29,11 @@ class Attention(nn.Module):
     def __init__(self, score: Score = dot, *, dropout: float = 0.0) -> None:
         super().__init__()
         expect(
-            callable(score), "Attention's score", "a function or a module, (q, k) → e", shown(score), "pass foveal.score.dot, not dot(q, k)"
+            callable(score),
+            "Attention's score",
+            "a function or a module, (q, k) → e",
+            short_repr(score),
+            "pass foveal.score.dot, not dot(q, k)",
         )
         check_dropout(self, dropout)
         self.score, self.dropout = score, dropout
@@ -42,7 +46,7 @@ class Attention(nn.Module):
         scores = self.score(query[:, None], memory[:, None])
         want = (query.shape[0], 1, query.shape[1], memory.shape[1])
         if not isinstance(scores, Tensor):
-            raise FovealError(f"Attention's score: expected e of shape {want}, got {shown(scores)}")
+            raise FovealError(f"Attention's score: expected e of shape {want}, got {short_repr(scores)}")
         expect(tuple(scores.shape) == want, "Attention's score", f"e of shape {want}", tuple(scores.shape))
         return look(scores, memory, mask, self.dropout if self.training else 0.0)
 
@@ -68,7 +72,7 @@ def hidden(scores: Tensor, mask: Mask | Tensor | None) -> Tensor:
 def check_tokens(layer: nn.Module, name: str, tokens: Tensor, width: int | None = None, weight: Tensor | None = None) -> None:
     """Raise a FovealError that names the layer unless tokens are (B, N, width), and fit the weight they meet first."""
     if not isinstance(tokens, Tensor):
-        raise FovealError(f"{type(layer).__name__}'s {name}: expected a tensor (B, N, {width or 'C'}), got {shown(tokens)}")
+        raise FovealError(f"{type(layer).__name__}'s {name}: expected a tensor (B, N, {width or 'C'}), got {short_repr(tokens)}")
     if tokens.dim() != 3 or tokens.shape[2] != (tokens.shape[2] if width is None else width):
         raise FovealError(f"{type(layer).__name__}'s {name}: expected (B, N, {width or 'C'}), got {tuple(tokens.shape)}")
     check_dtype(layer, name, tokens, weight)
@@ -77,7 +81,7 @@ def check_tokens(layer: nn.Module, name: str, tokens: Tensor, width: int | None 
 def check_last(layer: nn.Module, tokens: Tensor, width: int, weight: Tensor | None = None) -> None:
     """The same for a layer that takes any shape (…, width)."""
     if not isinstance(tokens, Tensor):
-        raise FovealError(f"{type(layer).__name__}'s input: expected a tensor (…, {width}), got {shown(tokens)}")
+        raise FovealError(f"{type(layer).__name__}'s input: expected a tensor (…, {width}), got {short_repr(tokens)}")
     if tokens.dim() == 0 or tokens.shape[-1] != width:
         raise FovealError(f"{type(layer).__name__}'s input: expected a last axis of {width}, got shape {tuple(tokens.shape)}")
     check_dtype(layer, "input", tokens, weight)
@@ -86,7 +90,7 @@ def check_last(layer: nn.Module, tokens: Tensor, width: int, weight: Tensor | No
 def check_grid(layer: nn.Module, grid: Tensor, width: int) -> None:
     """The same for a layer that takes a grid (B, h, w, width)."""
     if not isinstance(grid, Tensor) or grid.dim() != 4 or grid.shape[3] != width:
-        got = tuple(grid.shape) if isinstance(grid, Tensor) else shown(grid)
+        got = tuple(grid.shape) if isinstance(grid, Tensor) else short_repr(grid)
         raise FovealError(f"{type(layer).__name__}'s grid: expected (B, h, w, {width}), got {got}")
 
 
@@ -105,20 +109,20 @@ def check_dtype(layer: nn.Module, name: str, tokens: Tensor, weight: Tensor | No
 def check_sizes(layer: nn.Module, **sizes: int) -> None:
     """Raise a FovealError that names the layer and the argument unless every size is a whole number from 1."""
     for name, size in sizes.items():
-        whole(size, f"{type(layer).__name__}'s {name}", expected="a whole number, at least 1")
+        expect_integer(size, f"{type(layer).__name__}'s {name}", expected="a whole number, at least 1")
 
 
 def check_dropout(layer: nn.Module, dropout: float) -> None:
     fits = is_number(dropout) and 0 <= dropout < 1
-    expect(fits, f"{type(layer).__name__}'s dropout", "at least 0 and below 1", shown(dropout))
+    expect(fits, f"{type(layer).__name__}'s dropout", "at least 0 and below 1", short_repr(dropout))
 
 
 def check_mask(layer: nn.Module, mask: Mask | None) -> None:
     """Raise a FovealError unless this is a mask that a layer can be built with."""
     fits = mask is None or isinstance(mask, Mask)
-    expect(fits, f"{type(layer).__name__}'s mask", "a mask, such as foveal.mask.causal", shown(mask), "a tensor goes into the call")
+    expect(fits, f"{type(layer).__name__}'s mask", "a mask, such as foveal.mask.causal", short_repr(mask), "a tensor goes into the call")
 
 
 def check_activation(layer: nn.Module, activation: nn.Module | None) -> None:
     fits = activation is None or (callable(activation) and not isinstance(activation, type))
-    expect(fits, f"{type(layer).__name__}'s activation", "a layer, such as torch.nn.ReLU()", shown(activation))
+    expect(fits, f"{type(layer).__name__}'s activation", "a layer, such as torch.nn.ReLU()", short_repr(activation))

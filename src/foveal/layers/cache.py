@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from foveal.errors import FovealError, expect, shown, whole
+from foveal.errors import FovealError, expect, expect_integer, short_repr
 
 
 class Memory(NamedTuple):
@@ -37,7 +37,7 @@ class Cache:
         device: torch.device | str | None = None,
     ) -> None:
         for name, number in (("batch", batch), ("heads", heads), ("capacity", capacity), ("width", width)):
-            whole(number, f"the cache's {name}")
+            expect_integer(number, f"the cache's {name}")
         self.k = torch.zeros(batch, heads, capacity, width, dtype=dtype, device=device)
         self.v = torch.zeros_like(self.k)
         self.capacity = capacity
@@ -46,7 +46,7 @@ class Cache:
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Write the next keys and values, (B, G, n, D); the answer is a view of all there are so far, (B, G, length, D)."""
         if not isinstance(k, Tensor) or not isinstance(v, Tensor):
-            raise FovealError(f"cache: expected k and v to be tensors (B, G, n, D), got {shown(k)} and {shown(v)}")
+            raise FovealError(f"cache: expected k and v to be tensors (B, G, n, D), got {short_repr(k)} and {short_repr(v)}")
         batch, heads, _, width = self.k.shape
         # Each size is compared: a single head would broadcast into all of the cache's heads without a word.
         fits = k.dim() == 4 and k.shape == v.shape == (batch, heads, k.shape[2], width)
@@ -74,7 +74,9 @@ class Cache:
         """Sample b becomes what sample index[b] was: the step of a beam search."""
         batch = self.k.shape[0]
         counts = isinstance(index, Tensor) and index.dtype in (torch.int32, torch.int64)
-        expect(counts, "the cache's new order", "a tensor of whole numbers", index.dtype if isinstance(index, Tensor) else shown(index))
+        expect(
+            counts, "the cache's new order", "a tensor of whole numbers", index.dtype if isinstance(index, Tensor) else short_repr(index)
+        )
         expect(tuple(index.shape) == (batch,), "the cache's new order", f"one sample for each of {batch}", tuple(index.shape))
         moved = None
         if index.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere a look would make the device wait

@@ -19,7 +19,7 @@ from foveal.core.attend import normalise
 from foveal.core.linear import order_and_keys
 from foveal.core.mask import Mask
 from foveal.core.observe import Look, observers, report
-from foveal.errors import FovealError, expect, whole
+from foveal.errors import FovealError, expect, expect_integer
 from foveal.layers.attention import check_dropout, check_sizes, check_tokens
 
 
@@ -32,7 +32,7 @@ class DynamicConvolution(nn.Module):
         check_sizes(self, width=width, heads=heads, kernel_size=kernel_size)
         expect(width % heads == 0, "DynamicConvolution's heads", f"a divisor of the width {width}", heads)
         taps = f"0 to {kernel_size - 1}, as it has {kernel_size} taps"
-        whole(ahead, "DynamicConvolution's ahead", 0, taps)
+        expect_integer(ahead, "DynamicConvolution's ahead", 0, taps)
         expect(ahead < kernel_size, "DynamicConvolution's ahead", taps, ahead)
         check_dropout(self, dropout)
         self.width, self.heads, self.kernel_size, self.ahead, self.dropout = width, heads, kernel_size, ahead, dropout

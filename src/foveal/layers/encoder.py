@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from foveal.errors import FovealError, expect, is_whole, shown, whole
+from foveal.errors import FovealError, expect, expect_integer, is_integer, short_repr
 from foveal.layers.feed_forward import FeedForward  # noqa: F401  for the example above
 from foveal.layers.multihead import MultiHead  # noqa: F401  for the example above
 from foveal.layers.residual import PostNorm, PreNorm, Residual  # noqa: F401  PreNorm for the example above
@@ -46,17 +46,17 @@ class Encoder(nn.Module):
 
 def check_norm(block: nn.Module, norm: type[Residual]) -> None:
     fits = isinstance(norm, type) and issubclass(norm, Residual)
-    expect(fits, f"{type(block).__name__}'s norm", "the class PreNorm, PostNorm or Residual", shown(norm))
+    expect(fits, f"{type(block).__name__}'s norm", "the class PreNorm, PostNorm or Residual", short_repr(norm))
 
 
 def shared_width(width: int | None, *layers: nn.Module) -> int:
     """The width that all layers of a block agree on."""
     for layer in layers:
-        expect(isinstance(layer, nn.Module), "a block's layers", "layers (torch.nn.Module)", shown(layer))
+        expect(isinstance(layer, nn.Module), "a block's layers", "layers (torch.nn.Module)", short_repr(layer))
     if width is not None:
-        whole(width, "a block's width")
+        expect_integer(width, "a block's width")
     widths = [getattr(layer, "width", None) for layer in layers]
-    found = {int(number) for number in (width, *widths) if number is not None and is_whole(number)}
+    found = {int(number) for number in (width, *widths) if number is not None and is_integer(number)}
     if len(found) != 1:
         named = ", ".join(f"{type(layer).__name__} {number}" for layer, number in zip(layers, widths, strict=True))
         raise FovealError(f"a block's layers: expected one width, got {named}{'' if width is None else f' and width={width}'}; give width=")

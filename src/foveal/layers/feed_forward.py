@@ -10,7 +10,7 @@ Example: FeedForward(14, 28)(x)
 
 from torch import Tensor, nn
 
-from foveal.errors import whole
+from foveal.errors import expect_integer
 from foveal.layers.attention import check_activation, check_dropout, check_last
 
 
@@ -19,8 +19,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, hidden: int, activation: nn.Module | None = None, dropout: float = 0.0) -> None:
         super().__init__()
-        whole(width, "FeedForward's width")
-        whole(hidden, "FeedForward's hidden width")
+        expect_integer(width, "FeedForward's width")
+        expect_integer(hidden, "FeedForward's hidden width")
         check_activation(self, activation)
         check_dropout(self, dropout)
         self.width = width

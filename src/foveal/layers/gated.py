@@ -11,7 +11,7 @@ Example: Gated(14, 28)(x)
 
 from torch import Tensor, nn
 
-from foveal.errors import whole
+from foveal.errors import expect_integer
 from foveal.layers.attention import check_activation, check_dropout, check_last
 
 
@@ -20,8 +20,8 @@ class Gated(nn.Module):
 
     def __init__(self, width: int, hidden: int, activation: nn.Module | None = None, dropout: float = 0.0, *, bias: bool = True) -> None:
         super().__init__()
-        whole(width, "Gated's width")
-        whole(hidden, "Gated's hidden width")
+        expect_integer(width, "Gated's width")
+        expect_integer(hidden, "Gated's hidden width")
         check_activation(self, activation)
         check_dropout(self, dropout)
         self.width = width

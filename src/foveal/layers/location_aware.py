@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from foveal.core.attend import normalise, weigh
 from foveal.core.mask import Mask
 from foveal.core.score.location_aware import aware
-from foveal.errors import FovealError, expect, shown
+from foveal.errors import FovealError, expect, short_repr
 from foveal.layers.attention import check_dropout, check_dtype, check_sizes, check_tokens, hidden
 
 
@@ -55,7 +55,7 @@ class LocationAware(nn.Module):
         """
         width = self.state.in_features
         if not isinstance(state, Tensor):
-            raise FovealError(f"LocationAware's state: expected (B, {width}), one step, got {shown(state)}")
+            raise FovealError(f"LocationAware's state: expected (B, {width}), one step, got {short_repr(state)}")
         expect(state.dim() == 2 and state.shape[1] == width, "LocationAware's state", f"(B, {width}), one step", tuple(state.shape))
         check_dtype(self, "state", state, self.state.weight)
         keys = self.keys(memory) if keys is None else keys
@@ -65,7 +65,7 @@ class LocationAware(nn.Module):
         expect(tuple(keys.shape) == want, "LocationAware's keys", f"{want}, as keys(memory) gives them", tuple(keys.shape))
         previous = memory.new_zeros(memory.shape[:2]) if previous is None else previous
         if not isinstance(previous, Tensor):
-            raise FovealError(f"LocationAware's previous: expected a tensor (B, M), got {shown(previous)}")
+            raise FovealError(f"LocationAware's previous: expected a tensor (B, M), got {short_repr(previous)}")
         expect(previous.shape == memory.shape[:2], "LocationAware's previous", tuple(memory.shape[:2]), tuple(previous.shape))
         scores = aware(
             self.state(state)[:, None, None], keys[:, None], previous[:, None, None], self.place.weight, self.filters, self.v

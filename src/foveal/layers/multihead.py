@@ -22,7 +22,7 @@ from foveal.core.algebra import Given
 from foveal.core.attend import attend
 from foveal.core.mask import Mask
 from foveal.core.observe import observers, queries_from
-from foveal.errors import FovealError, expect, shown, whole
+from foveal.errors import FovealError, expect, expect_integer, short_repr
 from foveal.layers.attention import check_dropout, check_mask, check_tokens
 from foveal.layers.cache import Cache, Memory
 from foveal.position.position import Position
@@ -49,7 +49,7 @@ class MultiHead(nn.Module):
         groups = heads if groups is None else groups
         for name, number in (("width", width), ("heads", heads), ("groups", groups), ("key_width", key_width), ("head_width", head_width)):
             if number is not None or name in ("width", "heads"):
-                whole(number, f"MultiHead's {name}")
+                expect_integer(number, f"MultiHead's {name}")
         expect(head_width is not None or width % heads == 0, "MultiHead's heads", f"a divisor of the width {width}", heads)
         expect(heads % groups == 0, "MultiHead's groups", f"a divisor of the {heads} heads", groups)
         check_dropout(self, dropout)
@@ -102,7 +102,7 @@ class MultiHead(nn.Module):
             q, k, v = self._from_one(query)
             if cache is not None:
                 if not isinstance(cache, Cache):
-                    raise FovealError(f"MultiHead's cache: expected one of new_cache(), got {shown(cache)}")
+                    raise FovealError(f"MultiHead's cache: expected one of new_cache(), got {short_repr(cache)}")
                 _check_growth(self.mask, mask)
                 start = cache.length
             if self.position is not None:
@@ -113,7 +113,7 @@ class MultiHead(nn.Module):
             if cache is not None:
                 raise FovealError("MultiHead's cache: expected none in cross-attention, got one; project the memory once with remember()")
             if start:
-                whole(start, "MultiHead's start", 0)
+                expect_integer(start, "MultiHead's start", 0)
             q = self._queries(query, start)
             k, v = memory if isinstance(memory, Memory) else self.remember(memory)
         seen = self._mask(mask, start, q, k)
@@ -146,8 +146,10 @@ class MultiHead(nn.Module):
         try:
             dropped = set(indices)
         except TypeError:
-            raise FovealError(f"MultiHead's heads to drop: expected some of 0 to {self.heads - 1}, got {shown(indices)}") from None
-        expect(dropped <= set(range(self.heads)), "MultiHead's heads to drop", f"0 to {self.heads - 1}", shown(sorted(dropped, key=str)))
+            raise FovealError(f"MultiHead's heads to drop: expected some of 0 to {self.heads - 1}, got {short_repr(indices)}") from None
+        expect(
+            dropped <= set(range(self.heads)), "MultiHead's heads to drop", f"0 to {self.heads - 1}", short_repr(sorted(dropped, key=str))
+        )
         kept = [head for head in range(self.heads) if head not in dropped]
         share = self.heads // self.groups
         members = [sum(head // share == group for head in kept) for group in range(self.groups)]
@@ -204,7 +206,7 @@ class MultiHead(nn.Module):
         if isinstance(mask, Mask):
             return own & mask.starting_at(start)
         if not isinstance(mask, Tensor):
-            raise FovealError(f"mask: expected a mask or a boolean tensor, got {shown(mask)}")
+            raise FovealError(f"mask: expected a mask or a boolean tensor, got {short_repr(mask)}")
         return Given(mask).tensor & own.dense(q.shape[2], k.shape[2], batch=q.shape[0], device=q.device)
 
     def _parts(self, name: str) -> list[Tensor]:
@@ -227,7 +229,7 @@ def check_position(layer: str, position: Position | None) -> None:
     if position is None or type(position) is Position:
         return
     if not isinstance(position, Position):
-        raise FovealError(f"{layer}'s position: expected one of foveal.position, such as Rotary(), got {shown(position)}")
+        raise FovealError(f"{layer}'s position: expected one of foveal.position, such as Rotary(), got {short_repr(position)}")
     kind = type(position)
     if kind.rotate is Position.rotate and kind.term is Position.term:
         raise FovealError(

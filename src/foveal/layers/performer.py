@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from foveal.core.algebra import And, Given
 from foveal.core.linear import linear, orthogonal
 from foveal.core.mask import Mask
-from foveal.errors import FovealError, expect, is_whole, shown
+from foveal.errors import FovealError, expect, is_integer, short_repr
 from foveal.layers.attention import check_mask, check_sizes, check_tokens
 
 
@@ -29,7 +29,7 @@ class Performer(nn.Module):
         super().__init__()
         check_sizes(self, width=width, heads=heads, features=features)
         expect(width % heads == 0, "Performer's heads", f"a divisor of the width {width}", heads)
-        expect(is_whole(seed), "Performer's seed", "a whole number", shown(seed))
+        expect(is_integer(seed), "Performer's seed", "a whole number", short_repr(seed))
         check_mask(self, mask)
         self.width, self.heads, self.mask = width, heads, mask
         self.qkv = nn.Linear(width, 3 * width)
@@ -38,7 +38,7 @@ class Performer(nn.Module):
 
     def redraw(self, seed: int) -> None:
         """Other features, of the same number: an average over several draws is nearer to the softmax."""
-        expect(is_whole(seed), "Performer's seed", "a whole number", shown(seed))
+        expect(is_integer(seed), "Performer's seed", "a whole number", short_repr(seed))
         features, width = self.projection.shape
         self.projection.copy_(orthogonal(features, width, seed))
 
@@ -62,5 +62,5 @@ class Performer(nn.Module):
         if self.mask is None or mask is None:
             return self.mask if mask is None else mask
         if not isinstance(mask, (Mask, Tensor)):
-            raise FovealError(f"Performer's mask: expected a mask or a boolean tensor, got {shown(mask)}")
+            raise FovealError(f"Performer's mask: expected a mask or a boolean tensor, got {short_repr(mask)}")
         return And(self.mask, Given(mask) if isinstance(mask, Tensor) else mask)

@@ -12,7 +12,7 @@ Example: Reduced(14, 2, reduction=2)(image)
 from torch import Tensor, nn
 from torch.nn import functional
 
-from foveal.errors import whole
+from foveal.errors import expect_integer
 from foveal.layers.attention import check_dtype, check_grid
 from foveal.layers.multihead import MultiHead
 
@@ -25,7 +25,7 @@ class Reduced(nn.Module):
     ) -> None:
         """head_width: C/heads unless given."""
         super().__init__()
-        whole(reduction, "Reduced's reduction")
+        expect_integer(reduction, "Reduced's reduction")
         self.width, self.reduction = width, reduction
         self.attention = MultiHead(width, heads, key_width=width, head_width=head_width, dropout=dropout, bias=bias)
         if reduction > 1:

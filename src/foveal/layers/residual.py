@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional
 
-from foveal.errors import FovealError, expect, shown, whole
+from foveal.errors import FovealError, expect, expect_integer, short_repr
 from foveal.layers.attention import check_dropout, check_dtype, check_last
 
 
@@ -24,15 +24,15 @@ class Residual(nn.Module):
 
     def __init__(self, layer: nn.Module, width: int, dropout: float = 0.0) -> None:
         super().__init__()
-        expect(isinstance(layer, nn.Module), f"{type(self).__name__}'s layer", "a layer (torch.nn.Module)", shown(layer))
-        whole(width, f"{type(self).__name__}'s width")
+        expect(isinstance(layer, nn.Module), f"{type(self).__name__}'s layer", "a layer (torch.nn.Module)", short_repr(layer))
+        expect_integer(width, f"{type(self).__name__}'s width")
         check_dropout(self, dropout)
         self.layer, self.width, self.dropout = layer, width, dropout
 
     def change(self, x: Tensor, *others: Any, **named: Any) -> Tensor:
         """f(x), with dropout."""
         if not isinstance(x, Tensor):
-            raise FovealError(f"{type(self).__name__}'s input: expected a tensor (…, {self.width}), got {shown(x)}")
+            raise FovealError(f"{type(self).__name__}'s input: expected a tensor (…, {self.width}), got {short_repr(x)}")
         y: Tensor = self.layer(x, *others, **named)
         return functional.dropout(y, self.dropout, self.training)
 

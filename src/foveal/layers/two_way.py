@@ -11,7 +11,7 @@ Example: TwoWay(14, 10, 2)(x, wide)
 from torch import Tensor, nn
 
 from foveal.core.mask import Mask
-from foveal.errors import expect, whole
+from foveal.errors import expect, expect_integer
 from foveal.layers.multihead import MultiHead
 
 
@@ -21,7 +21,7 @@ class TwoWay(nn.Module):
     def __init__(self, width: int, other_width: int, heads: int, *, dropout: float = 0.0, bias: bool = True) -> None:
         super().__init__()
         for name, number in (("width", width), ("other_width", other_width), ("heads", heads)):
-            whole(number, f"TwoWay's {name}")
+            expect_integer(number, f"TwoWay's {name}")
         expect(width % heads == 0 and other_width % heads == 0, "TwoWay's heads", f"a divisor of {width} and of {other_width}", heads)
         self.width, self.other_width, self.heads = width, other_width, heads
         self.a_asks = MultiHead(width, heads, key_width=other_width, dropout=dropout, bias=bias)

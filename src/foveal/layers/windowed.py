@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from foveal.core.pattern.window import window as same_window
-from foveal.errors import expect, whole
+from foveal.errors import expect, expect_integer
 from foveal.layers.attention import check_grid
 from foveal.layers.multihead import MultiHead
 from foveal.position.position import Position
@@ -37,8 +37,8 @@ class Windowed(nn.Module):
     ) -> None:
         """head_width: C/heads unless given."""
         super().__init__()
-        whole(window, "Windowed's window")
-        whole(shift, "Windowed's shift", 0, f"at least 0 and below the window {window}")
+        expect_integer(window, "Windowed's window")
+        expect_integer(shift, "Windowed's shift", 0, f"at least 0 and below the window {window}")
         expect(shift < window, "Windowed's shift", f"at least 0 and below the window {window}", shift)
         self.width, self.window, self.shift = width, window, shift
         self.attention = MultiHead(width, heads, head_width=head_width, position=position, dropout=dropout, bias=bias)

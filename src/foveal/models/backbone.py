@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from foveal.errors import FovealError, expect, shown, unknown
+from foveal.errors import FovealError, expect, short_repr, unknown
 
 # name → transformers' config of a ResNet
 _RESNETS: dict[str, dict[str, Any]] = {
@@ -33,7 +33,7 @@ class Backbone(nn.Module):
 
 def backbone(name: str) -> Backbone:
     """NAME:STAGE of transformers, or timm:NAME:STAGE."""
-    expect(isinstance(name, str), "the backbone", "NAME:STAGE or timm:NAME:STAGE, such as resnet-18:1", shown(name))
+    expect(isinstance(name, str), "the backbone", "NAME:STAGE or timm:NAME:STAGE, such as resnet-18:1", short_repr(name))
     source, _, rest = name.partition(":") if name.startswith("timm:") else ("transformers", "", name)
     net, _, stage = rest.rpartition(":")
     expect(bool(net) and stage.isdigit(), "the backbone", "NAME:STAGE or timm:NAME:STAGE, such as resnet-18:1", repr(name))

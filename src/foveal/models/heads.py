@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from foveal.errors import FovealError, expect, shown
+from foveal.errors import FovealError, expect, short_repr
 from foveal.layers.multihead import MultiHead
 
 Heads = Mapping[int, Iterable[int]]  # layer → its heads
@@ -59,13 +59,13 @@ def _silence(layer: MultiHead, heads: list[int]) -> Any:
 def _checked(layers: list[MultiHead], heads: Heads) -> dict[int, list[int]]:
     """The heads of each layer that is named; an error, before anything is done, unless all of them are there and one is left."""
     if not isinstance(heads, Mapping):
-        raise FovealError(f"heads: expected {{layer: its heads}}, such as {{0: [1]}}, got {shown(heads)}")
+        raise FovealError(f"heads: expected {{layer: its heads}}, such as {{0: [1]}}, got {short_repr(heads)}")
     chosen = {}
     for layer, some in heads.items():
-        expect(layer in range(len(layers)), "a layer with heads", f"0 to {len(layers) - 1}", shown(layer))
+        expect(layer in range(len(layers)), "a layer with heads", f"0 to {len(layers) - 1}", short_repr(layer))
         count, listed = layers[layer].heads, sorted(set(some))
         for head in listed:
-            expect(head in range(count), f"a head of layer {layer}", f"0 to {count - 1}", shown(head))
+            expect(head in range(count), f"a head of layer {layer}", f"0 to {count - 1}", short_repr(head))
         expect(len(listed) < count, f"the heads of layer {layer}", f"at least one of {count} left", "none left")
         chosen[layer] = listed
     return chosen

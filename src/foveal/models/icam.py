@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from foveal.core.attend import attend
-from foveal.errors import FovealError, expect, is_number, shown, unknown, whole
+from foveal.errors import FovealError, expect, expect_integer, is_number, short_repr, unknown
 from foveal.layers.attention import check_dtype
 from foveal.layers.gated import Gated
 from foveal.layers.multihead import MultiHead
@@ -62,7 +62,7 @@ class Icam(nn.Module):
         self.config, width = config, config.width
         self.phi = phi if phi is not None else backbone(config.phi) if config.phi else own_phi(config)
         features = getattr(self.phi, "width", None)
-        whole(features, "Icam's phi, its attribute `width`")
+        expect_integer(features, "Icam's phi, its attribute `width`")
         assert isinstance(features, int)
         self.pool = nn.AdaptiveAvgPool2d(config.pool)
         self.mixer = Mixer(features) if config.mixer else nn.Identity()
@@ -195,7 +195,7 @@ FIRST: dict[str, type[Static]] = {"adaptive": Adaptive, "projected": Projected, 
 def cut(images: Tensor, patch: int) -> tuple[Tensor, int, int]:
     """Images (B, 3, h, w) → patches (B·P, 3, patch, patch), row by row, and the grid's sides."""
     if not isinstance(images, Tensor):
-        raise FovealError(f"Icam's images: expected a tensor (B, 3, h, w), got {shown(images)}")
+        raise FovealError(f"Icam's images: expected a tensor (B, 3, h, w), got {short_repr(images)}")
     shape = tuple(images.shape)
     if len(shape) != 4 or shape[1] != 3 or any(side < patch or side % patch for side in shape[2:]):
         raise FovealError(f"Icam's images: expected (B, 3, h, w) with sides that {patch} divides, got {shape}; resize them")
@@ -214,12 +214,12 @@ def grid_of(features: Tensor, rows: int, columns: int) -> Tensor:
 
 def _check(config: IcamConfig) -> None:
     for name in ("classes", "image", "patch", "pool", "width", "heads", "queries", "hidden", "stem"):
-        whole(getattr(config, name), f"Icam's {name}")
-    whole(config.layers, "Icam's layers", 0)
+        expect_integer(getattr(config, name), f"Icam's {name}")
+    expect_integer(config.layers, "Icam's layers", 0)
     expect(config.image % config.patch == 0, "Icam's patch", f"a divisor of the image's side {config.image}", config.patch)
     expect(config.width % config.heads == 0, "Icam's heads", f"a divisor of the width {config.width}", config.heads)
-    expect(is_number(config.dropout) and 0 <= config.dropout < 1, "Icam's dropout", "at least 0 and below 1", shown(config.dropout))
-    expect(isinstance(config.mixer, bool), "Icam's mixer", "True or False", shown(config.mixer))
+    expect(is_number(config.dropout) and 0 <= config.dropout < 1, "Icam's dropout", "at least 0 and below 1", short_repr(config.dropout))
+    expect(isinstance(config.mixer, bool), "Icam's mixer", "True or False", short_repr(config.mixer))
     for kind, name, known in (("position", config.position, POSITIONS), ("first query", config.first, FIRST)):
         if not isinstance(name, str) or name not in known:
             raise unknown(kind, str(name), known)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from foveal.errors import FovealError, expect, shown
+from foveal.errors import FovealError, expect, short_repr
 from foveal.models.convert import MARIAN, Weights, apart, built, found, ours_of, places, tables
 from foveal.models.transformer import Transformer, TransformerConfig, check
 
@@ -122,7 +122,7 @@ def _settings(config: TransformerConfig) -> dict[str, Any]:
 def _config(settings: Mapping[str, Any]) -> TransformerConfig:
     missing = sorted({"model_type", "d_model", "vocab_size"} - set(settings))
     expect(not missing, "the settings of Marian", "a config.json of transformers", f"one without {', '.join(missing)}")
-    expect(settings["model_type"] == "marian", "the settings", "those of a 'marian'", f"those of a {shown(settings['model_type'])}")
+    expect(settings["model_type"] == "marian", "the settings", "those of a 'marian'", f"those of a {short_repr(settings['model_type'])}")
     expect(settings.get("scale_embedding", False) is True, "the settings' scale_embedding", "true", settings.get("scale_embedding"))
     for name in ("attention_heads", "ffn_dim"):
         one, other = settings.get(f"encoder_{name}"), settings.get(f"decoder_{name}")

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.grad import conv2d_input
 
-from foveal.errors import expect, shown, unknown, whole
+from foveal.errors import expect, expect_integer, short_repr, unknown
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"silu": nn.SiLU, "relu": nn.ReLU, "hardswish": nn.Hardswish}
 
@@ -52,12 +52,12 @@ class Stages(nn.Sequential):
     ) -> None:
         """stem: its channels; kernel and stride: the stem's own."""
         for name, value in (("stem", stem), ("kernel", kernel), ("stride", stride)):
-            whole(value, f"Stages' {name}")
+            expect_integer(value, f"Stages' {name}")
         expect(kernel >= stride, "Stages' kernel", f"at least the stride, {stride}, or pixels are skipped", kernel)
         expect(stride > 1 or kernel % 2 == 1, "Stages' kernel", "an odd number where the stride is 1", kernel)
         if not isinstance(activation, str) or activation not in ACTIVATIONS:
             raise unknown("activation", str(activation), ACTIVATIONS)
-        expect(isinstance(stages, (tuple, list)), "Stages' stages", "a tuple of Stage", shown(stages))
+        expect(isinstance(stages, (tuple, list)), "Stages' stages", "a tuple of Stage", short_repr(stages))
         delta = ACTIVATIONS[activation]
         parts: list[nn.Module] = [convolution(3, stem, kernel, delta(), stride=stride, kind=FewChannels)]
         width = stem
@@ -71,13 +71,13 @@ class Stages(nn.Sequential):
 
 
 def _check(stage: Stage) -> None:
-    expect(isinstance(stage, Stage), "Stages' stages", "a tuple of Stage", shown(stage))
+    expect(isinstance(stage, Stage), "Stages' stages", "a tuple of Stage", short_repr(stage))
     for name in ("width", "blocks", "expand", "stride", "kernel"):
-        whole(getattr(stage, name), f"a stage's {name}")
+        expect_integer(getattr(stage, name), f"a stage's {name}")
     # An even kernel has no middle, and would shift the map.
     expect(stage.kernel % 2 == 1, "a stage's kernel", "an odd number", stage.kernel)
     expect(stage.kernel >= stage.stride, "a stage's kernel", f"at least its stride, {stage.stride}, or pixels are skipped", stage.kernel)
-    expect(isinstance(stage.squeeze, bool), "a stage's squeeze", "True or False", shown(stage.squeeze))
+    expect(isinstance(stage.squeeze, bool), "a stage's squeeze", "True or False", short_repr(stage.squeeze))
 
 
 class MBConv(nn.Module):

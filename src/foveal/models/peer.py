@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from foveal.errors import FovealError, expect, shown, unknown, whole
+from foveal.errors import FovealError, expect, expect_integer, short_repr, unknown
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Peer(nn.Module):
         super().__init__()
         if config.kind not in _BUILDS:
             raise unknown("peer", config.kind, _BUILDS)
-        whole(config.classes, "Peer's classes")
-        whole(config.image, "Peer's image")
+        expect_integer(config.classes, "Peer's classes")
+        expect_integer(config.image, "Peer's image")
         expect(config.image % 32 == 0, "Peer's image", "a multiple of 32", config.image)
         self.config = config
         try:
@@ -80,7 +80,7 @@ class Peer(nn.Module):
         if not fits or (kind in VITS and (images.shape[2] != size or images.shape[3] != size)):
             wanted = f"(B, 3, {size}, {size})" if kind in VITS else "(B, 3, h, w)"
             raise FovealError(
-                f"{kind}'s images: expected {wanted}, got {tuple(images.shape) if isinstance(images, Tensor) else shown(images)}"
+                f"{kind}'s images: expected {wanted}, got {tuple(images.shape) if isinstance(images, Tensor) else short_repr(images)}"
             )
         logits: Tensor = self.net(pixel_values=images).logits
         return logits

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from foveal.core.mask import Mask
-from foveal.errors import FovealError, expect, shown
+from foveal.errors import FovealError, expect, short_repr
 from foveal.layers.additive import Additive
 from foveal.models.sequence import Beams, Encoded, Tables, check_config, check_encoded, check_words, padding_of, read_lengths
 
@@ -158,5 +158,5 @@ def last_of(encoded: Encoded) -> Tensor:
 
 def _check(config: Seq2SeqConfig) -> None:
     if not isinstance(config, Seq2SeqConfig):
-        raise FovealError(f"Seq2Seq's config: expected a Seq2SeqConfig, got {shown(config)}")
+        raise FovealError(f"Seq2Seq's config: expected a Seq2SeqConfig, got {short_repr(config)}")
     check_config("Seq2Seq", config, ("width", "hidden"), ("dropout",), {"attention": ("additive", "none")})

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from foveal.core.mask import Mask
 from foveal.core.pattern.padding import padding
-from foveal.errors import FovealError, expect, is_number, shown, unknown, whole
+from foveal.errors import FovealError, expect, expect_integer, is_number, short_repr, unknown
 
 TIED = ("all", "output", "none")
 MARKS = ("pad", "begin", "end", "unknown")
@@ -95,7 +95,7 @@ class Beams:
 
 def _indices(what: str, index: Tensor, count: int) -> Tensor:
     if not isinstance(index, Tensor) or index.dtype not in (torch.int32, torch.int64) or index.dim() != 1 or not len(index):
-        got = f"{tuple(index.shape)} of {index.dtype}" if isinstance(index, Tensor) else shown(index)
+        got = f"{tuple(index.shape)} of {index.dtype}" if isinstance(index, Tensor) else short_repr(index)
         raise FovealError(f"{what}: expected whole numbers in a tensor of one axis, at least one, got {got}")
     if readable(index):
         fits = int(index.min()) >= 0 and int(index.max()) < count
@@ -104,9 +104,9 @@ def _indices(what: str, index: Tensor, count: int) -> Tensor:
 
 
 def check_encoded(encoded: Encoded, beams: int = 1) -> None:
-    whole(beams, "beams")
+    expect_integer(beams, "beams")
     if not isinstance(encoded, Encoded):
-        raise FovealError(f"the source: expected what encode() gives, got {shown(encoded)}")
+        raise FovealError(f"the source: expected what encode() gives, got {short_repr(encoded)}")
 
 
 def read_lengths(source: Tensor, pad: int) -> Tensor:
@@ -130,7 +130,7 @@ def check_words(what: str, words: Tensor, count: int, axes: str = "(B, N)") -> N
     """Raise a FovealError unless these are ids of words, of `count` there are."""
     fits = isinstance(words, Tensor) and words.dtype in (torch.int32, torch.int64) and words.dim() == len(axes.strip("(,)").split(","))
     if not fits:
-        got = f"{tuple(words.shape)} of {words.dtype}" if isinstance(words, Tensor) else shown(words)
+        got = f"{tuple(words.shape)} of {words.dtype}" if isinstance(words, Tensor) else short_repr(words)
         raise FovealError(f"{what}: expected ids of words, a tensor {axes} of int64, got {got}")
     if readable(words) and words.numel():
         least, most = int(words.min()), int(words.max())
@@ -145,17 +145,17 @@ def readable(tensor: Tensor) -> bool:
 def check_config(name: str, config: Any, sizes: tuple[str, ...], shares: tuple[str, ...], choices: dict[str, Any]) -> None:
     """Raise a FovealError unless sizes are whole numbers from 1, shares are in [0, 1), choices are known, and marks are words."""
     for size in (*sizes, "source_words", "target_words"):
-        whole(getattr(config, size), f"{name}'s {size}")
+        expect_integer(getattr(config, size), f"{name}'s {size}")
     for share in shares:
         value = getattr(config, share)
-        expect(is_number(value) and 0 <= value < 1, f"{name}'s {share}", "at least 0 and below 1", shown(value))
+        expect(is_number(value) and 0 <= value < 1, f"{name}'s {share}", "at least 0 and below 1", short_repr(value))
     for kind, known in (choices | {"tied": TIED}).items():
         value = getattr(config, kind)
         if not isinstance(value, str) or value not in known:
             raise unknown(f"{kind} of {name}", str(value), known)
     fewer = min(config.source_words, config.target_words)
     for mark in MARKS:
-        whole(getattr(config, mark), f"{name}'s {mark}", 0)
+        expect_integer(getattr(config, mark), f"{name}'s {mark}", 0)
         expect(getattr(config, mark) < fewer, f"{name}'s {mark}", f"the id of one of {fewer} words", getattr(config, mark))
     if config.tied == "all":
         expect(

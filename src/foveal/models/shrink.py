@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from foveal.errors import expect, shown
+from foveal.errors import expect, short_repr
 from foveal.layers.multihead import MultiHead
 from foveal.models.icam import Icam
 
@@ -30,10 +30,10 @@ def shrink(model: nn.Module, shapes: Mapping[str, Sequence[int]]) -> nn.Module:
     tensors: dict[str, Tensor] = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     for name, shape in shapes.items():
         full = tensors.get(name)
-        expect(full is not None, "the shapes of a pruned model", "those of its own tensors", f"one of {shown(name)}")
+        expect(full is not None, "the shapes of a pruned model", "those of its own tensors", f"one of {short_repr(name)}")
         assert full is not None
         fits = len(shape) == full.dim() and all(1 <= size <= most for size, most in zip(shape, full.shape, strict=True))
-        expect(fits, f"the shape of {name}", f"one within {tuple(full.shape)}", shown(tuple(shape)))
+        expect(fits, f"the shape of {name}", f"one within {tuple(full.shape)}", short_repr(tuple(shape)))
         place, _, last = name.rpartition(".")
         part = full.detach()[tuple(slice(size) for size in shape)].clone()
         if isinstance(full, nn.Parameter):

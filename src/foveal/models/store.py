@@ -10,19 +10,19 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from foveal.errors import FovealError, expect, shown, unknown
-from foveal.models.card import Card, read_card
+from foveal.atomic import write_atomic
+from foveal.errors import FovealError, expect, short_repr, unknown
 from foveal.models.mbconv import Stage
-from foveal.models.packaged import FILE, packaged
 from foveal.models.shrink import Shapes, shorter, shrink
 from foveal.models.zoo import FAMILIES, Config, create, names
-from foveal.whole import write_whole
+from foveal.runtime.card import Card, read_card
+from foveal.runtime.packaged import FILE, packaged
 
 
 def save_model(model: nn.Module, path: Path, card: Card) -> None:
     """Write the weights and the card, whole or not at all."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    write_whole(path, save(tensors, {"foveal": card.text()}))
+    write_atomic(path, save(tensors, {"foveal": card.text()}))
 
 
 def load_model(path: str | Path, task: str = "classify") -> tuple[nn.Module, Card]:
@@ -76,7 +76,7 @@ def load_or_new(name: str, classes: int = 2) -> tuple[nn.Module, Card, bool]:
 
 def model_file(path: str | Path) -> Path:
     """The file that is meant by its own name, by its run's folder, or by the name of weights that come with foveal, such as icam-pipes."""
-    expect(isinstance(path, (str, Path)), "the model", "the name of a file", shown(path))
+    expect(isinstance(path, (str, Path)), "the model", "the name of a file", short_repr(path))
     file = Path(path)
     try:
         if file.is_dir():
@@ -118,7 +118,7 @@ def build(card: Card) -> nn.Module:
     if card.family not in FAMILIES:
         raise unknown("family of models", card.family, FAMILIES)
     config, model, task = FAMILIES[card.family]
-    expect(card.task == task, f"the card of {card.model}", f"the task {task!r}, as {card.family} does", shown(card.task))
+    expect(card.task == task, f"the card of {card.model}", f"the task {task!r}, as {card.family} does", short_repr(card.task))
     try:
         built: nn.Module = model(config(**_settings(card.config)))
     except (TypeError, RuntimeError, MemoryError) as error:  # torch's own: a size that cannot be

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foveal.decode.engine import Bans, Next, Rows, padded, unsaid
+from foveal.runtime.decode.engine import Bans, Next, Rows, padded, unsaid
 
 
 class TorchEngine:

@@ -29,7 +29,7 @@ from torch.utils.checkpoint import checkpoint
 
 from foveal.core.mask import Mask
 from foveal.core.pattern.causal import causal
-from foveal.errors import FovealError, expect, shown, whole
+from foveal.errors import FovealError, expect, expect_integer, short_repr
 from foveal.layers.cache import Cache, Memory
 from foveal.layers.decoder import Decoder
 from foveal.layers.encoder import Encoder
@@ -236,15 +236,15 @@ def _feed_forward(config: TransformerConfig) -> FeedForward:
 def check(config: TransformerConfig) -> None:
     """Raise a FovealError unless a Transformer can be built so."""
     if not isinstance(config, TransformerConfig):
-        raise FovealError(f"Transformer's config: expected a TransformerConfig, got {shown(config)}")
+        raise FovealError(f"Transformer's config: expected a TransformerConfig, got {short_repr(config)}")
     sizes = ("width", "hidden", "heads", "layers", "decoder_layers", "longest")
     choices = {"norm": ("post", "pre", "none"), "position": ADDED, "activation": ACTIVATIONS}
     check_config("Transformer", config, sizes, ("dropout", "attention_dropout", "hidden_dropout"), choices)
     for name in ("residual", "output_bias"):
-        expect(isinstance(getattr(config, name), bool), f"Transformer's {name}", "True or False", shown(getattr(config, name)))
+        expect(isinstance(getattr(config, name), bool), f"Transformer's {name}", "True or False", short_repr(getattr(config, name)))
     if config.head_width is None:
         expect(config.width % config.heads == 0, "Transformer's heads", f"a divisor of the width {config.width}", config.heads)
     else:
-        whole(config.head_width, "Transformer's head_width")
+        expect_integer(config.head_width, "Transformer's head_width")
     wide = config.head_width or config.width // config.heads
     expect(config.position != "rotary" or wide % 2 == 0, "Transformer's head_width", "an even number with rotary positions", wide)

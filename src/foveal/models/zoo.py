@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from foveal.errors import FovealError, shown, unknown
+from foveal.errors import FovealError, short_repr, unknown
 from foveal.models.icam import Icam, IcamConfig
 from foveal.models.mbconv import Stage
 from foveal.models.peer import PEERS, Peer, PeerConfig
@@ -95,4 +95,4 @@ def _changed(config: Any, name: str, changes: dict[str, Any]) -> Any:
             changes = changes | {"stages": tuple(stage if isinstance(stage, Stage) else Stage(**stage) for stage in changes["stages"])}
         return dataclasses.replace(config, **changes)
     except TypeError as error:
-        raise FovealError(f"{name}: expected settings that fit, got {shown(changes)}; {error}") from None
+        raise FovealError(f"{name}: expected settings that fit, got {short_repr(changes)}; {error}") from None

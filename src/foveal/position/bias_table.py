@@ -15,16 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from foveal.core.term import Term
-from foveal.errors import FovealError, expect, is_whole, shown, whole
+from foveal.errors import FovealError, expect, expect_integer, is_integer, short_repr
 from foveal.position.biased import Biased, without_heads
 
 
 class BiasTable(Biased):
     def __init__(self, heads: int, height: int, width: int) -> None:
         super().__init__()
-        whole(heads, "BiasTable's heads")
-        fits = is_whole(height) and is_whole(width) and height >= 1 and width >= 1
-        expect(fits, "BiasTable's window", "at least 1 × 1", f"{shown(height)} × {shown(width)}")
+        expect_integer(heads, "BiasTable's heads")
+        fits = is_integer(height) and is_integer(width) and height >= 1 and width >= 1
+        expect(fits, "BiasTable's window", "at least 1 × 1", f"{short_repr(height)} × {short_repr(width)}")
         self.heads, self.height, self.width = heads, height, width
         offsets = (2 * height - 1) * (2 * width - 1)
         self.table = nn.Parameter(nn.init.trunc_normal_(torch.empty(offsets, heads), std=0.02))

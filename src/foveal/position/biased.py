@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from foveal.core.call import check_tensor
+from foveal.core.request import check_tensor
 from foveal.core.term import Term
-from foveal.errors import whole
+from foveal.errors import expect_integer
 from foveal.position.position import Position
 
 
@@ -16,7 +16,7 @@ class Biased(Position):
     def bias(self, q: Tensor, keys: int, query_start: int = 0) -> Tensor:
         """The term written out for queries (B, H, N, D) and so many keys, (1 or B, H, N, M): to look at, as a kernel never needs it whole."""
         check_tensor("q", q, "(B, H, N, D)")
-        whole(keys, f"{type(self).__name__}'s keys", 0)
+        expect_integer(keys, f"{type(self).__name__}'s keys", 0)
         term = self.term(query_start)
         term.check(q, keys)
         rows, columns = torch.arange(q.shape[2], device=q.device), torch.arange(keys, device=q.device)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from foveal.core.term import Term
-from foveal.errors import expect, whole
+from foveal.errors import expect, expect_integer
 from foveal.position.biased import Biased, without_heads
 
 
@@ -29,12 +29,12 @@ class Buckets(Biased):
     def __init__(self, heads: int, buckets: int = 32, max_distance: int = 128) -> None:
         super().__init__()
         name, least = type(self).__name__, 2 * self.sides
-        whole(heads, f"{name}'s heads")
+        expect_integer(heads, f"{name}'s heads")
         some = "an even number, at least 4" if self.sides == 2 else "at least 2"
-        whole(buckets, f"{name}'s buckets", least, some)
+        expect_integer(buckets, f"{name}'s buckets", least, some)
         expect(buckets % self.sides == 0, f"{name}'s buckets", some, buckets)
         own = buckets // self.sides // 2
-        whole(max_distance, f"{name}'s max_distance", own + 1, f"above {own}, the distances with their own bucket")
+        expect_integer(max_distance, f"{name}'s max_distance", own + 1, f"above {own}, the distances with their own bucket")
         self.heads, self.buckets, self.max_distance = heads, buckets, max_distance
         self.table = nn.Parameter(nn.init.trunc_normal_(torch.empty(buckets, heads), std=0.02))
 

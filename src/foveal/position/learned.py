@@ -13,15 +13,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from foveal.errors import expect, whole
+from foveal.errors import expect, expect_integer
 from foveal.position.position import Position, check_places
 
 
 class Learned(Position):
     def __init__(self, width: int, length: int) -> None:
         super().__init__()
-        whole(width, "Learned's width")
-        whole(length, "Learned's length")
+        expect_integer(width, "Learned's width")
+        expect_integer(length, "Learned's length")
         self.width, self.length = width, length
         self.table = nn.Parameter(nn.init.trunc_normal_(torch.empty(length, width), std=0.02))
 

@@ -12,16 +12,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from foveal.errors import expect, is_whole, shown, whole
+from foveal.errors import expect, expect_integer, is_integer, short_repr
 from foveal.position.position import Position, check_places
 
 
 class Learned2d(Position):
     def __init__(self, width: int, height: int, grid_width: int) -> None:
         super().__init__()
-        whole(width, "Learned2d's width")
-        fits = is_whole(height) and is_whole(grid_width) and height >= 1 and grid_width >= 1
-        expect(fits, "Learned2d's grid", "at least 1 × 1", f"{shown(height)} × {shown(grid_width)}")
+        expect_integer(width, "Learned2d's width")
+        fits = is_integer(height) and is_integer(grid_width) and height >= 1 and grid_width >= 1
+        expect(fits, "Learned2d's grid", "at least 1 × 1", f"{short_repr(height)} × {short_repr(grid_width)}")
         self.width, self.height, self.grid_width = width, height, grid_width
         self.table = nn.Parameter(nn.init.trunc_normal_(torch.empty(height, grid_width, width), std=0.02))
 

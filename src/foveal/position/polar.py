@@ -12,7 +12,7 @@ Example: Polar(14)(image)
 import torch
 from torch import Tensor
 
-from foveal.errors import expect, whole
+from foveal.errors import expect, expect_integer
 from foveal.position.position import Position, check_places
 from foveal.position.sinusoidal import sinusoid
 
@@ -20,7 +20,7 @@ from foveal.position.sinusoidal import sinusoid
 class Polar(Position):
     def __init__(self, width: int) -> None:
         super().__init__()
-        whole(width, "Polar's width", 4, "at least 4, for the radius and a sine and cosine of the angle")
+        expect_integer(width, "Polar's width", 4, "at least 4, for the radius and a sine and cosine of the angle")
         self.width = width
 
     def embed(self, x: Tensor, start: int = 0) -> Tensor:

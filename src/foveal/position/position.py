@@ -12,7 +12,7 @@ Example: Position()(x)
 from torch import Tensor, nn
 
 from foveal.core.term import Term
-from foveal.errors import FovealError, expect, is_whole, shown
+from foveal.errors import FovealError, expect, is_integer, short_repr
 
 
 class Position(nn.Module):
@@ -41,9 +41,9 @@ def check_places(position: Position, x: Tensor, shape: str, width: int, start: i
     """Raise a FovealError that names the position unless x is floating, of this shape (its axes in words) and width."""
     name = type(position).__name__
     if not isinstance(x, Tensor) or not x.is_floating_point():
-        got = f"{x.dtype}" if isinstance(x, Tensor) else shown(x)
+        got = f"{x.dtype}" if isinstance(x, Tensor) else short_repr(x)
         raise FovealError(f"{name}'s tokens: expected a floating tensor, {shape}, got {got}")
     fits = x.dim() == shape.count(",") + 1 and x.shape[-1] == width
     expect(fits, f"{name}'s tokens", shape, tuple(x.shape), do)
-    if not is_whole(start):
-        raise FovealError(f"{name}'s start: expected a whole number, got {shown(start)}")
+    if not is_integer(start):
+        raise FovealError(f"{name}'s start: expected a whole number, got {short_repr(start)}")

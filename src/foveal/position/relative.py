@@ -16,17 +16,17 @@ from torch import nn
 
 from foveal.core.relative import RelativeTerm
 from foveal.core.term import Term
-from foveal.errors import expect, is_number, shown, whole
+from foveal.errors import expect, expect_integer, is_number, short_repr
 from foveal.position.biased import Biased, without_heads
 
 
 class Relative(Biased):
     def __init__(self, width: int, max_distance: int, heads: int = 1, scale: float | None = None) -> None:
         super().__init__()
-        whole(width, "Relative's width", expected="at least 1, the channels of one head")
-        whole(max_distance, "Relative's max_distance", 0)
-        whole(heads, "Relative's heads", expected="at least 1; 1 is one table for all")
-        expect(scale is None or (is_number(scale) and math.isfinite(scale)), "Relative's scale", "a finite number", shown(scale))
+        expect_integer(width, "Relative's width", expected="at least 1, the channels of one head")
+        expect_integer(max_distance, "Relative's max_distance", 0)
+        expect_integer(heads, "Relative's heads", expected="at least 1; 1 is one table for all")
+        expect(scale is None or (is_number(scale) and math.isfinite(scale)), "Relative's scale", "a finite number", short_repr(scale))
         self.width, self.max_distance, self.heads = width, max_distance, heads
         self.scale = 1 / math.sqrt(width) if scale is None else scale
         self.table = nn.Parameter(nn.init.normal_(torch.empty(heads, 2 * max_distance + 1, width), std=width**-0.5))

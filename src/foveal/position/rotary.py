@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Tensor
 
-from foveal.errors import FovealError, expect, is_number, is_whole, shown
+from foveal.errors import FovealError, expect, is_integer, is_number, short_repr
 from foveal.position.position import Position
 
 
@@ -22,15 +22,15 @@ class Rotary(Position):
     def __init__(self, width: int | None = None, base: float = 10000.0) -> None:
         """width: the channels of one head; those of q unless given."""
         super().__init__()
-        fits = width is None or (is_whole(width) and width >= 2 and width % 2 == 0)
-        expect(fits, "Rotary's width", "an even number of channels in a head, at least 2", shown(width))
-        expect(is_number(base) and 0 < base < math.inf, "Rotary's base", "above 0", shown(base))
+        fits = width is None or (is_integer(width) and width >= 2 and width % 2 == 0)
+        expect(fits, "Rotary's width", "an even number of channels in a head, at least 2", short_repr(width))
+        expect(is_number(base) and 0 < base < math.inf, "Rotary's base", "above 0", short_repr(base))
         self.width, self.base = width, base
 
     def rotate(self, q: Tensor, k: Tensor, query_start: int = 0, key_start: int = 0) -> tuple[Tensor, Tensor]:
         for name, x in (("q", q), ("k", k)):
             if not isinstance(x, Tensor) or not x.is_floating_point():
-                got = x.dtype if isinstance(x, Tensor) else shown(x)
+                got = x.dtype if isinstance(x, Tensor) else short_repr(x)
                 raise FovealError(f"Rotary's {name}: expected a floating tensor, heads (B, H, N, D), got {got}")
         width = q.shape[-1] if self.width is None else self.width
         if width % 2:

@@ -12,14 +12,14 @@ Example: Sinusoidal(14)(x)
 import torch
 from torch import Tensor
 
-from foveal.errors import whole
+from foveal.errors import expect_integer
 from foveal.position.position import Position, check_places
 
 
 class Sinusoidal(Position):
     def __init__(self, width: int) -> None:
         super().__init__()
-        whole(width, "Sinusoidal's width")
+        expect_integer(width, "Sinusoidal's width")
         self.width = width
 
     def embed(self, x: Tensor, start: int = 0) -> Tensor:

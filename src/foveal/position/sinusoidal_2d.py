@@ -12,7 +12,7 @@ Example: Sinusoidal2d(14)(image)
 import torch
 from torch import Tensor
 
-from foveal.errors import expect, whole
+from foveal.errors import expect, expect_integer
 from foveal.position.position import Position, check_places
 from foveal.position.sinusoidal import sinusoid
 
@@ -20,7 +20,7 @@ from foveal.position.sinusoidal import sinusoid
 class Sinusoidal2d(Position):
     def __init__(self, width: int) -> None:
         super().__init__()
-        whole(width, "Sinusoidal2d's width", 2, "at least 2, for a row and a column")
+        expect_integer(width, "Sinusoidal2d's width", 2, "at least 2, for a row and a column")
         self.width = width
 
     def embed(self, x: Tensor, start: int = 0) -> Tensor:

@@ -14,8 +14,8 @@ from pytorch_lightning.callbacks import Checkpoint, EarlyStopping, RichProgressB
 from pytorch_lightning.plugins import TorchCheckpointIO
 from safetensors.torch import save
 
+from foveal.atomic import write_atomic
 from foveal.errors import FovealError
-from foveal.whole import write_whole
 
 LOG, CHECKPOINT, WEIGHTS = "log.csv", "last.ckpt", "weights.safetensors"
 TRAIL = "weights-{}.safetensors"  # of the last epochs
@@ -84,9 +84,9 @@ class Journal(Checkpoint):
         if self.keep == "last" or (score, -loss) > (self.best, -self.best_loss):
             self.best, self.best_loss, self.best_epoch = score, loss, trainer.current_epoch
             if not self.trail:
-                write_whole(self.folder / WEIGHTS, weights(module))
+                write_atomic(self.folder / WEIGHTS, weights(module))
         if self.trail:
-            write_whole(self.folder / TRAIL.format(trainer.current_epoch % self.trail), weights(module))
+            write_atomic(self.folder / TRAIL.format(trainer.current_epoch % self.trail), weights(module))
         lr = trainer.optimizers[0].param_groups[0]["lr"]
         row = {"epoch": trainer.current_epoch + 1, **{name: round(value, 6) for name, value in metrics.items()}}
         speed = {
@@ -101,7 +101,7 @@ class Journal(Checkpoint):
         table = csv.DictWriter(text, list(self.rows[-1]), lineterminator="\n", extrasaction="ignore")
         table.writeheader()
         table.writerows(self.rows)
-        write_whole(self.folder / LOG, text.getvalue().encode())
+        write_atomic(self.folder / LOG, text.getvalue().encode())
 
 
 class Bar(RichProgressBar):
@@ -118,13 +118,13 @@ class Bar(RichProgressBar):
         return items | self.journal.pace(trainer, pl_module, share) if self.journal.trained else items
 
 
-class WholeCheckpoint(TorchCheckpointIO):
+class AtomicCheckpoint(TorchCheckpointIO):
     """Lightning's checkpoints, written whole or not at all, and read as plain values and tensors only."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         content = io.BytesIO()
         torch.save(checkpoint, content)
-        write_whole(Path(path), content.getvalue())
+        write_atomic(Path(path), content.getvalue())
 
     def load_checkpoint(self, path: Any, *_: Any, **__: Any) -> dict[str, Any]:
         try:
@@ -137,5 +137,5 @@ class WholeCheckpoint(TorchCheckpointIO):
 
 def weights(module: pl.LightningModule) -> bytes:
     """The weights that would be kept now, as safetensors."""
-    judged = module.judged
-    return save({name: tensor.detach().cpu().contiguous() for name, tensor in judged.state_dict().items()})  # type: ignore[union-attr]
+    evaluated = module.evaluated
+    return save({name: tensor.detach().cpu().contiguous() for name, tensor in evaluated.state_dict().items()})  # type: ignore[union-attr]

@@ -19,23 +19,23 @@ from pytorch_lightning.callbacks import EarlyStopping
 from torch import nn
 from torch.utils import deterministic
 
+from foveal.atomic import expect_folder, write_atomic
 from foveal.data.pack import Progress, silent
 from foveal.data.read import located, read
 from foveal.data.source import Source
 from foveal.device import choose
-from foveal.errors import FovealError, expect, reading, shown
-from foveal.models.card import SEWER_MEAN, SEWER_STD
-from foveal.models.packaged import is_file
+from foveal.errors import FovealError, expect, reading, short_repr
 from foveal.models.store import load_for, model_file, read_file
 from foveal.models.zoo import create, task_of
-from foveal.train.classify import Classify
-from foveal.train.conclude import RESULT, conclude, write_bad
-from foveal.train.feeds import Feeds, divided
-from foveal.train.journal import CHECKPOINT, Bar, Journal, WholeCheckpoint
-from foveal.train.recipe import Recipe
-from foveal.train.settings import Settings
-from foveal.train.teachers import Teachers, Wanted, load_teachers
-from foveal.whole import expect_folder, write_whole
+from foveal.options import Options
+from foveal.runtime.card import SEWER_MEAN, SEWER_STD
+from foveal.runtime.packaged import is_file
+from foveal.tasks.classify.data import ClassifyData, divided
+from foveal.tasks.classify.finish import RESULT, conclude, write_bad
+from foveal.tasks.classify.module import Classify
+from foveal.tasks.classify.recipe import ClassifyRecipe
+from foveal.tasks.classify.teachers import Teachers, Wanted, load_teachers
+from foveal.train.journal import CHECKPOINT, AtomicCheckpoint, Bar, Journal
 
 fcntl: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None  # Windows has none: there nobody is kept out
 RECIPE, TEACHERS = "recipe.yaml", "teachers.json"
@@ -60,7 +60,7 @@ class Machine:
 
 
 def train(
-    recipe: Recipe,
+    recipe: ClassifyRecipe,
     folder: Path,
     *,
     resume: bool = False,
@@ -77,7 +77,7 @@ def train(
     expect(fits, "the setting margin", f"1 beside balance {recipe.balance}", f"{recipe.margin:g}", "give margin: 1")
     quiet()
     source = read(recipe.data, label=recipe.label, by=recipe.by, seed=0)
-    expect(len(source.classes) > 1 or source.many, recipe.data, "at least 2 classes", f"{len(source.classes)}")
+    expect(len(source.classes) > 1 or source.multi_label, recipe.data, "at least 2 classes", f"{len(source.classes)}")
     last = folder / CHECKPOINT
     torch.manual_seed(recipe.seed)
     model = build(recipe, len(source.classes), fresh=not last.exists())
@@ -88,19 +88,19 @@ def train(
     _share(recipe, len(splits.train), machine.devices)
     expect_folder(folder)
     with alone(folder) if first else contextlib.nullcontext():
-        feeds = Feeds(source, recipe, splits, machine.workers, progress)
+        feeds = ClassifyData(source, recipe, splits, machine.workers, progress)
         _share(recipe, len(feeds.splits.train), machine.devices)
         if first:
             tidy(folder)
-            write_whole(folder / RECIPE, recipe.text().encode())
+            write_atomic(folder / RECIPE, recipe.text().encode())
             write_bad(feeds, folder)
             if teachers is not None:
-                write_whole(folder / TEACHERS, json.dumps(teachers[1], indent=1).encode())
+                write_atomic(folder / TEACHERS, json.dumps(teachers[1], indent=1).encode())
         task = Classify(
             model,
             recipe,
             classes=len(source.classes),
-            many=source.many,
+            multi_label=source.multi_label,
             steps=feeds.steps * recipe.epochs,
             counts=feeds.counts,
             pictures=len(feeds.splits.train),
@@ -113,7 +113,7 @@ def train(
             return conclude(trainer, task, feeds, folder, origin or {})
 
 
-def _teachers(recipe: Recipe, source: Source, folder: Path) -> tuple[Teachers, dict[str, str]] | None:
+def _teachers(recipe: ClassifyRecipe, source: Source, folder: Path) -> tuple[Teachers, dict[str, str]] | None:
     """Who teaches, and a digest of each; an error if the run was begun with others."""
     if recipe.teachers is None:
         return None
@@ -165,7 +165,7 @@ def alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def finished(recipe: Settings, folder: Path, resume: bool) -> dict[str, Any] | None:
+def finished(recipe: Options, folder: Path, resume: bool) -> dict[str, Any] | None:
     """The result of a run that has ended; None of one that has not. Another run's folder is left alone."""
     expect(folder.is_dir() or not folder.exists(), f"the folder {folder}", "a new or empty one", "a file", "give another --out")
     if not (folder / RECIPE).exists():
@@ -190,12 +190,14 @@ def finished(recipe: Settings, folder: Path, resume: bool) -> dict[str, Any] | N
         return json.loads(result.read_text(encoding="utf-8")) if result.exists() else None
 
 
-def build(recipe: Recipe, classes: int, fresh: bool = True) -> nn.Module:
+def build(recipe: ClassifyRecipe, classes: int, fresh: bool = True) -> nn.Module:
     """The recipe's model, with the weights to begin with where the run is fresh; an error unless it takes the recipe's pictures."""
     for key in recipe.settings:
-        expect(isinstance(key, str) and key not in ("name", "classes"), "the setting settings", "fields of the model's config", shown(key))
+        expect(
+            isinstance(key, str) and key not in ("name", "classes"), "the setting settings", "fields of the model's config", short_repr(key)
+        )
     if is_file(recipe.model):
-        expect(not recipe.settings, "the setting settings", "none beside a model's file, which has its own", shown(recipe.settings))
+        expect(not recipe.settings, "the setting settings", "none beside a model's file, which has its own", short_repr(recipe.settings))
         model = load_for(recipe.model, classes)
     else:
         task = task_of(recipe.model)
@@ -248,7 +250,7 @@ def trainer_of(recipe: Any, machine: Machine, journal: Journal, patient: EarlySt
             accumulate_grad_batches=accumulate,
             callbacks=callbacks,
             logger=_tensorboard(journal.folder),
-            plugins=[WholeCheckpoint()],
+            plugins=[AtomicCheckpoint()],
             enable_progress_bar=terminal,
             enable_model_summary=False,
             num_sanity_val_steps=0,
@@ -260,7 +262,7 @@ def trainer_of(recipe: Any, machine: Machine, journal: Journal, patient: EarlySt
         raise FovealError(f"cannot train on {device} × {machine.devices}, strategy {machine.strategy}: {error}") from None
 
 
-def _share(recipe: Recipe, pictures: int, devices: int) -> None:
+def _share(recipe: ClassifyRecipe, pictures: int, devices: int) -> None:
     """Every process must have as many pictures of each batch as the others."""
     expect(recipe.batch % devices == 0, "the setting batch", f"a multiple of the {devices} devices", recipe.batch)
     expect(pictures >= devices, "--devices", f"at most {pictures}, a training picture each", devices)

@@ -52,7 +52,9 @@ def name(spelled: str) -> Phrase:
 def of_noun(noun: Noun, article: str, adjectives: list[tuple[str, str]], number: str = "", zahl: str = "") -> Phrase:
     """article: the, a, my, our, this, every, these, a name with 's, or "". number, zahl: how many, in both languages."""
     plural = bool(number) or article in ("", "these")
-    english = " ".join(part for part in (article, number, *(word for word, _ in adjectives), noun.many if plural else noun.one) if part)
+    english = " ".join(
+        part for part in (article, number, *(word for word, _ in adjectives), noun.multi_label if plural else noun.one) if part
+    )
     if article == "a" and english[2] in "aeiou":
         english = f"an{english[1:]}"
     german = tuple(_german(noun, article, adjectives, zahl, plural, case) for case in range(3))

@@ -169,8 +169,12 @@ class _Draw:
         noun, article = self.one(NOUNS[kind]), self.one(articles)
         adjectives = [self.one(tuple(ADJECTIVES[kind].items()))] if self.chance(0.35) else []
         if article == "number":
-            many = 2 + int(98 * self.random() ** 2)
-            said = (str(many * 7), str(many * 7)) if self.chance(0.2) else (number.english(many), number.german(many))
+            multi_label = 2 + int(98 * self.random() ** 2)
+            said = (
+                (str(multi_label * 7), str(multi_label * 7))
+                if self.chance(0.2)
+                else (number.english(multi_label), number.german(multi_label))
+            )
             return of_noun(noun, "", adjectives, *said)
         return of_noun(noun, f"{self.name()}'s" if article == "name" else article, adjectives)
 

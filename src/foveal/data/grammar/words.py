@@ -7,7 +7,7 @@ from typing import Any
 @dataclass(frozen=True)
 class Noun:
     one: str  # dog
-    many: str  # dogs
+    multi_label: str  # dogs
     gender: str  # m, f, n
     einzahl: str  # Hund
     mehrzahl: str  # Hunde

@@ -15,7 +15,7 @@ from foveal.data.pipes.scene import draw_scene, stream
 from foveal.data.pipes.texture import wall_albedo
 from foveal.data.pipes.water import bounds
 from foveal.data.pipes.wear import lay_wear
-from foveal.errors import FovealError, expect, is_whole, shown, unknown
+from foveal.errors import FovealError, expect, is_integer, short_repr, unknown
 
 KINDS: tuple[str, ...] = tuple(FINDINGS)
 SMALLEST, LARGEST = 32, 1024
@@ -81,14 +81,14 @@ def _finding(name: str, painted: Painted, written: NDArray[np.bool_]) -> Finding
 
 def check(seed: object, size: object, kinds: object) -> None:
     """Raise a FovealError for a call that names no frame."""
-    expect(is_whole(seed) and seed >= 0, "seed of a pipe", "a whole number, at least 0", shown(seed))  # type: ignore[operator]
+    expect(is_integer(seed) and seed >= 0, "seed of a pipe", "a whole number, at least 0", short_repr(seed))  # type: ignore[operator]
     expected = f"a whole number of pixels from {SMALLEST} to {LARGEST}"
-    expect(is_whole(size) and SMALLEST <= size <= LARGEST, "size of a pipe's picture", expected, shown(size))  # type: ignore[operator]
+    expect(is_integer(size) and SMALLEST <= size <= LARGEST, "size of a pipe's picture", expected, short_repr(size))  # type: ignore[operator]
     if kinds is None:
         return
     if isinstance(kinds, str) or not isinstance(kinds, Sequence):
-        raise FovealError(f"kinds of findings: expected a sequence of names, got {shown(kinds)}; write a single one as (name,)")
+        raise FovealError(f"kinds of findings: expected a sequence of names, got {short_repr(kinds)}; write a single one as (name,)")
     for name in kinds:
         if not isinstance(name, str) or name not in FINDINGS:
-            raise unknown("kind of finding", name if isinstance(name, str) else shown(name), KINDS)
-    expect(len(set(kinds)) == len(kinds), "kinds of findings", "each name once", shown(kinds))
+            raise unknown("kind of finding", name if isinstance(name, str) else short_repr(name), KINDS)
+    expect(len(set(kinds)) == len(kinds), "kinds of findings", "each name once", short_repr(kinds))

@@ -6,13 +6,13 @@ from PIL import Image, ImageDraw
 
 from foveal.data.pipes.overlay import font
 from foveal.data.pipes.render import Frame
-from foveal.errors import expect, shown, whole
+from foveal.errors import expect, expect_integer, short_repr
 
 
 def contact_sheet(frames: Sequence[Frame], columns: int) -> Image.Image:
     """The frames in rows of `columns`, all at the size of the largest."""
-    whole(columns, "columns of a contact sheet")
-    expect(len(frames) > 0, "frames of a contact sheet", "at least one", shown(list(frames)))
+    expect_integer(columns, "columns of a contact sheet")
+    expect(len(frames) > 0, "frames of a contact sheet", "at least one", short_repr(list(frames)))
     size, gap, label = max(frame.image.shape[0] for frame in frames), 4, 16
     rows = -(-len(frames) // columns)
     sheet = Image.new("RGB", (columns * (size + gap) + gap, rows * (size + label + gap) + gap), (24, 24, 24))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from foveal.errors import FovealError, expect
 from foveal.explain.diagnosis.build import HEAD_WIDTH, TOKENS, built
-from foveal.explain.diagnosis.known import documentation_of, name_of, numbers_of, signature_of, widths_of, written
+from foveal.explain.diagnosis.introspection import documentation_of, name_of, numbers_of, signature_of, widths_of, written
 from foveal.explain.diagnosis.masking import read
 from foveal.explain.diagnosis.names import HEADS, KEY_WIDTHS, KEYS, LENGTHS, MASKS, QUERIES, SOURCES, VALUES
 from foveal.explain.diagnosis.subject import LAYOUTS, REFUSALS, Sizes, Subject, told

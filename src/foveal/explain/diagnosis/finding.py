@@ -6,7 +6,7 @@ from typing import Literal
 
 from foveal.errors import unknown
 
-Verdict = Literal["ok", "mistake", "not applicable"]
+Evaluation = Literal["ok", "mistake", "not applicable"]
 
 MISTAKES = {  # the name of a finding → the mistake that it looks for
     "dropout": "dropout active in evaluation",
@@ -24,7 +24,7 @@ class Finding:
     """One mistake looked for: what was found, in words and in numbers (measured, expected, …)."""
 
     name: str
-    verdict: Verdict
+    verdict: Evaluation
     message: str
     numbers: dict[str, float] = field(default_factory=dict)
 

@@ -6,10 +6,10 @@ A module is free to do something else; the mistake is that nobody is told.
 """
 
 from foveal.explain.diagnosis.axes import mixed
+from foveal.explain.diagnosis.docstring import claims_dot_product, departure, other_paper
 from foveal.explain.diagnosis.finding import Finding
 from foveal.explain.diagnosis.probe import Probe
 from foveal.explain.diagnosis.rebuild import Rebuilt
-from foveal.explain.diagnosis.said import claims_dot_product, departure, other_paper
 
 
 def look(probe: Probe) -> Finding:

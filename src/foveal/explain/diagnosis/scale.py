@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from foveal.explain.diagnosis.anatomy import HIDDEN, Anatomy
+from foveal.explain.diagnosis.docstring import departure
 from foveal.explain.diagnosis.finding import Finding
 from foveal.explain.diagnosis.probe import Probe
-from foveal.explain.diagnosis.said import departure
 
 CLOSE = 1e-3  # relative
 

@@ -1,0 +1,130 @@
+"""A table of measurements: each row holds ours beside theirs, the ratio, and the bar that it must meet where there is one."""
+
+import argparse
+import contextlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from foveal.atomic import write_atomic
+from foveal.deploy.measure.clock import Job, Timing, interleaved
+from foveal.deploy.measure.origin import origin
+
+WARM_UP = 3
+ROUNDS, LONGEST = 11, 16384  # unless told
+RUNTIMES = ("onnxruntime", "torch", "compile", "script")
+
+
+@dataclass(frozen=True)
+class Row:
+    what: str
+    ours: str
+    theirs: str
+    ratio: float | None
+    meaning: str  # how to read the ratio
+    bar: str = ""  # the bar, in words
+    met: bool | None = None
+
+
+@dataclass
+class Bench:
+    """Collects rows, prints each as soon as it is there, and writes them with their origin."""
+
+    name: str
+    device: str
+    threads: int
+    rounds: int
+    longest: int
+    asked: argparse.Namespace | None = None  # what was typed
+    rows: list[Row] = field(default_factory=list)
+    timings: dict[str, dict[str, Timing]] = field(default_factory=dict)
+    picture: str = ""  # an SVG that goes with the table
+    stem: str = ""  # of its files, where the bench's name would not say what was measured
+
+    def time(self, what: str, jobs: Mapping[str, Job], rounds: int | None = None) -> dict[str, Timing]:
+        taken = interleaved(jobs, rounds=rounds or self.rounds, warm_up=WARM_UP, device=self.device)
+        self.timings[what] = taken
+        return taken
+
+    def slower(self, what: str, ours: Job, theirs: Mapping[str, Job], *, at_most: float | None = None, rounds: int | None = None) -> None:
+        """Ours as a multiple of the fastest of theirs."""
+        taken = self.time(what, {"ours": ours, **theirs}, rounds)
+        best = min(theirs, key=lambda name: taken[name].median)
+        ratio = taken["ours"].median / taken[best].median
+        bar = "" if at_most is None else f"at most {at_most:g}"
+        met = None if at_most is None else ratio <= at_most
+        self.add(Row(what, _time(taken["ours"]), f"{best} {_time(taken[best])}", ratio, "× the time of theirs", bar, met))
+
+    def faster(self, what: str, ours: Job, theirs: Mapping[str, Job], *, at_least: float | None = None, rounds: int | None = None) -> None:
+        """How often ours fits into the fastest of theirs."""
+        taken = self.time(what, {"ours": ours, **theirs}, rounds)
+        best = min(theirs, key=lambda name: taken[name].median)
+        ratio = taken[best].median / taken["ours"].median
+        bar = "" if at_least is None else f"at least {at_least:g}"
+        met = None if at_least is None else ratio >= at_least
+        self.add(Row(what, _time(taken["ours"]), f"{best} {_time(taken[best])}", ratio, "× faster than theirs", bar, met))
+
+    def smaller(self, what: str, ours: int, theirs: tuple[str, int], *, at_least: float | None = None) -> None:
+        """How much less memory ours needs."""
+        name, most = theirs
+        ratio = most / max(ours, 1)
+        bar = "" if at_least is None else f"at least {at_least:g}"
+        met = None if at_least is None else ratio >= at_least
+        self.add(Row(what, _bytes(ours), f"{name} {_bytes(most)}", ratio, "× less memory", bar, met))
+
+    def add(self, row: Row) -> None:
+        self.rows.append(row)
+        ratio = "" if row.ratio is None else f"{row.ratio:.2f} {row.meaning}"
+        verdict = "" if row.met is None else f"  ({row.bar}: {'met' if row.met else 'NOT MET'})"
+        told = " · ".join(part for part in (row.ours, row.theirs, ratio) if part)
+        with contextlib.suppress(OSError):  # nobody reads on: measure all the same, and write
+            print(f"{row.what}: {told}{verdict}", flush=True)
+
+    def write(self, folder: Path) -> None:
+        facts = origin(self.device, self.threads)
+        machine = facts.get("gpu", facts["machine"])
+        stem = f"{self.stem or self.name}-{re.sub('[^a-z0-9]+', '-', machine.lower()).strip('-')}"
+        # A quick look does not take the place of the full run.
+        stem += f"-{self.rounds}-rounds" if self.rounds != ROUNDS else ""
+        stem += f"-to-{self.longest}" if self.longest != LONGEST else ""
+        header = " · ".join(f"{key} {value}" for key, value in facts.items())
+        lines = [f"# foveal bench {self.name}", "", f"{header}", "", self._method(), "", *_markdown(self.rows), ""]
+        write_atomic(folder / f"{stem}.md", "\n".join(lines).encode())
+        seconds = {what: {name: asdict(timing) for name, timing in taken.items()} for what, taken in self.timings.items()}
+        content = {"origin": facts, "warm_up": WARM_UP, "rows": [asdict(row) for row in self.rows], "seconds": seconds}
+        write_atomic(folder / f"{stem}.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+        if self.picture:
+            write_atomic(folder / f"{stem}.svg", self.picture.encode())
+        with contextlib.suppress(OSError):
+            print(f"written: {folder / stem}.md and .json{' and .svg' if self.picture else ''}")
+
+    def _method(self) -> str:
+        return (
+            f"Candidates take turns: {WARM_UP} rounds of warm-up, then {self.rounds} rounds (fewer where said in the .json). Times are the "
+            "median, with the 10th and the 90th of a hundred in brackets. On a GPU the device alone is timed, on a CPU the whole call."
+        )
+
+
+def _markdown(rows: list[Row]) -> list[str]:
+    lines = ["| what | ours | theirs | ratio | bar |", "|---|---|---|---|---|"]
+    for row in rows:
+        ratio = "" if row.ratio is None else f"{row.ratio:.2f} {row.meaning}"
+        verdict = "" if row.met is None else f"{row.bar}: {'met' if row.met else '**not met**'}"
+        lines.append(f"| {row.what} | {row.ours} | {row.theirs} | {ratio} | {verdict} |")
+    return lines
+
+
+def _time(timing: Timing) -> str:
+    factor, unit = (1e3, "ms") if timing.median >= 1e-3 else (1e6, "µs")
+    median, p10, p90 = (_digits(value * factor) for value in (timing.median, timing.p10, timing.p90))
+    return f"{median} {unit} ({p10}–{p90})"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.3f}"
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 2**20:.1f} MiB"

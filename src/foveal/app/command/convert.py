@@ -1,0 +1,130 @@
+"""`foveal convert MODEL --to torch|marian --out PATH`, and `--from`: a Transformer's weights for others' code, and theirs for ours.
+
+Of torch.nn.Transformer a .safetensors file, whose header says what the weights do not (heads, norm, marks) under the name `transformer`;
+a file that others wrote needs --config, a JSON file with these settings. Of Marian a folder as transformers writes it, config.json and
+model.safetensors. A vocabulary is not carried over: neither torch nor Marian has it in these files.
+"""
+
+import argparse
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foveal.atomic import expect_folder, write_atomic
+from foveal.errors import FovealError, expect, reading, unknown
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from foveal.models.transformer import Transformer, TransformerConfig
+
+KINDS = ("torch", "marian")
+HEADER = "transformer"
+SETTINGS, WEIGHTS = "config.json", "model.safetensors"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "model", metavar="MODEL", help="with --to: a Transformer of foveal's, a file or a run's folder; with --from: theirs"
+    )
+    parser.add_argument("--to", metavar="KIND", help=f"carry our weights over: {', '.join(KINDS)}")
+    parser.add_argument("--from", dest="source", metavar="KIND", help=f"carry theirs over: {', '.join(KINDS)}")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="with --from torch: settings of the model in JSON, such as heads")
+    parser.add_argument("--out", metavar="PATH", type=Path, required=True, help="the file to write, or the folder for --to marian")
+
+
+def run(args: argparse.Namespace) -> int:
+    expect((args.to is None) != (args.source is None), "convert", "--to or --from", "both" if args.to else "neither")
+    kind = args.to or args.source
+    if kind not in KINDS:
+        raise unknown("kind of weights", kind, KINDS)
+    expect(args.config is None or args.source == "torch", "--config", "to stand with --from torch", f"it with {kind}")
+    expect_folder(args.out.parent)
+    if args.to:
+        return _give(args.model, kind, args.out)
+    return _take(Path(args.model), kind, args.config, args.out)
+
+
+def _give(name: str, kind: str, out: Path) -> int:
+    from safetensors.torch import save
+
+    from foveal.models.convert import to_torch
+    from foveal.models.marian import to_marian
+    from foveal.models.store import describe, load_model
+    from foveal.models.transformer import Transformer
+
+    model, _ = load_model(name, "translate")
+    expect(isinstance(model, Transformer), name, "a Transformer", f"a {type(model).__name__}")
+    assert isinstance(model, Transformer)
+    if kind == "torch":
+        content = save({key: tensor.contiguous() for key, tensor in to_torch(model).items()}, {HEADER: json.dumps(describe(model)[1])})
+        write_atomic(out, content)
+    else:
+        settings, weights = to_marian(model)
+        write_atomic(out / WEIGHTS, save(weights, {"format": "pt"}))
+        write_atomic(out / SETTINGS, json.dumps(settings, indent=1).encode())
+    print(f"wrote {out}")
+    return 0
+
+
+def _take(path: Path, kind: str, config: Path | None, out: Path) -> int:
+    from foveal.deploy.measure.origin import origin
+    from foveal.models.convert import from_torch
+    from foveal.models.marian import from_marian
+    from foveal.models.store import describe, save_model
+    from foveal.runtime.card import Card
+
+    if kind == "torch":
+        weights, header = _read_weights(path)
+        told = header.get(HEADER) if config is None else _read_text(config)
+        expect(told is not None, str(path), f"a header with {HEADER!r}, as foveal convert writes it", "none", "give --config")
+        model: Transformer = from_torch(weights, _config(told or "", path if config is None else config))
+    else:
+        settings = _object(_read_text(path / SETTINGS), path / SETTINGS)
+        model = from_marian(settings, _read_weights(path / WEIGHTS)[0])
+    family, facts = describe(model)
+    save_model(
+        model, out, Card("transformer", family, facts, (), task="translate", origin=origin() | {"weights": f"{path.name}, of {kind}"})
+    )
+    print(f"wrote {out}: {sum(weight.numel() for weight in model.parameters()):,} weights, and no vocabulary")
+    return 0
+
+
+def _read_weights(file: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with reading(file), safe_open(file, framework="pt") as content:
+            return {name: content.get_tensor(name) for name in content.keys()}, content.metadata() or {}  # noqa: SIM118 — no dict
+    except SafetensorError as error:
+        raise FovealError(f"{file}: expected a .safetensors file, got something else: {error}") from None
+
+
+def _read_text(file: Path) -> str:
+    with reading(file):
+        try:
+            return file.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise FovealError(f"{file}: expected JSON, got something else") from None
+
+
+def _object(text: str, file: Path) -> dict[str, Any]:
+    try:
+        facts = json.loads(text)
+    except (ValueError, RecursionError):
+        facts = None
+    if not isinstance(facts, dict):
+        raise FovealError(f"{file}: expected settings in JSON, names and values, got something else")
+    return facts
+
+
+def _config(text: str, file: Path) -> "TransformerConfig":
+    from foveal.models.transformer import TransformerConfig
+
+    facts = {name: value for name, value in _object(text, file).items() if name != "family"}
+    known = {field.name for field in dataclasses.fields(TransformerConfig) if field.init}
+    for name in facts:
+        if name not in known:
+            raise unknown("setting of a Transformer", name, known)
+    return TransformerConfig(**facts)

@@ -1,0 +1,69 @@
+"""`foveal show FILE`: what a model file says of itself: its card, and of an exported one the proof. No code of its author's is run."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from foveal.deploy.onnx.archive import texts
+from foveal.errors import FovealError, expect, reading
+from foveal.runtime.onnx_names import CARD, EXPORTED, PROOF, TORCH
+
+WEIGHTS = ".safetensors"
+KINDS = (EXPORTED, *TORCH, WEIGHTS)
+OF_PICTURES = (
+    "classes",
+    "multi_label",
+    "size",
+    "mean",
+    "std",
+    "threshold",
+    "temperature",
+)  # of a card: of a translator's these say nothing
+LONGEST = 2000  # characters of a fact; a vocabulary has more
+WORDS = {CARD: "what the file says of its model", PROOF: "how far the file is from the model it was made of"}
+
+
+def told_of(file: Path) -> list[str]:
+    """The file in a line, then a line for each fact."""
+    with reading(file):
+        size = file.stat().st_size
+        found = _texts(file)
+    expect(CARD in found, str(file), "a model that foveal wrote", "a file without foveal's card")
+    lines = [f"{file}: {size:,} bytes"]
+    for name, words in WORDS.items():
+        if name in found:
+            facts = _facts(found[name], file)
+            unused = OF_PICTURES if facts.get("task") == "translate" else ()
+            lines += ["", words, *(f"  {_value(key)}: {_value(value)}" for key, value in facts.items() if key not in unused)]
+    return lines
+
+
+def _texts(file: Path) -> dict[str, str]:
+    if file.suffix in TORCH:
+        return texts(file)
+    if file.suffix == EXPORTED:
+        from foveal.tasks.classify.session import metadata
+
+        return metadata(file)
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="np") as content:
+            return dict(content.metadata() or {})
+    except SafetensorError as error:
+        raise FovealError(f"{file}: expected a {WEIGHTS} file, got something else: {error}") from None
+
+
+def _facts(text: str, file: Path) -> dict[str, Any]:
+    try:
+        facts = json.loads(text)
+    except (ValueError, RecursionError):
+        facts = None
+    expect(isinstance(facts, dict), str(file), "a card and a proof in JSON", "something else; the file is damaged")
+    return {key: value for key, value in dict(facts).items() if value not in ("", None, [], {})}
+
+
+def _value(value: object) -> str:
+    plain = isinstance(value, str) and value.isprintable()  # a file may come from anybody: nothing of it steers the terminal
+    text = str(value) if plain else json.dumps(value)
+    return f"{len(text):,} characters" if len(text) > LONGEST else text

@@ -1,0 +1,1 @@
+"""ONNX graphs: made, cut, quantised, described."""

@@ -1,0 +1,188 @@
+"""int8: weights a channel, maps a tensor, by onnxruntime's quantiser; which convolutions take part is chosen by what it costs and gives.
+
+    x ≈ s (q − z),  q in 0 … 255;   W_c ≈ s_c q_c,  q_c in −127 … 127
+
+Bytes of a camera are q already (s = 1, z = 0): a first convolution that takes part reads them as they come. Small maps and what works on vectors
+stay in float32: there a step between the two costs more than it saves. Their weights lie in the file with 16 bits, which a runtime widens once,
+when it opens it.
+
+A plan names what is quantised. Every plan is calibrated on the same frames, held beside the model on others, and timed in turns with the float
+file: the fastest plan whose logits are near enough is kept. What a convolution costs in error is seen by quantising it alone.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foveal.deploy.measure.clock import interleaved
+from foveal.deploy.onnx.fp16 import halved
+from foveal.deploy.onnx.silence import quiet
+from foveal.runtime.onnx_names import INPUT
+from foveal.runtime.onnx_session import opened
+
+BATCH = 8
+BETWEEN = ("Relu", "Clip", "AveragePool", "GlobalAveragePool", "Add", "Sigmoid", "Mul", "HardSwish")  # what may stand between convolutions
+LEAST = 6  # rows and columns of a map that is worth it
+HALVED = 256  # numbers of a tensor whose storing in 16 bits outweighs a cast
+ROUNDS, WARM_UP = 31, 5
+
+
+@dataclass(frozen=True)
+class Plan:
+    name: str
+    content: bytes
+    error: float  # mean |difference| of the logits
+    ratio: float  # its time over that of the float file
+
+
+@dataclass(frozen=True)
+class Blame:
+    """What one convolution costs when it alone is quantised."""
+
+    layer: str
+    error: float
+
+
+def plans(content: bytes, calibration: NDArray[np.uint8], held: NDArray[np.uint8]) -> list[Plan]:
+    """Every plan, the fastest first. Frames (N, S, S, 3) each."""
+    wide = _wide(content)
+    convolutions = [node for node in wide if node.op_type == "Conv"]
+    between = [node.name for node in wide if node.op_type in BETWEEN]
+    picks = {
+        "all convolutions but the first, and what stands between": [*(node.name for node in convolutions[1:]), *between],
+        "all convolutions, and what stands between": [*(node.name for node in convolutions), *between],
+        "all convolutions but the first": [node.name for node in convolutions[1:]],
+        "wide ones": [node.name for node in convolutions[1:] if _group(node) == 1],
+    }
+    made = {name: _quantised(content, nodes, calibration) for name, nodes in picks.items() if nodes}
+    sessions = {name: opened(graph_) for name, graph_ in {"float": content, **made}.items()}
+    expected = _logits(sessions["float"], held)
+    one = {INPUT: held[:1]}
+    taken = interleaved({name: _job(session, one) for name, session in sessions.items()}, rounds=ROUNDS, warm_up=WARM_UP)
+    found = [
+        Plan(
+            name,
+            graph_,
+            float(np.abs(_logits(sessions[name], held) - expected).mean()),
+            taken[name].median / taken["float"].median,
+        )
+        for name, graph_ in made.items()
+    ]
+    return sorted(found, key=lambda plan: plan.ratio)
+
+
+def blame(content: bytes, calibration: NDArray[np.uint8], held: NDArray[np.uint8]) -> list[Blame]:
+    """Every convolution, the worst first."""
+    expected = _logits(opened(content), held)
+    found = []
+    for node in _wide(content):
+        if node.op_type == "Conv":
+            alone = _quantised(content, [node.name], calibration)
+            found.append(Blame(node.name, float(np.abs(_logits(opened(alone), held) - expected).mean())))
+    return sorted(found, key=lambda one: -one.error)
+
+
+def _quantised(content: bytes, nodes: Sequence[str], calibration: NDArray[np.uint8]) -> bytes:
+    from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_static  # type: ignore[import-untyped]
+
+    class Frames(CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.parts = iter(range(0, len(calibration), BATCH))
+
+        def get_next(self) -> dict[str, Any] | None:
+            start = next(self.parts, None)
+            return None if start is None else {INPUT: calibration[start : start + BATCH]}
+
+    with tempfile.TemporaryDirectory() as folder, quiet():
+        given, made = Path(folder) / "float.onnx", Path(folder) / "int8.onnx"
+        given.write_bytes(content)
+        quantize_static(
+            given,
+            made,
+            Frames(),
+            quant_format=QuantFormat.QDQ,
+            per_channel=True,
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+            calibrate_method=CalibrationMethod.MinMax,
+            nodes_to_quantize=list(nodes),
+        )
+        return _shortly_named(halved(_direct(made.read_bytes()), HALVED))
+
+
+def _wide(content: bytes) -> list[Any]:
+    """The nodes that make maps of some size."""
+    import onnx
+
+    graph = onnx.shape_inference.infer_shapes(onnx.load_model_from_string(content)).graph
+    sides = {one.name: [side.dim_value for side in one.type.tensor_type.shape.dim] for one in (*graph.value_info, *graph.output)}
+    input_sides = sides | {node.output[0]: sides.get(node.input[0], []) for node in graph.node if "Pool" in node.op_type}
+    return [node for node in graph.node if len(shape := input_sides.get(node.output[0], [])) == 4 and min(shape[2:]) >= LEAST]
+
+
+def _direct(content: bytes) -> bytes:
+    """Leave out the cast of bytes to numbers, and of these numbers to the same bytes."""
+    import onnx
+    from onnx import numpy_helper
+
+    proto = onnx.load_model_from_string(content)
+    graph = proto.graph
+    held = {one.name: one for one in graph.initializer}
+    makers = {node.output[0]: node for node in graph.node}
+    read = [name for node in graph.node for name in node.input]
+    for node in [node for node in graph.node if node.op_type == "QuantizeLinear"]:
+        cast = makers.get(node.input[0])
+        if cast is None or cast.op_type != "Cast" or read.count(cast.output[0]) != 1 or not _are_bytes(cast.input[0], graph, makers):
+            continue
+        scale, zero = (numpy_helper.to_array(held[name]) for name in node.input[1:3])
+        if scale.size != 1 or abs(float(scale) - 1) > 1e-6 or int(zero) != 0:  # no byte was 255 in calibration
+            continue
+        for other in graph.node:
+            other.input[:] = [cast.input[0] if name == node.output[0] else name for name in other.input]
+        graph.node.remove(cast)
+        graph.node.remove(node)
+    made: bytes = proto.SerializeToString()
+    return made
+
+
+def _shortly_named(content: bytes) -> bytes:
+    """What only nodes read is called by a number: names were an eighth of a small file. Of a graph without graphs inside, as an int8 one is."""
+    import onnx
+
+    proto = onnx.load_model_from_string(content)
+    graph, names = proto.graph, dict[str, str]()
+    del graph.value_info[:]  # told by the nodes
+    names |= {name: name for name in ("", *(one.name for one in (*graph.input, *graph.output)))}
+    for node in graph.node:
+        node.name = ""
+        for part in (node.input, node.output):
+            part[:] = [names.setdefault(name, f"{len(names):x}") for name in part]
+    for one in graph.initializer:
+        one.name = names.setdefault(one.name, f"{len(names):x}")
+    onnx.checker.check_model(proto)
+    made: bytes = proto.SerializeToString()
+    return made
+
+
+def _are_bytes(name: str, graph: Any, makers: dict[str, Any]) -> bool:
+    """Whether a tensor is the frames themselves, cut and turned."""
+    while name in makers and makers[name].op_type in ("Reshape", "Transpose"):
+        name = makers[name].input[0]
+    return bool(name == graph.input[0].name)
+
+
+def _group(node: Any) -> int:
+    return next((int(one.i) for one in node.attribute if one.name == "group"), 1)
+
+
+def _logits(session: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+    return np.concatenate([session.run(["logits"], {INPUT: frames[start : start + BATCH]})[0] for start in range(0, len(frames), BATCH)])
+
+
+def _job(session: Any, feed: dict[str, Any]) -> Any:
+    return lambda: session.run(["probability"], feed)

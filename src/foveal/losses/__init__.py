@@ -1,0 +1,1 @@
+"""What training minimises, as functions of tensors."""

@@ -1,0 +1,1 @@
+"""What a result is worth, in numpy, with intervals."""

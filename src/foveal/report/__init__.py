@@ -1,0 +1,1 @@
+"""What a person looks at: tables, plots, pictures and pages that every task fills."""

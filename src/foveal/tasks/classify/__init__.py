@@ -1,0 +1,1 @@
+"""Classify: which classes an image shows, one label or several."""

@@ -1,0 +1,74 @@
+"""Two ways to build a model, told apart: the difference of a figure with its interval, on the same pictures.
+
+    Δ = mean over seeds of figure(B) − figure(A);   interval: pictures that belong together are drawn with replacement, for A and B alike
+
+Each picture is tested once for each seed (by the run whose fold it is in), so the folds' tests are one test of all pictures.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foveal.errors import expect
+from foveal.metrics.calibration import apply
+from foveal.metrics.classification import average_precision, balanced_accuracy, mean
+from foveal.metrics.interval import bootstrap
+from foveal.metrics.ranking import Array
+from foveal.tasks.classify.predictions import Predicted
+
+
+@dataclass(frozen=True)
+class Difference:
+    value: float
+    low: float
+    high: float
+
+
+def pooled(runs: Sequence[Predicted]) -> Predicted:
+    """The tests of several folds as one, in the order of the files' names."""
+    files = [file for run in runs for file in run.files]
+    expect(len(set(files)) == len(files), "the runs' tests", "every picture once", "some twice")
+    order = np.argsort(np.array(files))
+    truth, logits = (np.concatenate([getattr(run, part) for run in runs])[order] for part in ("truth", "logits"))
+    model = np.repeat(np.arange(len(runs)), [len(run.files) for run in runs])[order]
+    return Predicted(tuple(files[place] for place in order), runs[0].classes, truth, logits, model)
+
+
+def headline(one: Predicted, multi_label: bool) -> Callable[[Array | None], Array]:
+    """The figure that decides: mean average precision of several labels, balanced accuracy of one. A function of weights.
+
+    Scores of different models are not ranked against each other: average precision is that of each model, and their mean.
+    """
+    probability = apply(one.logits, multi_label)
+    if multi_label:
+        parts = [np.arange(len(one.files))] if one.model is None else [np.flatnonzero(one.model == k) for k in np.unique(one.model)]
+
+        def precision(weight: Array | None) -> Array:
+            each = [average_precision(one.truth[p], probability[p], None if weight is None else weight[..., p]) for p in parts]
+            return mean(np.stack([mean(values) for values in each], axis=-1))
+
+        return precision
+    return lambda weight: balanced_accuracy(one.truth, probability.argmax(1), len(one.classes), weight)
+
+
+def difference(
+    base: Mapping[int, Predicted],
+    other: Mapping[int, Predicted],
+    multi_label: bool,
+    groups: NDArray[np.integer] | None = None,
+    resamples: int = 2000,
+) -> Difference:
+    """B − A, both given as seed → pooled test. groups (N,): which pictures belong together, in the order of the files' names."""
+    seeds = sorted(set(base) & set(other))
+    expect(bool(seeds), "the seeds of two builds", "some in common", "none")
+    for seed in seeds:
+        expect(base[seed].files == other[seed].files, "two builds", "the same test pictures", "others", "compare runs on the same data")
+    pairs = [(headline(base[seed], multi_label), headline(other[seed], multi_label)) for seed in seeds]
+
+    def measure(weight: Array | None) -> dict[str, Array]:
+        return {"difference": np.mean([b(weight) - a(weight) for a, b in pairs], axis=0)}
+
+    low, high = bootstrap(measure, len(base[seeds[0]].files), resamples=resamples, groups=groups)["difference"]
+    return Difference(float(measure(None)["difference"]), float(low), float(high))

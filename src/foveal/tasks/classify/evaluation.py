@@ -1,0 +1,141 @@
+"""Everything that an evaluation says, as data: figures with intervals, classes, confusion, calibration, curves, worst mistakes.
+
+A verdict holds plain numbers and words only, so it goes to JSON and back unchanged and the report can be made again from the file.
+nan (undefined) is null there. `judge.py` makes one.
+"""
+
+import dataclasses
+import json
+import math
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_args, get_origin, get_type_hints
+
+from foveal.errors import FovealError
+
+Numbers = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A share in [0, 1], with the ends of its interval; nan is undefined."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Class:
+    """How one class fares against all others."""
+
+    name: str
+    images: int  # how many have it
+    threshold: float | None  # from which probability on it is given; None: the most probable class wins
+    figures: dict[str, Figure]  # precision, recall, F1, AP, AUC
+    counts: tuple[int, int, int, int]  # hit, false, missed, passed
+    recall: Numbers  # corners of the precision–recall staircase
+    precision: Numbers
+    false_rate: Numbers  # corners of the ROC line
+    true_rate: Numbers
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """One side of the calibration: ECE, the mean negative log-likelihood, and the bins."""
+
+    error: float
+    loss: float
+    count: Numbers
+    confidence: Numbers
+    right: Numbers
+
+
+@dataclass(frozen=True)
+class Calibration:
+    before: Reliability
+    temperature: float | None  # fitted on the validation images; None: there were none
+    after: Reliability | None
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A wrong answer. Its confidence is the probability of what was wrongly said, or 1 − the probability of what was missed."""
+
+    index: int  # place among the images that were judged
+    file: str
+    truth: tuple[str, ...]
+    said: tuple[str, ...]
+    about: str  # the class that is wrongly there, or wrongly not
+    missed: bool  # many labels only: it should have been said
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    split: str
+    multi_label: bool
+    images: int
+    decision: str  # how a probability becomes an answer, and on which images that was chosen
+    interval: str  # how the intervals were made
+    figures: dict[str, Figure]
+    classes: tuple[Class, ...]
+    confusion: tuple[tuple[int, ...], ...] | None  # one label: a row for what it is, a column for what was said
+    calibration: Calibration
+    wrong: int  # images with a mistake
+    mistakes: tuple[Mistake, ...]  # the most confident ones, worst first
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nothing but dicts, lists, words and numbers; nan becomes None."""
+        content: dict[str, Any] = _plain(self)
+        return content
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "Evaluation":
+        try:
+            verdict: Evaluation = _built(cls, content)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise FovealError(f"a verdict: expected what to_dict() gave, got something else ({type(error).__name__}: {error})") from None
+        return verdict
+
+    @classmethod
+    def from_json(cls, text: str) -> "Evaluation":
+        try:
+            content = json.loads(text)
+        except ValueError as error:
+            raise FovealError(f"a verdict: expected JSON, got something else ({error})") from None
+        return cls.from_dict(content)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _built(kind: Any, value: Any) -> Any:
+    """The way back, led by the types of the fields."""
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return kind(**{field.name: _built(hints[field.name], value[field.name]) for field in dataclasses.fields(kind)})
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is types.UnionType:  # X | None
+        return None if value is None else _built(inner[0], value)
+    if origin is dict:
+        return {key: _built(inner[1], item) for key, item in value.items()}
+    if origin is tuple:
+        kinds = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
+        return tuple(_built(one, item) for one, item in zip(kinds, value, strict=True))
+    if kind is float:
+        return math.nan if value is None else float(value)
+    if not isinstance(value, kind):
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value

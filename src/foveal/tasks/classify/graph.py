@@ -1,0 +1,168 @@
+"""A trained model as one .onnx file that describes itself and answers by itself.
+
+    in    frames       (B, S, S, 3) bytes, as a camera gives them; B any number
+    out   probability  (B, C)  softmax or sigmoid of logits / temperature
+          found        (B, C)  what the model's own thresholds, or the largest probability, call found
+          logits       (B, C)
+          attention    (B, M, N, P), where an Icam's N queries looked: M maps over its P cells, row by row. First that of the queries
+                       which adapt to the image, if they do, then every layer's heads, one after the other
+
+The card is in the file's metadata under `foveal`, the proof under `foveal.proof`: JSON both. Opset 18 and IR 8, so that
+an onnxruntime of some years ago opens it: tried with 1.17.3, which refuses IR 10.
+"""
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from foveal.atomic import write_atomic
+from foveal.deploy.onnx.chunks import FEATURES, PATCHES, chunk_of, graphs, in_chunks, unmark
+from foveal.deploy.onnx.equalise import equalise
+from foveal.deploy.onnx.silence import quiet
+from foveal.deploy.twins.fused_icam import Frames
+from foveal.errors import FovealError
+from foveal.models.icam import Icam
+from foveal.runtime.card import Card
+from foveal.runtime.onnx_names import CARD, INPUT, LOOKED, OUTPUTS, PROOF
+
+OPSET, IR = 18, 8
+
+
+class Answers(nn.Module):
+    """Frames → what the card's temperature and thresholds make of the logits, and where the queries looked."""
+
+    cuts: Tensor | None
+
+    def __init__(self, model: nn.Module, card: Card, runs: bool = False) -> None:
+        super().__init__()
+        self.frames, self.card = Frames(model, card, runs), card
+        self.marked = False  # whether patches and what Φ saw in them are answers, too: deploy/chunks.py
+        self.looks = isinstance(model, Icam) and (len(model.layers) > 0 or "static" not in model.config.first)
+        cuts = None if card.threshold is None else torch.tensor(card.threshold, dtype=torch.float32)
+        self.register_buffer("cuts", cuts)
+
+    def forward(self, frames: Tensor) -> tuple[Tensor, ...]:
+        patches = self.frames.cut(frames)
+        seen = self.frames.see(patches)
+        logits, looked = (seen, None) if self.frames.decoder is None else self.frames.decoder(seen)
+        told = self.answer(logits) if looked is None else (*self.answer(logits), looked)
+        return (*told, patches, seen) if self.marked else told
+
+    def answer(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        card = self.card
+        scaled = logits if card.temperature == 1 else logits / card.temperature
+        if card.multi_label:
+            probability = scaled.sigmoid()
+            return probability, probability >= (0.5 if self.cuts is None else self.cuts), logits
+        probability = scaled.softmax(1)
+        if self.cuts is None:
+            return probability, torch.arange(len(card.classes)) == probability.argmax(1, keepdim=True), logits
+        second = probability[:, 1:] >= self.cuts
+        return probability, torch.cat([~second, second], 1), logits
+
+
+def export_onnx(model: nn.Module, card: Card, *, quantised: NDArray[np.uint8] | None = None) -> bytes:
+    """The file's content. quantised: int8 will be made of it, with ranges of these frames: pixels are read in runs, channels have one range, and
+    Φ takes all patches at once. Else it takes a few after the other, at most those of one picture.
+    """
+    onnx = onnx_needed()
+    answers = Answers(model, card, runs=quantised is not None)
+    if quantised is not None:
+        equalise(answers.frames, quantised)
+    _try(answers, card)
+    patches = (card.size // answers.frames.patch) ** 2 if answers.frames.patch else 1
+    answers.marked = bool(answers.frames.patch) and quantised is None
+    chunk = chunk_of(patches, answers.frames.widest()) if answers.marked else patches
+    frames = torch.randint(0, 256, (2, card.size, card.size, 3), dtype=torch.uint8)
+    outputs = [*OUTPUTS, *([LOOKED] if answers.looks else []), *([PATCHES, FEATURES] if answers.marked else [])]
+    with quiet(), _told(card):
+        program = torch.onnx.export(
+            answers,
+            (frames,),
+            input_names=[INPUT],
+            output_names=outputs,
+            dynamic_shapes=({0: torch.export.Dim("batch")},),
+            opset_version=OPSET,
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None
+    proto = program.model_proto
+    if answers.marked:
+        in_chunks(proto, chunk)
+        unmark(proto)
+    _strip(proto)
+    proto.ir_version = min(proto.ir_version, IR)
+    proto.producer_name, proto.producer_version = "foveal", card.foveal
+    onnx.helper.set_model_props(proto, {CARD: named(card).text()})
+    onnx.checker.check_model(proto)
+    content: bytes = proto.SerializeToString()
+    return content
+
+
+def write_export(content: bytes, parity: dict[str, Any], file: Path) -> None:
+    """Put the proof into the file, and write it whole or not at all."""
+    onnx = onnx_needed()
+    proto = onnx.load_model_from_string(content)
+    entry = proto.metadata_props.add()
+    entry.key, entry.value = PROOF, json.dumps(parity)
+    write_atomic(file, proto.SerializeToString())
+
+
+def _try(answers: Answers, card: Card) -> None:
+    """A card may promise a size that its model does not take: torch's exporter would say so in a page."""
+    try:
+        with torch.no_grad():
+            answers(torch.zeros(1, card.size, card.size, 3, dtype=torch.uint8))
+    except (FovealError, RuntimeError, ValueError) as error:
+        told = " ".join(str(error).split())[:200]
+        raise FovealError(f"to export: expected a {card.model} that takes pictures of {card.size} × {card.size}, got {told}") from None
+
+
+@contextlib.contextmanager
+def _told(card: Card) -> Iterator[None]:
+    try:
+        yield
+    except torch.onnx.errors.OnnxExporterError as error:
+        cause = error.__cause__ or error
+        told = " ".join(str(cause).split())[:200]
+        raise FovealError(f"to export: expected a {card.model} that torch's exporter can follow, got {told}") from None
+
+
+def named(card: Card) -> Card:
+    """The card without the folders of the machine that trained: the file goes to others."""
+    paths = {key: Path(value).name for key in ("data", "model", "start", "teachers") if isinstance(value := card.recipe.get(key), str)}
+    return dataclasses.replace(card, recipe=card.recipe | paths)
+
+
+def _strip(proto: Any) -> None:
+    """Remove what the exporter notes for its makers: lines of source code with their paths, names of modules."""
+    for graph in (*graphs(proto), *proto.functions):
+        for node in graph.node:
+            node.ClearField("metadata_props")
+            node.ClearField("doc_string")
+    for some in (proto.graph.value_info, proto.graph.input, proto.graph.output, proto.graph.initializer):
+        for one in some:
+            one.ClearField("metadata_props")
+            one.ClearField("doc_string")
+    proto.graph.ClearField("value_info")  # shapes in between, which any reader finds again
+    proto.graph.ClearField("metadata_props")
+    proto.ClearField("metadata_props")
+    proto.graph.doc_string = ""
+
+
+def onnx_needed() -> Any:
+    try:
+        import onnx
+        import onnxscript  # noqa: F401 — torch's exporter asks for it, with words of its own
+    except ModuleNotFoundError as error:
+        raise FovealError(f"to export: expected {error.name} to be installed, got none; pip install foveal[export]") from None
+    return onnx

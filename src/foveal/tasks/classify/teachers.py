@@ -1,0 +1,175 @@
+"""Teachers: trained models whose answers a smaller, or a single, one learns (Hinton et al., 2015).
+
+    soft = mean over teachers of softmax(teacher(x));   L = w · L_true − Σ_k soft_k log softmax(pupil(x))_k
+
+Symbols: x the picture as the pupil sees it, varied in the same way; w how much the true labels count beside that. Of several labels: sigmoid
+and the two-sided cross-entropy of each class.
+
+A teacher may know finer classes than its pupil, each within one of the pupil's, such as eight families of findings where the pupil says normal
+or defect:
+
+    soft_k ∝ Σ_(f in k) softmax(teacher(x))_f · share of f in k
+
+The share stands where the teacher was trained as if all its classes were equally frequent; else the probabilities are added. A teacher that was
+trained on pictures of another size sees the pupil's at that size.
+Paper: Geoffrey Hinton, Oriol Vinyals, Jeff Dean (2015). Distilling the knowledge in a neural network. arXiv:1503.02531. The same view for both:
+Lucas Beyer et al. (2022). Knowledge distillation: a good teacher is patient and consistent. CVPR.
+"""
+
+import glob
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from foveal.data.source import Source
+from foveal.errors import expect
+from foveal.models.store import load_model, model_file
+from foveal.runtime.card import Card
+from foveal.runtime.packaged import FILE
+from foveal.tasks.classify.data import divided
+from foveal.train.cuda_graph import CudaGraph
+
+PLACE = "{fold}"
+
+
+class Teachers:
+    """Several models as one. No module of the pupil: what they weigh is in no checkpoint."""
+
+    def __init__(
+        self,
+        models: Sequence[nn.Module],
+        multi_label: bool,
+        coarser: "Sequence[Tensor | None] | None" = None,
+        sizes: "Sequence[int | None] | None" = None,
+    ) -> None:
+        """coarser: for each model None, or (finer classes, C), what its classes count for in the pupil's. sizes: of the pictures it takes, or None."""
+        self.models, self.multi_label = [model.eval().requires_grad_(False) for model in models], multi_label
+        self.coarser = list(coarser or [None] * len(self.models))
+        self.sizes = list(sizes or [None] * len(self.models))
+        self.cuda_graphs: tuple[CudaGraph, Tensor, Tensor] | None = None
+
+    def to(self, device: torch.device, sample: Tensor | None) -> None:
+        """sample: a batch as all will be, on a GPU where a graph of them all can be recorded."""
+        for model in self.models:
+            model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.coarser = [None if matrix is None else matrix.to(device) for matrix in self.coarser]
+        if sample is not None:
+            self.cuda_graphs = self._record(sample.contiguous(memory_format=torch.channels_last))
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor) -> Tensor:
+        """Normalised images (B, 3, h, w) → probabilities (B, C)."""
+        if self.cuda_graphs is None or self.cuda_graphs[1].shape != images.shape:
+            return self._answer(images)
+        recording, given, answer = self.cuda_graphs
+        given.copy_(images)
+        recording.replay()
+        return answer
+
+    def _answer(self, images: Tensor) -> Tensor:
+        views = {size: images if size is None else resized(images, size) for size in self.sizes}
+        answers = [model(views[size]).float() for model, size in zip(self.models, self.sizes, strict=True)]
+        probabilities = [logits.sigmoid() if self.multi_label else logits.softmax(1) for logits in answers]
+        told = [
+            probability if matrix is None else normalised(probability @ matrix)
+            for probability, matrix in zip(probabilities, self.coarser, strict=True)
+        ]
+        return torch.stack(told).mean(0)
+
+    @torch.no_grad()
+    def _record(self, given: Tensor) -> tuple[CudaGraph, Tensor, Tensor]:
+        answers: list[Tensor] = []
+        recording = CudaGraph(lambda: answers.append(self._answer(given)))
+        return recording, given, answers[-1]
+
+
+def resized(images: Tensor, size: int) -> Tensor:
+    """Every pixel counts, as where pictures are read."""
+    smaller = F.interpolate(images, (size, size), mode="bilinear", antialias=True, align_corners=False)
+    return smaller.contiguous(memory_format=torch.channels_last)
+
+
+def normalised(probability: Tensor) -> Tensor:
+    return probability / probability.sum(1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a teacher must share with its pupil: else it answers another question, or has seen what is tested."""
+
+    source: Source
+    size: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    fold: int | None
+    blank: list[list[float]]
+    finer: Callable[[str | None], Source]  # the same set with the labels of another column
+
+
+def load_teachers(pattern: str, wanted: Wanted, folder: Path) -> tuple[Teachers, dict[str, str]]:
+    """The models of all files and run folders that the pattern meets, where {fold} stands for the fold, and the digest of each file.
+
+    folder: the pupil's own. Runs beside it are no teachers: which of them have ended would depend on the hour.
+    """
+    fold = wanted.fold
+    expect(fold is not None or PLACE not in pattern, "the setting teachers", f"a pattern without {PLACE} where no fold is given", pattern)
+    expect(fold is None or PLACE in pattern, "the setting teachers", f"{PLACE} in it, or a teacher has seen what is tested", pattern)
+    met = sorted(glob.glob(pattern.replace(PLACE, str(fold))))  # noqa: PTH207 — a pattern may begin anywhere
+    paths = [path for path in met if path.endswith(".safetensors") or (Path(path) / FILE).is_file()]  # a run's log lies beside it
+    expect(bool(paths), "the setting teachers", "a pattern of model files or run folders", f"{pattern}, which meets none")
+    models, coarser, sizes, digests = [], [], [], {}
+    for path in paths:
+        beside = Path(path).resolve().parent == folder.resolve().parent
+        expect(not beside, "the setting teachers", "runs in another folder than the pupil's", path, "give another --out")
+        model, card = load_model(path)
+        own = wanted.source if card.classes == wanted.source.classes else wanted.finer(card.recipe.get("label"))
+        _check(path, card, own, wanted)
+        models.append(model)
+        coarser.append(None if own is wanted.source else _coarser(path, card, own, wanted))
+        sizes.append(None if card.size == wanted.size else card.size)
+        digests[path] = hashlib.sha256(model_file(path).read_bytes()).hexdigest()[:16]
+    return Teachers(models, wanted.source.multi_label, coarser, sizes), digests
+
+
+def _coarser(path: str, card: Card, own: Source, wanted: Wanted) -> Tensor:
+    """(finer classes, C): the share of each in the class of the pupil's in which it lies."""
+    pupils = wanted.source
+    expect(not (own.multi_label or pupils.multi_label), f"the teacher {path}", f"the pupil's classes, {pupils.classes}", card.classes)
+    place = {pupils.file(index): index for index in range(len(pupils))}  # a row without a label of one kind is in one set only
+    pairs = [(index, place[file]) for index in range(len(own)) if (file := own.file(index)) in place]
+    mine, theirs = (np.array(part, np.int64) for part in zip(*pairs, strict=True)) if pairs else (np.empty(0, np.int64),) * 2
+    for what, of_own, of_pupils in (("split", own.split, pupils.split), ("fold", own.fold, pupils.fold)):
+        same = of_own is of_pupils is None or (
+            of_own is not None and of_pupils is not None and np.array_equal(of_own[mine], of_pupils[theirs])
+        )
+        expect(bool(same), f"the teacher {path}", f"the pupil's {what} of every picture", "another")
+    both = own.known(mine) & pupils.known(theirs)
+    together = np.zeros((len(own.classes), len(pupils.classes)))
+    np.add.at(together, (own.labels[mine[both]], pupils.labels[theirs[both]]), 1)
+    lies = together > 0
+    for name, row in zip(own.classes, lies, strict=True):
+        expect(row.sum() < 2, f"the teacher {path}", "classes that each lie within one of the pupil's", f"{name}, which lies in several")
+    if card.recipe.get("balance", "none") == "none":
+        return torch.from_numpy(lies).float()
+    shown = divided(own, wanted.fold).train
+    counts = lies * own.counts(shown)[:, None]
+    return torch.from_numpy(counts / counts.sum(0).clip(min=1)).float()
+
+
+def _check(path: str, card: Card, own: Source, wanted: Wanted) -> None:
+    for what, asked, found in (
+        ("classes", own.classes, card.classes),
+        ("kind of label", own.multi_label, card.multi_label),
+        ("mean", wanted.mean, card.mean),
+        ("std", wanted.std, card.std),
+        ("pictures, labels and folds", own.fingerprint(), card.data.get("fingerprint")),
+        ("fold", wanted.fold, card.recipe.get("fold")),
+        ("blank boxes", wanted.blank, card.recipe.get("blank", [])),
+    ):
+        expect(found == asked, f"the teacher {path}", f"the pupil's {what}, {asked}", found)

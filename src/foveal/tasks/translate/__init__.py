@@ -1,0 +1,1 @@
+"""Translate: sentences of one language into another."""

@@ -1,0 +1,137 @@
+"""Augmentation: gravity stays, values stay in 0…1, and all chance comes from torch's generator."""
+
+import pytest
+import torch
+
+from foveal.data.augment import CORNERS, VARIATIONS, Variation, Vary, augmentation, mixed
+from foveal.errors import FovealError
+
+
+@pytest.fixture(scope="module", params=sorted(VARIATIONS))
+def augment(request):
+    return request.param, augmentation(request.param)
+
+
+def pictures(count=13, side=24):
+    return torch.rand(count, 3, side, side + 5, generator=torch.Generator().manual_seed(1))
+
+
+def test_shape_range_and_chance(augment):
+    name, module = augment
+    images = pictures()
+    torch.manual_seed(5)
+    first = module(images)
+    assert first.shape == images.shape
+    assert first.dtype == torch.float32
+    assert first.isfinite().all()
+    assert first.min() >= 0
+    assert first.max() <= 1
+    torch.manual_seed(5)
+    assert torch.equal(module(images), first)
+    torch.manual_seed(6)
+    assert torch.equal(module(images), first) == (name == "none")
+
+
+def test_water_stays_at_the_bottom(augment):
+    images = torch.full((29, 3, 32, 32), 0.2)
+    images[:, :, 21:] = 0.8
+    torch.manual_seed(2)
+    varied = augment[1](images)
+    assert (varied[:, :, 24:].mean((1, 2, 3)) > varied[:, :, :8].mean((1, 2, 3))).all()
+
+
+def test_a_mirror_is_among_them(augment):
+    images = torch.zeros(31, 3, 16, 16)
+    images[..., :8] = 0.5
+    torch.manual_seed(2)
+    varied = augment[1](images)
+    right = (varied[..., 8:].mean((1, 2, 3)) > varied[..., :8].mean((1, 2, 3))).sum()
+    assert right == 0 if augment[0] == "none" else 5 <= right <= 26
+
+
+def test_noise():
+    torch.manual_seed(0)
+    noisy = Vary(Variation(noise=0.05))(torch.full((997, 3, 8, 8), 0.5)) - 0.5
+    touched = noisy.flatten(1).abs().sum(1) > 0
+    assert abs(touched.float().mean() - 1 / 3) < 0.05
+    assert noisy[touched].std() == pytest.approx(0.05, rel=0.02)
+
+
+def test_nothing_to_vary_is_the_mirror():
+    images = pictures()
+    torch.manual_seed(0)
+    varied = Vary(Variation())(images)
+    torch.testing.assert_close(
+        torch.minimum((varied - images).abs().amax((1, 2, 3)), (varied - images.flip(3)).abs().amax((1, 2, 3))), torch.zeros(13)
+    )
+
+
+def test_a_shift_by_hand():
+    """A picture that is shifted shows at each place what was beside it: the middle of the drawn shifts is none, the farthest the reach."""
+    ramp = torch.linspace(0, 1, 64).expand(401, 3, 64, 64)
+    torch.manual_seed(0)
+    slope = Vary(Variation(shift=0.1))(ramp)[:, 0, 32, 30:34]
+    mirrored = slope[:, 3] < slope[:, 0]
+    moved = torch.where(mirrored, 1 - slope[:, 1:3].mean(1), slope[:, 1:3].mean(1)) - 0.5
+    assert 80 < mirrored.sum() < 320
+    assert 0.09 < moved.abs().max() < 0.105
+    assert abs(moved.mean()) < 0.01
+
+
+def test_zoom_and_turn_keep_the_middle():
+    spot = torch.zeros(50, 3, 33, 33)
+    spot[:, :, 15:18, 15:18] = 1
+    torch.manual_seed(0)
+    seen = Vary(Variation(turn=40, zoom=0.3, shear=0.2))(spot)
+    assert (seen[:, :, 16, 16] > 0.99).all()
+    assert seen.sum((1, 2, 3)).std() > 1  # some nearer, some farther
+
+
+def test_hidden():
+    torch.manual_seed(0)
+    under = (Vary(Variation(hide=0.2, hidden=0.6))(torch.full((800, 3, 40, 40), 0.5)) != 0.5).any(1)
+    share = under.flatten(1).float().mean(1)
+    assert share.max() < 0.23
+    assert 0.4 < (share > 0).float().mean() <= 0.62  # a very small one may fall between pixels
+
+
+def test_text_comes_from_another_picture():
+    images = (torch.arange(1.0, 11.0) / 10)[:, None, None, None].expand(10, 3, 40, 40)
+    torch.manual_seed(0)
+    varied = Vary(Variation(text=1.0))(images)
+    torch.testing.assert_close(varied[:, :, 16:24, 16:24], images[:, :, 16:24, 16:24])
+    torch.testing.assert_close(varied[:, :, 0, 0], images.roll(1, 0)[:, :, 0, 0])
+    assert len(CORNERS) == 4
+
+
+def test_blur_and_grey():
+    fine = (torch.arange(32) % 2).float().expand(300, 3, 32, 32)
+    torch.manual_seed(0)
+    spread = Vary(Variation(blur=1.5))(fine).std((1, 2, 3))
+    assert 0.25 < (spread < 0.45).float().mean() < 0.35
+    coloured = torch.tensor([0.2, 0.5, 0.8])[None, :, None, None].expand(300, 3, 4, 4)
+    grey = Vary(Variation(grey=0.4))(coloured).std(1).amax((1, 2)) < 1e-6
+    assert 0.3 < grey.float().mean() < 0.5
+
+
+def test_mixed_by_hand(monkeypatch):
+    monkeypatch.setattr(torch.distributions.Beta, "sample", lambda self, shape: torch.tensor([0.25, 1.0, 0.5]))
+    monkeypatch.setattr(torch, "randperm", lambda count, device: torch.tensor([2, 0, 1]))
+    images = torch.tensor([0.0, 4.0, 8.0])[:, None, None, None].expand(3, 3, 2, 2)
+    targets = torch.eye(3)
+    mixture, aims = mixed(images, targets, 0.2)
+    assert mixture[:, 0, 0, 0].tolist() == [6.0, 4.0, 6.0]
+    assert aims.tolist() == [[0.25, 0, 0.75], [0, 1, 0], [0, 0.5, 0.5]]
+
+
+def test_mixed_keeps_the_sum_of_targets():
+    torch.manual_seed(3)
+    images, aims = mixed(pictures(), torch.eye(13), 0.4)
+    torch.testing.assert_close(aims.sum(1), torch.ones(13))
+    assert images.min() >= 0
+    assert images.max() <= 1
+
+
+def test_unknown():
+    with pytest.raises(FovealError, match="no augmentation is called 'pipes'; the nearest is 'pipe'"):
+        augmentation("pipes")

@@ -1,0 +1,191 @@
+"""The inspector: preprocessing and decisions by hand, batches that do not matter, and a stream that nothing ends."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from foveal.errors import FovealError
+from foveal.models.store import save_model
+from foveal.models.zoo import create
+from foveal.runtime.card import Card
+from foveal.runtime.image import BadImage
+from foveal.tasks.classify.predict import Prediction, Problem
+from foveal.tasks.classify.predict_torch import TorchClassifier
+
+
+class Means(nn.Module):
+    """The logits are the means of the three channels."""
+
+    def forward(self, images):
+        return images.mean((2, 3))
+
+
+def card(**changes):
+    return dataclasses.replace(
+        Card("means", "icam", {}, ("a", "b", "c"), multi_label=True, size=7, mean=(0.5, 0.25, 0.0), std=(0.5, 0.5, 2.0)), **changes
+    )
+
+
+def grey(*colour, side=7):
+    return np.full((side, side, 3), colour, np.uint8)
+
+
+def one(inspector, pixels):
+    (answer,) = inspector.inspect([("x", pixels)])
+    assert isinstance(answer, Prediction)
+    return answer
+
+
+def sigmoid(value):
+    return 1 / (1 + np.exp(-value))
+
+
+def test_by_hand():
+    answer = one(TorchClassifier(Means(), card()), grey(255, 51, 0))  # 1, 0.2, 0 → 1, −0.1, 0
+    np.testing.assert_allclose(answer.probability, [sigmoid(1), sigmoid(-0.1), 0.5], rtol=1e-6)
+    assert answer.found == ("a", "c")  # 0.5 reaches 0.5
+    np.testing.assert_allclose(
+        one(TorchClassifier(Means(), card(temperature=2.0)), grey(255, 51, 0)).probability[0], sigmoid(0.5), rtol=1e-6
+    )
+
+
+def test_thresholds_of_the_card_and_of_the_caller():
+    strict = card(threshold=(0.8, 0.4, 0.6))
+    assert one(TorchClassifier(Means(), strict), grey(255, 51, 0)).found == ("b",)
+    assert one(TorchClassifier(Means(), strict, threshold=0.45), grey(255, 51, 0)).found == ("a", "c", "b")  # the most probable first
+    assert one(TorchClassifier(Means(), strict, threshold=1), grey(255, 51, 0)).found == ()
+
+
+def test_one_label():
+    answer = one(TorchClassifier(Means(), card(multi_label=False, temperature=0.5)), grey(255, 51, 0))
+    np.testing.assert_allclose(answer.probability, np.exp([2, -0.2, 0]) / np.exp([2, -0.2, 0]).sum(), rtol=1e-6)
+    assert answer.found == ("a",)
+    two = nn.Sequential(Means(), nn.Linear(3, 2, bias=False))
+    two[1].weight.data = torch.tensor([[1.0, 0, 0], [0.0, 0, 0]])  # softmax(1, 0): class 1 has 0.27
+    pair = card(multi_label=False, classes=("fine", "bad"))
+    assert one(TorchClassifier(two, pair), grey(255, 0, 0)).found == ("fine",)
+    assert one(TorchClassifier(two, dataclasses.replace(pair, threshold=(0.25,))), grey(255, 0, 0)).found == ("bad",)
+    assert one(TorchClassifier(two, pair, threshold=0.28), grey(255, 0, 0)).found == ("fine",)
+
+
+def test_any_size_is_resized_as_a_file_would_be():
+    pixels = np.random.default_rng(0).integers(0, 256, (31, 17, 3), np.uint8)
+    small = np.asarray(Image.fromarray(pixels).resize((7, 7), Image.Resampling.BILINEAR))
+    np.testing.assert_array_equal(
+        one(TorchClassifier(Means(), card()), pixels).probability, one(TorchClassifier(Means(), card()), small).probability
+    )
+
+
+def test_batches_do_not_matter():
+    torch.manual_seed(0)
+    model, own = create("icam-31k", classes=3, image=32, patch=8), card(size=32)
+    random = np.random.default_rng(1)
+    pictures = [(str(number), random.integers(0, 256, (11 + number, 37, 3), np.uint8)) for number in range(17)]
+    alone = list(TorchClassifier(model, own, batch=1).inspect(pictures))
+    together = list(TorchClassifier(model, own, batch=7).inspect(iter(pictures)))
+    assert [answer.file for answer in alone] == [str(number) for number in range(17)] == [answer.file for answer in together]
+    for left, right in zip(alone, together, strict=True):
+        np.testing.assert_allclose(left.probability, right.probability, rtol=1e-5)
+        assert left.found == right.found
+    assert len({answer.probability[0] for answer in alone}) == 17
+
+
+@pytest.mark.parametrize("batch", [1, 3, 100])
+def test_what_is_bad_stays_at_its_place(batch):
+    bad = BadImage("1.png", "is empty (0 bytes)")
+    stream = [
+        ("0", grey(0, 0, 0)),
+        ("1", bad),
+        ("2", grey(9, 9, 9).astype(float)),
+        ("3", grey(1, 2, 3)),
+        ("4", bad),
+        ("5", np.zeros((0, 7, 3), np.uint8)),
+    ]
+    answers = list(TorchClassifier(Means(), card(), batch=batch).inspect(stream))
+    assert [answer.file for answer in answers] == list("012345")
+    assert [type(answer) for answer in answers] == [Prediction, Problem, Problem, Prediction, Problem, Problem]
+    assert answers[1] == Problem("1", "is empty (0 bytes)")
+    assert answers[2].reason == "expected pixels (H, W, 3) of uint8, got float64 (7, 7, 3)"
+
+
+def test_a_problem_alone_waits_for_nobody():
+    def slow():
+        yield "x", BadImage("x", "bad")
+        pytest.fail("asked for the next before this one was answered")
+
+    assert next(TorchClassifier(Means(), card(), batch=5).inspect(slow())) == Problem("x", "bad")
+
+
+def test_an_answer_that_is_no_number_is_a_problem_of_its_picture():
+    class Fragile(nn.Module):
+        def forward(self, images):
+            return images.mean((2, 3)) / (images.amax((1, 2, 3)) > 0)[:, None]
+
+    answers = list(TorchClassifier(Fragile(), card()).inspect([("a", grey(255, 0, 0)), ("b", grey(0, 0, 0)), ("c", grey(255, 0, 0))]))
+    assert [type(answer) for answer in answers] == [Prediction, Problem, Prediction]
+    assert "no number" in answers[1].reason
+
+
+def test_nothing_is_tracked_and_dropout_is_off():
+    seen = []
+
+    class Asks(nn.Module):
+        def forward(self, images):
+            seen.append((self.training, torch.is_grad_enabled(), images.requires_grad))
+            return images.mean((2, 3))
+
+    one(TorchClassifier(Asks().train(), card()), grey(1, 2, 3))
+    assert seen == [(False, False, False)]
+
+
+def test_out_of_a_file(tmp_path):
+    model = create("icam-30k", classes=3, image=32, patch=16)
+    from foveal.models.store import describe
+
+    family, config = describe(model)
+    save_model(model, tmp_path / "model.safetensors", Card("icam-30k", family, config, ("a", "b", "c"), multi_label=True, size=32))
+    for path in (tmp_path, tmp_path / "model.safetensors"):
+        inspector = TorchClassifier.load(path, batch=2)
+        np.testing.assert_allclose(
+            one(inspector, grey(9, 80, 200)).probability,
+            one(TorchClassifier(model, inspector.card), grey(9, 80, 200)).probability,
+            rtol=1e-6,
+        )
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "says"),
+    [
+        ({}, {"device": "tpu:0"}, "device"),
+        ({}, {"device": "cuda:77"}, "device"),
+        ({}, {"batch": 0}, "batch"),
+        ({}, {"threshold": 1.5}, "a probability from 0 to 1"),
+        ({"multi_label": False}, {"threshold": 0.5}, "two classes"),
+        ({"threshold": (0.5, 0.5)}, {}, "3 of them, got 2"),
+        ({"multi_label": False, "threshold": (0.5,)}, {}, "more than two classes"),
+        ({"temperature": 0.0}, {}, "temperature"),
+        ({"mean": (0.5,)}, {}, "three numbers"),
+    ],
+)
+def test_what_does_not_fit(changes, words, says):
+    with pytest.raises(FovealError, match=says):
+        TorchClassifier(Means(), card(**changes), **words)
+
+
+def test_a_model_of_other_classes():
+    with pytest.raises(FovealError, match=r"logits \(1, 2\)"):
+        one(TorchClassifier(Means(), card(classes=("a", "b"))), grey(1, 2, 3))
+
+
+def test_what_was_blank_in_training_is_blank_in_use():
+    card = Card("x", "icam", {}, ("a", "b"), size=8, mean=(0.0,) * 3, std=(1.0,) * 3, recipe={"blank": [[0.0, 0.0, 0.5, 1.0]]})
+    picture = np.random.default_rng(0).integers(0, 255, (8, 8, 3), np.uint8)
+    kept = picture.copy()
+    prepared = TorchClassifier(torch.nn.Identity(), card).prepare([picture])
+    assert torch.allclose(prepared[..., :4], torch.tensor(128 / 255))
+    assert torch.allclose(prepared[0, :, :, 4:], torch.from_numpy(picture[:, 4:]).permute(2, 0, 1) / 255)
+    assert (picture == kept).all()

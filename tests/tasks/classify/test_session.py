@@ -1,0 +1,323 @@
+"""An exported file, opened without torch: the same answers, and one clear line for any file that is none."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from PIL import Image
+
+from foveal.app.cli import main
+from foveal.errors import FovealError
+from foveal.explain.saliency import attention_maps
+from foveal.models.store import describe, save_model
+from foveal.models.zoo import create
+from foveal.runtime.card import Card, read_card
+from foveal.tasks.classify.explain import _of_file, _of_torch, explained
+from foveal.tasks.classify.export import MARGINS, Margin
+from foveal.tasks.classify.graph import export_onnx, write_export
+from foveal.tasks.classify.predict_onnx import OnnxClassifier
+from foveal.tasks.classify.predict_torch import TorchClassifier
+from foveal.tasks.classify.prove import ProofImages, by_onnxruntime, prove
+from foveal.tasks.classify.session import Session
+
+SIDE = 56
+KINDS = {
+    "several labels": {"multi_label": True, "threshold": (0.4, 0.5, 0.6), "temperature": 1.7},
+    "one label": {"multi_label": False},
+    "two classes": {"multi_label": False, "threshold": (0.45,), "classes": ("no", "yes")},
+    "text masked": {"multi_label": True, "recipe": {"blank": [[0, 0, 0.5, 0.25]]}},
+}
+
+
+def made(kind="several labels", name="icam-31k"):
+    settings = {"classes": ("crack", "root, wet", "wurzel·ß"), "size": SIDE} | KINDS[kind]
+    torch.manual_seed(0)
+    sides = {"image": SIDE, "patch": 14} if name.startswith("icam") else {"image": 64}
+    model = create(name, classes=len(settings["classes"]), **sides).train()
+    with torch.no_grad():
+        model(torch.randn(8, 3, sides["image"], sides["image"]))
+        for parameter in model.parameters() if name.startswith("icam") else ():  # a deep peer would turn rounding into noise
+            parameter.add_(0.05 * torch.randn_like(parameter))  # answers that differ from picture to picture
+    family, config = describe(model)
+    return model.eval(), Card(**{"model": name, "family": family, "config": config} | settings | {"size": sides["image"]})
+
+
+def frames(count, side=SIDE, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (count, side, side, 3), np.uint8)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("exported") / "model.onnx"
+    model, card = made()
+    content = export_onnx(model, card)
+    write_export(content, {"largest": 1e-6}, path)
+    return path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_answers_as_torch(kind, tmp_path):
+    model, card = made(kind)
+    write_export(export_onnx(model, card), {}, tmp_path / "m.onnx")
+    session = Session(tmp_path / "m.onnx")
+    assert session.card == card
+    inspector = TorchClassifier(model, card, "cpu")
+    for count in (1, 3, 17):
+        pictures = frames(count, seed=count)
+        said = session(pictures)
+        probability = inspector.probabilities(inspector.prepare(list(pictures)))
+        np.testing.assert_allclose(said["probability"], probability, atol=2e-6)
+        np.testing.assert_array_equal(said["found"], inspector.chosen(probability))
+        mine = list(OnnxClassifier(session, 5).inspect((str(place), one) for place, one in enumerate(pictures)))
+        theirs = list(inspector.inspect((str(place), one) for place, one in enumerate(pictures)))
+        assert [one.found for one in mine] == [one.found for one in theirs]
+    maps = attention_maps(model, inspector.prepare(list(pictures))).maps
+    expected = np.concatenate([grid.reshape(*grid.shape[:3], -1) for grid in maps.values()], 1)
+    np.testing.assert_allclose(said["attention"], expected, atol=1e-6)
+    assert said["attention"].shape == (17, 1 + 2 * 2, 1, 16)  # the first queries' map, then two layers of two heads
+
+
+def test_a_peer(tmp_path):
+    model, card = made("one label", "mobilenet-v2")
+    content = export_onnx(model, card)
+    parity = prove(by_onnxruntime(content), model, card, ProofImages(frames(5, 64), "noise"))
+    assert parity.frames == 5
+    assert parity.largest < 1e-5
+    assert parity.agree == 1.0
+    write_export(content, {}, tmp_path / "peer.onnx")
+    assert "attention" not in Session(tmp_path / "peer.onnx").outputs
+
+
+def test_a_proof_sees_a_wrong_file():
+    model, card = made()
+    content = export_onnx(model, card)
+    with torch.no_grad():
+        model.head[-1].bias[1] += 0.25
+    parity = prove(by_onnxruntime(content), model, card, ProofImages(frames(6), "noise"))
+    assert parity.largest == pytest.approx(0.25, abs=1e-4)
+    assert parity.mean == pytest.approx(0.25 / 3, abs=1e-4)
+
+
+def card_in(content):
+    return read_card({entry.key: entry.value for entry in onnx.load_model_from_string(content).metadata_props}["foveal"], "it")
+
+
+def test_no_folder_of_this_machine_is_in_it(file):
+    content = file.read_bytes()
+    proto = onnx.load_model_from_string(content)
+    assert proto.ir_version == 8
+    assert [(one.domain, one.version) for one in proto.opset_import] == [("", 18)]
+    model, card = made()
+    trained = dataclasses.replace(card, recipe={"data": "/home/somebody/photos", "start": "/secret/run", "teachers": None})
+    assert card_in(export_onnx(model, trained)).recipe == {"data": "photos", "start": "run", "teachers": None}
+    assert b"site-packages" not in content
+    assert b".py" not in content
+    assert Session(file).proof == {"largest": 1e-6}
+    assert len(content) < 200_000
+
+
+def test_no_torch(file, tmp_path):
+    """Neither torch nor anything that trains is loaded by the runtime or by `foveal predict` of an exported file."""
+    Image.fromarray(frames(1)[0]).save(tmp_path / "a.png")
+    words = ["predict", str(file), str(tmp_path / "a.png"), "--format", "jsonl"]
+    program = f"import sys\nfrom foveal.app.cli import main\nstatus = main({words!r})\nprint(sorted(set(sys.modules) & {{'torch', 'onnx', 'yaml', 'safetensors'}}))\nsys.exit(status)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    row, modules = done.stdout.splitlines()
+    assert json.loads(row)["file"].endswith("a.png")
+    assert modules == "[]"
+
+
+# --- files that are none, and calls that are wrong ----------------------------------------------------------------------------------
+
+
+def changed(file, tmp_path, change):
+    proto = onnx.load(str(file))
+    change(proto)
+    path = tmp_path / "changed.onnx"
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
+def with_card(**facts):
+    def change(proto):
+        for entry in proto.metadata_props:
+            if entry.key == "foveal":
+                entry.value = json.dumps(json.loads(entry.value) | facts)
+
+    return change
+
+
+def rename_output(proto):
+    for node in proto.graph.node:
+        node.output[:] = ["other" if name == "found" else name for name in node.output]
+    next(one for one in proto.graph.output if one.name == "found").name = "other"
+
+
+BROKEN = {
+    "no card": (lambda proto: proto.ClearField("metadata_props"), "an ONNX file without foveal's card"),
+    "another task": (with_card(task="translate"), "a model that classifies, got one that does 'translate'"),
+    "a newer foveal": (with_card(foveal="99.0.0"), "upgrade foveal"),
+    "other classes": (with_card(classes=["a", "b"], threshold=[0.5, 0.5], config={}), "logits for the card's 2 classes"),
+    "another size": (with_card(size=64), "of the card's side, 64"),
+    "no answer": (rename_output, "none called found"),
+    "a proof that is none": (lambda proto: setattr(proto.metadata_props[1], "value", "[1"), "a proof in JSON"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_file_that_promises_what_it_does_not_hold(file, tmp_path, kind):
+    change, words = BROKEN[kind]
+    with pytest.raises(FovealError) as caught:
+        Session(changed(file, tmp_path, change))
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"no onnx at all", b"\x08\x07" * 50, "half"])
+def test_a_file_that_is_no_model(file, tmp_path, capsys, content):
+    path = tmp_path / "broken.onnx"
+    path.write_bytes(file.read_bytes()[:40_000] if content == "half" else content)
+    Image.fromarray(frames(1)[0]).save(tmp_path / "a.png")
+    assert main(["predict", str(path), str(tmp_path / "a.png")]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"foveal: error: {path}: expected an exported model, got ")
+    assert said.err.count("\n") == 1
+
+
+def fixed(name):
+    def change(proto):
+        for one in proto.graph.input if name == "frames" else proto.graph.output:
+            if one.name == name:
+                one.type.tensor_type.shape.dim[0].dim_value = 1
+
+    return change
+
+
+def test_a_file_for_one_frame_only(file, tmp_path):
+    with pytest.raises(FovealError, match="any number of frames"):
+        Session(changed(file, tmp_path, fixed("frames")))
+
+
+def test_wrong_outputs(file):
+    session = Session(file)
+    for wrong in (["nope"], [], "logits"):
+        with pytest.raises(FovealError, match="outputs: expected some of probability, found, logits, attention"):
+            session(frames(1), wrong)
+
+
+def test_rows_that_are_not_there(file, monkeypatch):
+    session = Session(file)
+    monkeypatch.setattr(session, "session", SimpleNamespace(run=lambda names, feed: [np.zeros((1, 3))]))
+    with pytest.raises(FovealError, match="3 rows, one a frame, got 1"):
+        session(frames(3), ["logits"])
+
+
+def test_wrong_frames(file):
+    session = Session(file)
+    for wrong in (frames(1, 32), frames(1)[0], frames(1).astype(np.float32), np.zeros((0, SIDE, SIDE, 3), np.uint8), "frames"):
+        with pytest.raises(FovealError, match="frames: expected uint8"):
+            session(wrong)
+    with pytest.raises(FovealError, match="threads"):
+        Session(file, threads=0)
+    with pytest.raises(FovealError, match="cannot read"):
+        Session(file.parent / "none.onnx")
+
+
+# --- the command ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["several labels", "text masked"])
+def test_export_as_it_is_typed(kind, tmp_path, capsys, monkeypatch):
+    model, card = made(kind)
+    save_model(model, tmp_path / "model.safetensors", card)
+    out = tmp_path / "out.onnx"
+    assert main(["export", str(tmp_path / "model.safetensors"), "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert f"wrote {out}" in said
+    assert "on 64 drawn frames" in said
+    proof = json.loads((tmp_path / "out.onnx.proof.json").read_text())
+    assert proof == Session(out).proof
+    assert proof["largest"] < 1e-4
+    for words, message in (
+        (["--out", "a.txt"], "--out: expected a name that ends in .onnx, .pt, .pt2, got a.txt"),
+        (["--out", "a.pt", "--precision", "int8"], "--precision: expected fp32 for a .pt file, got int8"),
+        (["--out", "b.onnx", "--precision", "int3"], "--precision: expected one of fp32"),
+    ):
+        assert main(["export", str(tmp_path / "model.safetensors"), *words]) == 2
+        assert message in capsys.readouterr().err
+    monkeypatch.setitem(MARGINS, "fp32", Margin(largest=1e-12))
+    assert main(["export", str(tmp_path / "model.safetensors"), "--out", str(tmp_path / "bad.onnx")]) == 2
+    assert "nothing was written" in capsys.readouterr().err
+    assert not (tmp_path / "bad.onnx").exists()
+
+
+def test_what_cannot_be_exported(tmp_path, capsys):
+    model, card = made()
+    save_model(model, tmp_path / "m.safetensors", dataclasses.replace(card, size=60))
+    assert main(["export", str(tmp_path / "m.safetensors"), "--out", str(tmp_path / "m.onnx")]) == 2
+    err = capsys.readouterr().err
+    assert "one that patches of 14 divide, got 60" in err
+    assert err.count("\n") == 1
+    save_model(model, tmp_path / "m.safetensors", card)
+    (tmp_path / "m.onnx.proof.json").mkdir()
+    assert main(["export", str(tmp_path / "m.safetensors"), "--out", str(tmp_path / "m.onnx")]) == 2
+    assert not (tmp_path / "m.onnx").exists()
+
+
+def test_a_build_that_looks_nowhere(tmp_path):
+    torch.manual_seed(0)
+    model = create("icam-30k", classes=3, image=SIDE, patch=14, layers=0, first="static").eval()
+    family, config = describe(model)
+    write_export(export_onnx(model, Card("icam-30k", family, config, ("a", "b", "c"), size=SIDE)), {}, tmp_path / "m.onnx")
+    assert Session(tmp_path / "m.onnx").outputs == ("probability", "found", "logits")
+
+
+def test_an_exported_file_is_on_the_processor(file, tmp_path, capsys):
+    Image.fromarray(frames(1)[0]).save(tmp_path / "a.png")
+    assert main(["predict", str(file), str(tmp_path / "a.png"), "--device", "cuda:7"]) == 2
+    assert "--device: expected auto or cpu for an exported file, got cuda:7" in capsys.readouterr().err
+
+
+def test_what_is_blanked_is_explained_as_torch_explains_it(tmp_path):
+    """The boxes cover the first two cells of 4 × 4: whatever is there is never seen, so that nothing can be lost without it."""
+    model, card = made("text masked")
+    save_model(model, tmp_path / "m.safetensors", card)
+    write_export(export_onnx(model, card), {}, tmp_path / "m.onnx")
+    photo = frames(1)[0]
+    other = photo.copy()
+    other[: SIDE // 4, : SIDE // 2] = 7
+    for name, pixels in (("a.png", photo), ("b.png", other)):
+        Image.fromarray(pixels).save(tmp_path / name)
+    of_file, of_torch = _of_file(tmp_path / "m.onnx", "cpu"), _of_torch(tmp_path / "m.safetensors", "cpu")
+    (mine, sheet), (theirs, same) = (explained(one, str(tmp_path / "a.png")) for one in (of_file, of_torch))
+    assert mine["answer"] == theirs["answer"]
+    for ours, others in zip(mine["attention"], theirs["attention"], strict=True):
+        np.testing.assert_allclose(ours["map"], others["map"], atol=2e-6)
+    np.testing.assert_allclose(mine["occlusion"], theirs["occlusion"], atol=0.02)  # a mean colour is a whole number there
+    assert mine["occlusion"][0][:2] == theirs["occlusion"][0][:2] == [0, 0]
+    assert np.count_nonzero(mine["occlusion"]) > 3
+    for facts, one in ((mine, of_file), (theirs, of_torch)):
+        assert explained(one, str(tmp_path / "b.png"))[0] == facts | {"file": str(tmp_path / "b.png")}
+    for drawn in (sheet.photo, same.photo):  # the sheet shows what was shown to the model
+        side = len(drawn)
+        assert (drawn[: side // 4, : side // 2] == 128).all()
+        assert (drawn[side // 4 + 1 :] != 128).mean() > 0.9
+
+
+def test_a_file_that_cannot_tell_where_it_looked(tmp_path, capsys):
+    assert main(["export", "mobilenet-v2", "--out", str(tmp_path / "peer.onnx")]) == 0
+    capsys.readouterr()
+    Image.fromarray(frames(1, 64)[0]).save(tmp_path / "a.png")
+    assert main(["explain", str(tmp_path / "peer.onnx"), str(tmp_path / "a.png"), "--out", str(tmp_path / "b.png")]) == 2
+    error = capsys.readouterr().err
+    assert "a model whose attention tells where it looked" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "b.png").exists()

@@ -1,0 +1,240 @@
+"""Teachers: what they say together, who may teach, and that a pupil comes to agree with them."""
+
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+from train.little import FIELDS, a_set, rows, same_run
+
+from foveal.data.read import read
+from foveal.errors import FovealError
+from foveal.models.zoo import create
+from foveal.runtime.card import SEWER_MEAN, SEWER_STD
+from foveal.tasks.classify.module import agreement
+from foveal.tasks.classify.recipe import ClassifyRecipe
+from foveal.tasks.classify.teachers import Teachers, Wanted, load_teachers
+from foveal.train.run import Machine, train
+
+CPU = Machine(device="cpu")
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory):
+    """A set, and two teachers of fold 1."""
+    place = tmp_path_factory.mktemp("taught")
+    data = a_set(place / "set")
+    for seed in (0, 1):
+        train(ClassifyRecipe(data=str(data), fold=1, seed=seed, **FIELDS | {"epochs": 6}), place / f"fold1-seed{seed}", machine=CPU)
+        (place / f"fold1-seed{seed}.txt").write_text("what the run said")
+    return place
+
+
+def recipe_for(taught, **changes):
+    fields = FIELDS | {"teachers": f"{taught}/fold{{fold}}-seed*", "fold": 1, "seed": 5} | changes
+    return ClassifyRecipe(data=str(taught / "set"), **fields)
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_the_mean_of_what_they_say(multi_label):
+    torch.manual_seed(0)
+    models = [create("icam-30k", classes=3, image=32, patch=8).train() for _ in range(3)]
+    teachers = Teachers(models, multi_label)
+    images = torch.randn(5, 3, 32, 32)
+    said = teachers(images)
+    with torch.no_grad():
+        each = [model(images) for model in models]
+    expected = sum(logits.sigmoid() if multi_label else logits.softmax(1) for logits in each) / 3
+    torch.testing.assert_close(said, expected)
+    assert not said.requires_grad
+    assert not any(model.training for model in models)
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_agreement_is_least_where_the_answers_are_theirs(multi_label):
+    torch.manual_seed(0)
+    soft = torch.rand(7, 4)
+    soft = soft if multi_label else soft / soft.sum(1, keepdim=True)
+    logits = (torch.logit(soft) if multi_label else soft.log()).requires_grad_()
+    good = torch.tensor([1, 1, 0, 1, 1, 1, 1], dtype=torch.bool)
+    agreement(logits, soft, multi_label, good).backward()
+    assert logits.grad.abs().max() < 1e-6
+    other = torch.randn(7, 4)
+    each = (
+        F.binary_cross_entropy_with_logits(other, soft, reduction="none").mean(1)
+        if multi_label
+        else F.cross_entropy(other, soft, reduction="none")
+    )
+    torch.testing.assert_close(agreement(other, soft, multi_label, good), each[good].mean())
+
+
+def test_a_pupil_comes_to_agree(taught, tmp_path):
+    """With no weight on the labels, all it can learn is what they say."""
+    probabilities = []
+    for name, epochs, lr in (("first", 1, 1e-9), ("last", 60, 0.003)):
+        recipe = recipe_for(taught, truth=0.0, epochs=epochs, lr=lr, keep="last", augment="none", smoothing=0.0)
+        train(recipe, tmp_path / name, machine=CPU)
+        probabilities.append(_chance(tmp_path / name))
+    wanted = (_chance(taught / "fold1-seed0") + _chance(taught / "fold1-seed1")) / 2
+    assert np.abs(probabilities[1] - wanted).mean() < 0.6 * np.abs(probabilities[0] - wanted).mean()
+
+
+def _chance(folder):
+    logits = torch.tensor([[float(row["logit left"]), float(row["logit right"])] for row in rows(folder / "predictions-val.csv")])
+    return logits.softmax(1)[:, 1].numpy()
+
+
+def test_resumed_it_is_the_run_that_was_never_stopped(taught, tmp_path, monkeypatch):
+    recipe = recipe_for(taught, epochs=4)
+    train(recipe, tmp_path / "whole", machine=CPU)
+    with monkeypatch.context() as patch:
+        real, seen = torch.Tensor.backward, []
+
+        def stopped(self, *args, **kwargs):
+            seen.append(1)
+            if len(seen) == 3:
+                raise KeyboardInterrupt
+            return real(self, *args, **kwargs)
+
+        patch.setattr(torch.Tensor, "backward", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe, tmp_path / "stopped", machine=CPU)
+    train(recipe, tmp_path / "stopped", resume=True, machine=CPU)
+    same_run(tmp_path / "whole", tmp_path / "stopped")
+
+
+def wanted(taught, **changes):
+    source = read(str(taught / "set"))
+    return dataclasses.replace(
+        Wanted(source, 32, SEWER_MEAN, SEWER_STD, 1, [], lambda label: read(str(taught / "set"), label=label)), **changes
+    )
+
+
+def test_who_may_teach(taught, tmp_path):
+    pattern, pupil = f"{taught}/fold{{fold}}-*", tmp_path / "pupil"
+    source = read(str(taught / "set"))
+    moved = dataclasses.replace(source, fold=np.roll(source.fold, 1))
+    others = dataclasses.replace(source, classes=("a", "b"))
+    several = dataclasses.replace(source, multi_label=True, labels=np.eye(2, dtype=np.uint8)[source.labels])
+    teachers, digests = load_teachers(pattern, wanted(taught), pupil)
+    assert len(teachers.models) == len(digests) == 2
+    for changed, words in (
+        ({"fold": None}, "a pattern without {fold} where no fold is given"),
+        ({"fold": 0}, "which meets none"),
+        ({"source": others, "finer": lambda label: others}, "the pupil's classes, ('a', 'b'), got ('left', 'right')"),
+        ({"source": several}, "the pupil's kind of label, True, got False"),
+        ({"mean": (0.5, 0.5, 0.5)}, "the pupil's mean"),
+        ({"std": (0.5, 0.5, 0.5)}, "the pupil's std"),
+        ({"source": moved}, "the pupil's pictures, labels and folds"),
+        ({"blank": [[0, 0, 1, 0.5]]}, "the pupil's blank boxes"),
+    ):
+        with pytest.raises(FovealError) as caught:
+            load_teachers(pattern, wanted(taught, **changed), pupil)
+        assert words in str(caught.value)
+    with pytest.raises(FovealError, match="a teacher has seen what is tested"):
+        load_teachers(f"{taught}/fold1-*", wanted(taught, fold=2), pupil)
+    with pytest.raises(FovealError, match="the pupil's fold, None, got 1"):
+        load_teachers(f"{taught}/fold1-seed0", wanted(taught, fold=None), pupil)
+    with pytest.raises(FovealError, match="runs in another folder than the pupil's"):
+        load_teachers(pattern, wanted(taught), taught / "fold1-seed7")
+
+
+def test_a_teacher_sees_pictures_of_its_own_size(taught, tmp_path):
+    teachers, _ = load_teachers(f"{taught}/fold{{fold}}-*", wanted(taught, size=64), tmp_path / "pupil")
+    torch.manual_seed(0)
+    small = torch.randn(3, 3, 32, 32)
+    large = small.repeat_interleave(2, 2).repeat_interleave(2, 3)
+    said = teachers(large)
+    alike, _ = load_teachers(f"{taught}/fold{{fold}}-*", wanted(taught), tmp_path / "pupil")
+    shrunk = F.interpolate(large, (32, 32), mode="bilinear", antialias=True)
+    torch.testing.assert_close(said, alike(shrunk))
+    assert not torch.allclose(said, alike(large[:, :, :32, :32]))
+
+
+def test_a_pattern_that_meets_nothing_leaves_nothing(taught, tmp_path):
+    with pytest.raises(FovealError, match="which meets none"):
+        train(recipe_for(taught, teachers=f"{taught}/nobody{{fold}}"), tmp_path / "run", machine=CPU)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_keeps_its_teachers(taught, tmp_path, monkeypatch):
+    recipe = recipe_for(taught, teachers=f"{taught}/fold{{fold}}-seed0*", epochs=3)
+    with monkeypatch.context() as patch:
+        patch.setattr("foveal.train.run.conclude", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe, tmp_path / "run", machine=CPU)
+    shutil.copytree(taught / "fold1-seed1", taught / "fold1-seed01")
+    try:
+        with pytest.raises(FovealError, match="the 1 teachers it was begun with, got others"):
+            train(recipe, tmp_path / "run", resume=True, machine=CPU)
+    finally:
+        shutil.rmtree(taught / "fold1-seed01")
+    train(recipe, tmp_path / "run", resume=True, machine=CPU)
+
+
+def test_a_pattern_from_a_folder_with_a_strange_name(taught, tmp_path, monkeypatch):
+    strange = tmp_path / "run[1]{fold}*"
+    strange.mkdir()
+    shutil.copytree(taught / "fold1-seed0", strange / "teachers" / "fold1-seed0")
+    monkeypatch.chdir(strange)
+    pattern = ClassifyRecipe(data="pipes", teachers="teachers/fold{fold}-*").from_anywhere().teachers
+    monkeypatch.chdir(tmp_path)
+    assert len(load_teachers(pattern, wanted(taught), tmp_path / "pupil" / "fold1")[1]) == 1
+
+
+def finer_set(folder, also=""):
+    """The little set with a second column: left is upper left and lower left, in unlike shares."""
+    a_set(folder)
+    lines = (folder / "labels.csv").read_text().split()
+    place = ["part", *(f"{'upper' if number % 4 else 'lower'} {line.split(',')[1]}" for number, line in enumerate(lines[1:]))]
+    place[1] = also or place[1]
+    (folder / "labels.csv").write_text("\n".join(f"{line},{part}" for line, part in zip(lines, place, strict=True)) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("balance", ["none", "margin"])
+def test_a_teacher_of_finer_classes_says_the_pupils(tmp_path, balance):
+    data = finer_set(tmp_path / "set")
+    fields = FIELDS | {"fold": 1, "label": "part", "balance": balance}
+    train(ClassifyRecipe(data=str(data), **fields), tmp_path / "teachers" / "fold1", machine=CPU)
+    coarse = read(str(data), label="label")
+    asked = Wanted(coarse, 32, SEWER_MEAN, SEWER_STD, 1, [], lambda label: read(str(data), label=label))
+    teachers, _ = load_teachers(f"{tmp_path}/teachers/fold{{fold}}", asked, tmp_path / "pupil")
+    images = torch.randn(5, 3, 32, 32)
+    with torch.no_grad():
+        fine = teachers.models[0](images).softmax(1)
+    source = read(str(data), label="part")
+    assert source.classes == ("lower left", "lower right", "upper left", "upper right")
+    counts = source.counts(np.flatnonzero((source.fold != 1) & (source.fold != 2)))  # fold 1 is tested, fold 2 selects
+    if balance == "margin":
+        left, right = counts[[0, 2]] / counts[[0, 2]].sum(), counts[[1, 3]] / counts[[1, 3]].sum()
+        fine = fine * torch.tensor([left[0], right[0], left[1], right[1]]).float()
+    expected = torch.stack([fine[:, [0, 2]].sum(1), fine[:, [1, 3]].sum(1)], 1)
+    torch.testing.assert_close(teachers(images), expected / expected.sum(1, keepdim=True))
+    recipe = ClassifyRecipe(data=str(data), **fields | {"label": "label", "teachers": f"{tmp_path}/teachers/fold{{fold}}"})
+    assert train(recipe, tmp_path / "pupils" / "fold1", machine=CPU)
+
+
+@pytest.mark.parametrize("empty", [1, 4])
+def test_a_picture_without_a_label_of_one_kind(tmp_path, empty):
+    """Column 1 is the pupil's label, 4 the teacher's: rows of the two sets are not at the same place."""
+    data = finer_set(tmp_path / "set")
+    lines = (data / "labels.csv").read_text().splitlines()
+    cells = lines[2].split(",")
+    lines[2] = ",".join(["" if place == empty else cell for place, cell in enumerate(cells)])
+    (data / "labels.csv").write_text("\n".join(lines) + "\n")
+    train(ClassifyRecipe(data=str(data), **FIELDS | {"fold": 1, "label": "part"}), tmp_path / "teachers" / "fold1", machine=CPU)
+    asked = Wanted(read(str(data), label="label"), 32, SEWER_MEAN, SEWER_STD, 1, [], lambda label: read(str(data), label=label))
+    teachers, _ = load_teachers(f"{tmp_path}/teachers/fold{{fold}}", asked, tmp_path / "pupil")
+    assert teachers.coarser[0].tolist() == [[1, 0], [0, 1], [1, 0], [0, 1]]
+
+
+def test_a_finer_class_lies_within_one(tmp_path):
+    data = finer_set(tmp_path / "set", also="upper right")
+    assert rows(data / "labels.csv")[0]["label"] == "left"
+    train(ClassifyRecipe(data=str(data), **FIELDS | {"fold": 1, "label": "part"}), tmp_path / "teachers" / "fold1", machine=CPU)
+    recipe = ClassifyRecipe(data=str(data), **FIELDS | {"fold": 1, "label": "label", "teachers": f"{tmp_path}/teachers/fold{{fold}}"})
+    with pytest.raises(FovealError, match="classes that each lie within one of the pupil's, got upper right, which lies in several"):
+        train(recipe, tmp_path / "pupils" / "fold1", machine=CPU)

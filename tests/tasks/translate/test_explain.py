@@ -1,0 +1,135 @@
+"""`foveal explain` of a translator: the maps are those of the translation that is shown, and the page holds all of them."""
+
+import base64
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from tasks.translate.translator import SIZE, made
+from train.little import typed
+
+from foveal.core.watch import watch
+from foveal.errors import FovealError
+from foveal.models.store import save_model
+from foveal.models.zoo import create
+from foveal.tasks.translate.attention import Translated, look_back
+from foveal.tasks.translate.explain import translated
+from foveal.tasks.translate.page import Told, page, picture
+
+SOURCE, WORDS = [5, 7, 11, 13], [17, 19, 23, 29, 31]
+
+
+@pytest.mark.parametrize("kind", ["post-LN, sinusoidal", "pre-LN, rotary", "relative, swish"])
+def test_the_maps_are_those_of_a_decode_word_for_word(kind):
+    model, _ = made(kind)
+    looked = look_back(model, SOURCE, WORDS)
+    layers, heads = model.config.decoder_layers, 2
+    assert looked.maps["encoder"].shape == (2, heads, 5, 5)
+    assert looked.maps["decoder"].shape == (layers, heads, 6, 6)
+    assert looked.maps["cross"].shape == (layers, heads, 6, 5)
+    assert looked.average.shape == (6, 5)
+    np.testing.assert_allclose(looked.average.sum(1), 1, atol=1e-5)
+    with torch.no_grad():  # two beams of the same sentence, of which the second says something else from the third word on
+        encoded = model.encode(torch.tensor([[*SOURCE, 2]]))
+        state = model.begin_state(encoded, 2, 7)
+        for place, word in enumerate([1, *WORDS]):
+            other = word if place < 3 else word + 1
+            with watch(model) as seen:
+                model.step(torch.tensor([word, other]), state)
+            for layer in range(layers):
+                own = seen[f"decoder.{layer}.self_attention.layer"].weights[0, :, 0]
+                np.testing.assert_allclose(looked.maps["decoder"][layer, :, place, : place + 1], own, atol=1e-5)
+                np.testing.assert_array_equal(looked.maps["decoder"][layer, :, place, place + 1 :], 0)
+                cross = seen[f"decoder.{layer}.cross_attention.layer"].weights[0]
+                np.testing.assert_allclose(looked.maps["cross"][layer, :, place], cross[:, 0], atol=1e-5)
+
+
+def test_a_recurrent_model_has_one_map_and_one_without_attention_has_none():
+    torch.manual_seed(0)
+    few = {"source_words": SIZE, "target_words": SIZE, "width": 8, "hidden": 8}
+    looked = look_back(create("rnn-attention", **few).eval(), SOURCE, WORDS)
+    assert set(looked.maps) == {"cross"}
+    assert looked.maps["cross"].shape == (1, 1, 6, 5)
+    with pytest.raises(FovealError, match="expected a translator with attention"):
+        look_back(create("rnn", **few).eval(), SOURCE, WORDS)
+
+
+def told(**changes):
+    draw = np.random.default_rng(0).dirichlet(np.ones(3), (2, 2, 4)).astype(np.float32)  # (L, H, N, M)
+    facts = {"model": "m", "source": "a b", "translation": "x y z", "score": -1.0, "pieces": ["a", "b", "</s>"]}
+    facts |= {"said": ["x", "·y", "z", "</s>"], "begin": "<s>", "looked": Translated({"cross": draw})}
+    return Told(**facts | changes)
+
+
+def test_the_page_holds_every_map_and_asks_nobody():
+    one = told()
+    text = page(one)
+    (kind,) = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL).group(1))
+    values = np.frombuffer(base64.b64decode(kind["maps"]), np.uint8).reshape(2, 2, 4, 3) / 255
+    np.testing.assert_allclose(values, one.looked.maps["cross"], atol=0.5 / 255 + 1e-6)
+    assert (kind["rows"], kind["columns"]) == (one.said, one.pieces)
+    assert set(re.findall(r"https?://[^\"' )]+", text)) == {"http://www.w3.org/2000/svg"}  # a name, not an address
+
+
+def test_what_is_said_cannot_become_a_part_of_the_page():
+    bad = "</script><script>alert(1)</script><b>&"
+    text = page(told(source=bad, translation=bad, pieces=[bad, "b", "</s>"]))
+    assert text.count("<script") == 2
+    assert "<b>&" not in text.replace("\\u003cb>&", "")
+
+
+def test_the_largest_weight_is_the_darkest_square():
+    text = picture(np.array([[0.1, 0.6, 0.3]], np.float32), ["x"], ["a", "b", "c"])
+    assert [float(value) for value in re.findall(r'fill-opacity="([\d.]+)"', text)] == pytest.approx([1 / 6, 1, 0.5], abs=1e-3)
+    assert "x → b: 60.0%" in text
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("explained") / "model.safetensors"
+    model, card = made()
+    save_model(model, path, card)
+    return path
+
+
+def test_as_it_is_typed(file, tmp_path):
+    done = typed(
+        "explain", file, "one two", "--out", tmp_path / "page.html", "--arrays", tmp_path / "maps.npz", "--json", "--device", "cpu"
+    )
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    one = translated(file, "one two")
+    assert facts["translation"] == one.translation
+    assert facts["said"][-1] == "</s>"
+    with np.load(tmp_path / "maps.npz") as arrays:
+        assert arrays["source"].tolist() == facts["pieces"]
+        np.testing.assert_allclose(arrays["cross"].mean((0, 1)), facts["cross"], atol=1e-6)
+        assert set(arrays) == {"source", "translation", "encoder", "decoder", "cross"}
+    assert (tmp_path / "page.svg").read_text().startswith("<svg")
+    assert "<!doctype html>" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["one", "two"], "explain: expected one sentence, got 2 words; put it into quotation marks"),
+        ([""], "the sentence: expected 1 to 120 pieces, got 0"),
+        (["one", "--out", "x.png"], "--out: expected the name of an .html file"),
+        (["one", "--arrays", "x.txt"], "--arrays: expected the name of an .npz file"),
+    ],
+)
+def test_what_cannot_be_explained(file, words, message):
+    done = typed("explain", file, *words, "--device", "cpu")
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_no_more_is_said_than_positions_were_learned(tmp_path):
+    model, card = made("learned, gelu", longest=9)
+    save_model(model, tmp_path / "model.safetensors", card)
+    assert len(translated(tmp_path / "model.safetensors", "one").said) <= 9
+    with pytest.raises(FovealError, match="the sentence: expected 1 to 8 pieces, got"):
+        translated(tmp_path / "model.safetensors", "one two three " * 9)

@@ -1,0 +1,33 @@
+"""Translators of every kind, small enough to export in a moment, whose answers differ from sentence to sentence."""
+
+import torch
+from train.sentences import WORDS
+
+from foveal.models.store import describe
+from foveal.models.zoo import create
+from foveal.runtime.card import Card
+from foveal.runtime.vocabulary import learn, text_of
+
+SIZE = 283
+KINDS = {
+    "post-LN, sinusoidal": {},
+    "pre-LN, rotary": {"norm": "pre", "position": "rotary", "head_width": 6},
+    "relative, swish": {"position": "relative", "activation": "swish", "decoder_layers": 3},
+    "learned, gelu": {"position": "learned", "longest": 97, "activation": "gelu"},
+    "own tables, bias": {"tied": "none", "output_bias": True, "width": 21, "heads": 3},
+    "output tied, wide heads": {"tied": "output", "head_width": 10, "position": "none"},
+    "no norm": {"norm": "none"},
+    "no residual": {"residual": False, "norm": "pre"},
+}
+
+
+def made(kind="post-LN, sinusoidal", **settings):
+    torch.manual_seed(3)
+    small = {"width": 22, "hidden": 26, "heads": 2, "layers": 2, "decoder_layers": 2, "source_words": SIZE, "target_words": SIZE}
+    model = create("transformer-tiny", **small | KINDS[kind] | settings).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(0.07 * torch.randn_like(weight))  # new biases are 0, and new weights say the same of every word
+    words = learn([f"{one} {two}" for one, two in WORDS.items()] * 3, SIZE)
+    family, config = describe(model)
+    return model, Card("transformer-tiny", family, config, (), task="translate", vocabulary=text_of(words, words))
