@@ -5,6 +5,7 @@ import difflib
 import operator
 import os
 import reprlib
+import stat
 from collections.abc import Iterable, Iterator
 from numbers import Real
 
@@ -29,11 +30,18 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
         raise FovealError(f"cannot read {os.fspath(path)}: {error.strerror or error}") from None
 
 
+def expect_plain_file(path: str | os.PathLike[str]) -> None:
+    """Raise a FovealError unless this is a file with content that can be read: to open a pipe would wait for its writer for ever."""
+    with reading(path):
+        mode = os.stat(path).st_mode  # noqa: PTH116 — paths of all kinds
+    expect(stat.S_ISREG(mode), os.fspath(path), "a plain file", "a folder" if stat.S_ISDIR(mode) else "a pipe or a device")
+
+
 def expect_integer(value: object, what: str, least: int = 1, expected: str = "") -> None:
-    """Raise a FovealError that names `what`, unless it is a whole number from `least`; `expected` says that in other words."""
+    """Raise a FovealError that names `what`, unless it is an integer from `least` on; `expected` says that in other words."""
     limit = expected or f"at least {least}"
     if not is_integer(value):
-        raise FovealError(f"{what}: expected {limit if 'number' in limit else f'a whole number, {limit}'}, got {short_repr(value)}")
+        raise FovealError(f"{what}: expected {limit if 'number' in limit else f'an integer, {limit}'}, got {short_repr(value)}")
     if value < least or value >= 2**31:  # type: ignore[operator]
         raise FovealError(f"{what}: expected {limit if value < least else 'a number below 2³¹'}, got {short_repr(value)}")  # type: ignore[operator]
 

@@ -182,7 +182,7 @@ def _way_of_icam(model: Icam) -> Way:
         queries = icam.embed(grid).mean((1, 2))[:, None] + asks(icam.first.latent)
         for block in blocks:
             queries = block.feed_forward(queries)
-        return icam.classify(queries)
+        return icam.answer(queries)
 
     gated: dict[nn.Module, int] = {network.inner: 2 for network in networks}  # what passes, and how much of it
     return Way([*tokens, *rest], alike=gated, forward=forward)

@@ -51,6 +51,36 @@ class IcamConfig:
     mixer: bool = False  # a depthwise 3×3 convolution over the grid of patches
     family: str = field(default="icam", init=False)
 
+    def __post_init__(self) -> None:
+        if any(isinstance(stage, dict) for stage in self.stages):  # as a recipe or a card writes them
+            object.__setattr__(self, "stages", tuple(Stage(**stage) if isinstance(stage, dict) else stage for stage in self.stages))
+
+    def depth(self) -> int:
+        """Blocks that are built one after the other."""
+        return self.layers + sum(stage.blocks for stage in self.stages)
+
+
+# Squares of 4 × 4 pixels are read at once, and a token is 16 × 16 pixels, not a patch: four queries look at 196 of them.
+FAST = IcamConfig(
+    patch=112,
+    pool=7,
+    stem=64,
+    stem_kernel=4,
+    stem_stride=4,
+    activation="relu",
+    stages=(Stage(32, stride=2, expand=1, squeeze=False), Stage(32, blocks=2, expand=4, squeeze=False)),
+    layers=1,
+    queries=4,
+    position="sinusoidal",
+    first="projected",
+    mixer=True,
+)
+PRESETS = {
+    "icam-30k": IcamConfig(),  # 29,691 parameters: exactly the equations
+    "icam-31k": IcamConfig(position="sinusoidal", first="projected", mixer=True),  # 31,371 parameters: the published build
+    "icam-fast": FAST,  # 42,797 parameters: chosen by the clock, scripts/search_fast.py
+}
+
 
 class Icam(nn.Module):
     """Images (B, 3, h, w), normalised → logits (B, classes)."""
@@ -78,8 +108,12 @@ class Icam(nn.Module):
         middle = (wide + config.classes) // 2
         self.head = nn.Sequential(nn.Linear(wide, middle), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(middle, config.classes))
 
+    def example(self, batch: int = 1) -> tuple[Tensor, ...]:
+        """Inputs that it takes."""
+        return (torch.zeros(batch, 3, self.config.image, self.config.image),)
+
     def forward(self, images: Tensor) -> Tensor:
-        return self.classify(self.queries(images))
+        return self.answer(self.queries(images))
 
     def queries(self, images: Tensor) -> Tensor:
         """The last queries (B, N, C): what the model has gathered from the image."""
@@ -107,7 +141,7 @@ class Icam(nn.Module):
             queries = layer(queries, memory)
         return queries
 
-    def classify(self, queries: Tensor) -> Tensor:
+    def answer(self, queries: Tensor) -> Tensor:
         logits: Tensor = self.head(self.out(queries).flatten(1))
         return logits
 

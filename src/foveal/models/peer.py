@@ -7,6 +7,7 @@ import importlib
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from foveal.errors import FovealError, expect, expect_integer, short_repr, unknown
@@ -18,6 +19,10 @@ class PeerConfig:
     classes: int = 2
     image: int = 224
     family: str = field(default="peer", init=False)
+
+    def depth(self) -> int:
+        """Blocks that are built one after the other: those of transformers' own configs."""
+        return 0
 
 
 # name → (transformers' config, its model, what differs from the config's defaults)
@@ -46,7 +51,7 @@ _BUILDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
 }
 VITS = ("deit-tiny", "vit-24")
-PEERS = {name: PeerConfig(kind=name) for name in _BUILDS}
+PRESETS = {name: PeerConfig(kind=name) for name in _BUILDS}
 
 
 class Peer(nn.Module):
@@ -72,6 +77,10 @@ class Peer(nn.Module):
         if config.kind not in VITS:
             for part in self.net.modules():
                 begin_well(part)
+
+    def example(self, batch: int = 1) -> tuple[Tensor, ...]:
+        """Inputs that it takes."""
+        return (torch.zeros(batch, 3, self.config.image, self.config.image),)
 
     def forward(self, images: Tensor) -> Tensor:
         size, kind = self.config.image, self.config.kind

@@ -39,6 +39,16 @@ class Seq2SeqConfig:
     unknown: int = 3
     family: str = field(default="seq2seq", init=False)
 
+    def depth(self) -> int:
+        """Blocks that are built one after the other."""
+        return 2
+
+
+PRESETS = {
+    "rnn": Seq2SeqConfig(attention="none", hidden=236),  # as many parameters as transformer-tiny, with and without attention
+    "rnn-attention": Seq2SeqConfig(),
+}
+
 
 class Seq2Seq(nn.Module):
     """Words of a source (B, M) and of a target (B, N), both padded on the right → logits of the target's next words (B, N, target_words)."""
@@ -56,6 +66,11 @@ class Seq2Seq(nn.Module):
         self.attention = Additive(hidden, 2 * hidden, hidden) if config.attention == "additive" else None
         self.decoder = nn.GRU(width + 2 * hidden, hidden, batch_first=True)
         self.out = nn.Linear(hidden + width + 2 * hidden, width)  # W_t
+
+    def example(self, batch: int = 1) -> tuple[Tensor, ...]:
+        """Inputs that it takes: tokens of a source and of a target."""
+        source = torch.full((batch, 3), self.config.end)
+        return source, source
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """target: what the decoder is given, which begins with the mark `begin`; logits[:, i] are of the word after target[:, i]."""

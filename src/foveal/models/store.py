@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -11,27 +11,30 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from foveal.atomic import write_atomic
-from foveal.errors import FovealError, expect, short_repr, unknown
-from foveal.models.mbconv import Stage
+from foveal.errors import FovealError, expect, expect_plain_file, short_repr
 from foveal.models.shrink import Shapes, shorter, shrink
-from foveal.models.zoo import FAMILIES, Config, create, names
+from foveal.models.zoo import family
+from foveal.runtime import packaged
 from foveal.runtime.card import Card, read_card
-from foveal.runtime.packaged import FILE, packaged
+from foveal.runtime.onnx_names import CARD
+
+Kind = TypeVar("Kind", bound=Card)
 
 
 def save_model(model: nn.Module, path: Path, card: Card) -> None:
     """Write the weights and the card, whole or not at all."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    write_atomic(path, save(tensors, {"foveal": card.text()}))
+    write_atomic(path, save(tensors, {CARD: card.text()}))
 
 
-def load_model(path: str | Path, task: str = "classify") -> tuple[nn.Module, Card]:
-    """The model of a file, or of a run's folder, in evaluation mode; an error unless it is for this task."""
+def load_model(path: str | Path, kind: type[Kind]) -> tuple[nn.Module, Kind]:
+    """The model of a file, or of a run's folder, in evaluation mode. kind: the card of its task."""
     file = model_file(path)
-    tensors, card = read_file(file, task)
+    tensors, text = read_tensors(file)
+    card = read_card(text, str(file), kind)
     try:
         with torch.device("meta"):  # shapes without memory: the card may promise more than there is
-            model = shrink(build(card), card.shapes)
+            model = shrink(build(card, tensors=len(tensors)), card.shapes)
             if card.shapes:
                 _try(model, card)
     except FovealError as error:
@@ -39,22 +42,22 @@ def load_model(path: str | Path, task: str = "classify") -> tuple[nn.Module, Car
     try:
         model.load_state_dict(tensors, assign=True)  # each in the precision that it was saved in
     except RuntimeError as error:
-        raise FovealError(f"{file}: expected the weights of a {card.model}, got others; {' '.join(str(error).split())[:200]}") from None
+        reason = " ".join(str(error).split())[:200]
+        raise FovealError(f"{file}: expected the weights of a {card.model}, got others; {reason}") from None
     return model.eval(), card
 
 
-def load_for(path: str | Path, classes: int) -> nn.Module:
-    """The model of a file or of a run's folder, to be trained for so many classes. What depends on their number is new where that differs."""
-    model, card = load_model(path)
-    if len(card.classes) == classes:
+def load_for(path: str | Path, kind: type[Kind], **changes: Any) -> nn.Module:
+    """The model of a file or of a run's folder, with other fields in its config, such as classes=5. What depends on them is new."""
+    model, card = load_model(path, kind)
+    if all(card.config.get(key) == value for key, value in changes.items()):
         return model
     with torch.device("meta"):
         before = build(card)
-    card = dataclasses.replace(card, config=card.config | {"classes": classes})
-    other = build(card)
+    other = build(dataclasses.replace(card, config=card.config | changes))
     old, new = before.state_dict(), other.state_dict()
     shapes = {}
-    for name, tensor in model.state_dict().items():  # an axis that was not pruned is as long as the new number makes it
+    for name, tensor in model.state_dict().items():  # an axis that was not pruned is as long as the new config makes it
         sizes = zip(tensor.shape, old[name].shape, new[name].shape, strict=True)
         shapes[name] = [after if now == full else min(now, after) for now, full, after in sizes]
     shrink(other, shapes)
@@ -63,15 +66,17 @@ def load_for(path: str | Path, classes: int) -> nn.Module:
     return other.eval()
 
 
-def load_or_new(name: str, classes: int = 2) -> tuple[nn.Module, Card, bool]:
-    """The model of a file, of a run's folder or of packaged weights; else a preset or a peer by its name, with random weights: then True."""
-    if Path(name).exists() or packaged(name) is not None or name not in names("classify"):
-        expect(name not in names("translate") or Path(name).exists(), name, "a model that classifies", "one that does 'translate'")
-        return *load_model(name), False
-    torch.manual_seed(0)
-    model = create(name, classes=classes).eval()
-    family, config = describe(model)
-    return model, Card(name, family, config, tuple(f"class {number}" for number in range(classes)), size=config.get("image", 224)), True
+def begin_with(model: nn.Module, init_from: str) -> int:
+    """Copy the weights of a model file wherever name and shape agree; how many tensors that were."""
+    tensors, _ = read_tensors(model_file(init_from))
+    own = model.state_dict()
+    fitting = {name: tensor for name, tensor in tensors.items() if name in own and own[name].shape == tensor.shape}
+    expect(bool(fitting), f"the weights of {init_from}", "some that fit the model", "none")
+    for name, tensor in fitting.items():
+        sound = not tensor.is_floating_point() or bool(tensor.isfinite().all())
+        expect(sound, f"the weights of {init_from}", "finite numbers", f"NaN or infinity in {name}", "choose another file")
+    model.load_state_dict(fitting, strict=False)
+    return len(fitting)
 
 
 def model_file(path: str | Path) -> Path:
@@ -80,82 +85,81 @@ def model_file(path: str | Path) -> Path:
     file = Path(path)
     try:
         if file.is_dir():
-            file = file / FILE
+            file = file / packaged.FILE
         elif not file.exists():
-            file = packaged(str(path)) or file
-        found = file.is_file()
+            file = packaged.packaged(str(path)) or file
+        found = file.exists()
     except OSError:  # a name that no file can have
         found = False
-    expect(
-        found, "the model", f"a .safetensors file of foveal's, a run's folder with a {FILE}, icam-pipes or icam-fast-pipes", str(path)[:200]
-    )
+    known = " or ".join(packaged.names())
+    expect(found, "the model", f"a .safetensors file of foveal's, a run's folder with a {packaged.FILE}, {known}", str(path)[:200])
+    expect_plain_file(file)
     return file
 
 
-def task_in(path: str | Path) -> str:
-    """What the model of a file, or of a run's folder, is for; "classify" of a file that says nothing."""
-    try:
-        with safe_open(model_file(path), framework="pt") as content:
-            said = json.loads((content.metadata() or {}).get("foveal", "{}")).get("task")
-    except (SafetensorError, OSError, ValueError, AttributeError):
-        said = None  # whoever reads the file says what is wrong with it
-    return said if isinstance(said, str) else "classify"
-
-
-def read_file(file: Path, task: str = "classify") -> tuple[dict[str, Tensor], Card]:
+def read_tensors(file: Path) -> tuple[dict[str, Tensor], str]:
+    """The tensors of a file, and the text of its card."""
     try:
         with safe_open(file, framework="pt") as content:
-            text = (content.metadata() or {}).get("foveal")
+            text = (content.metadata() or {}).get(CARD)
             if text is None:
                 raise FovealError(f"{file}: expected a model that foveal wrote, got safetensors without a card of foveal's")
-            return {name: content.get_tensor(name) for name in content.keys()}, read_card(text, str(file), task)  # noqa: SIM118 — no dict
+            return {name: content.get_tensor(name) for name in content.keys()}, text  # noqa: SIM118 — no dict
     except (SafetensorError, OSError) as error:
         raise FovealError(f"{file}: expected a .safetensors file, got something else: {error}") from None
 
 
-def build(card: Card) -> nn.Module:
-    """The model that a card describes, with new weights."""
-    if card.family not in FAMILIES:
-        raise unknown("family of models", card.family, FAMILIES)
-    config, model, task = FAMILIES[card.family]
-    expect(card.task == task, f"the card of {card.model}", f"the task {task!r}, as {card.family} does", short_repr(card.task))
+def read_text(file: Path) -> str:
+    """The text of a file's card; no tensor is read."""
     try:
-        built: nn.Module = model(config(**_settings(card.config)))
-    except (TypeError, RuntimeError, MemoryError) as error:  # torch's own: a size that cannot be
-        told = " ".join(str(error).split())[:200]
-        raise FovealError(f"the card of {card.model}: expected settings of {config.__name__}, got others: {told}") from None
-    return built
+        with safe_open(file, framework="np") as content:
+            text = (content.metadata() or {}).get(CARD)
+    except (SafetensorError, OSError) as error:
+        raise FovealError(f"{file}: expected a .safetensors file, got something else: {error}") from None
+    if text is None:
+        raise FovealError(f"{file}: expected a model that foveal wrote, got safetensors without a card of foveal's")
+    return str(text)
 
 
-def _try(model: nn.Module, card: Card) -> None:
-    """A card may tell shapes that do not fit each other: one pass without numbers finds out."""
-    side = card.config.get("image", card.size)
+def build(card: Card, tensors: int | None = None) -> nn.Module:
+    """The model that a card describes, with new weights. tensors: of its file, which has at least one per block."""
+    kind = family(card.family)
+    names = {one.name for one in dataclasses.fields(kind.config)} - {"family"}
     try:
-        with torch.no_grad():
-            model.eval()(torch.empty(1, 3, side, side))
-    except (RuntimeError, ValueError, TypeError) as error:
-        told = " ".join(str(error).split())[:200]
-        raise FovealError(f"the card of {card.model}: expected shapes that fit each other, got others: {told}") from None
+        config = kind.config(**{key: value for key, value in card.config.items() if key in names})
+        deep = config.depth()
+        fits = tensors is None or deep <= tensors
+        expect(fits, f"the card of {card.model}", f"at most {tensors} blocks, as the file has tensors", f"{deep:,}")
+        return kind.model(config)
+    except (TypeError, RuntimeError, MemoryError, AttributeError, OverflowError) as error:  # torch's own: a size that cannot be
+        reason = " ".join(str(error).split())[:200]
+        raise FovealError(f"the card of {card.model}: expected fields of {kind.config.__name__}, got others: {reason}") from None
 
 
 def describe(model: nn.Module) -> tuple[str, dict[str, Any]]:
     """(family, config) of a model, for its card."""
     config = getattr(model, "config", None)
-    expect(isinstance(config, Config), "the model", "one of foveal.create", type(model).__name__)
-    assert isinstance(config, Config)
-    return config.family, json.loads(json.dumps(dataclasses.asdict(config)))
+    known = dataclasses.is_dataclass(config) and not isinstance(config, type) and hasattr(config, "family")
+    expect(known, "the model", "one of foveal.create", type(model).__name__)
+    assert dataclasses.is_dataclass(config)
+    assert not isinstance(config, type)
+    facts = json.loads(json.dumps(dataclasses.asdict(config)))
+    return facts.pop("family"), facts
 
 
 def shapes_of(model: nn.Module) -> Shapes:
     """For its card: the shapes of tensors that are smaller than the model's config says, since channels or heads were pruned."""
-    family, config = describe(model)
+    name, config = describe(model)
     with torch.device("meta"):
-        whole = build(Card(family, family, config, ()))
-    return shorter(model, whole)
+        full = build(Card(task="", model=name, family=name, config=config))
+    return shorter(model, full)
 
 
-def _settings(config: dict[str, Any]) -> dict[str, Any]:
-    settings = {key: value for key, value in config.items() if key != "family"}
-    if "stages" in settings:
-        settings["stages"] = tuple(Stage(**stage) for stage in settings["stages"])
-    return settings
+def _try(model: Any, card: Card) -> None:
+    """A card may name shapes that do not fit each other: one pass without numbers finds out."""
+    try:
+        with torch.no_grad():
+            model.eval()(*model.example())
+    except (RuntimeError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise FovealError(f"the card of {card.model}: expected shapes that fit each other, got others: {reason}") from None

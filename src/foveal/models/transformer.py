@@ -70,6 +70,18 @@ class TransformerConfig:
     unknown: int = 3
     family: str = field(default="transformer", init=False)
 
+    def depth(self) -> int:
+        """Blocks that are built one after the other."""
+        return self.layers + self.decoder_layers
+
+
+PRESETS = {
+    "transformer-tiny": TransformerConfig(width=128, hidden=256, heads=4, layers=4, decoder_layers=4, dropout=0.3),
+    "transformer-small": TransformerConfig(width=256, hidden=1024, heads=4),
+    "transformer-base": TransformerConfig(),
+    "transformer-big": TransformerConfig(width=1024, hidden=4096, heads=16, dropout=0.3),
+}
+
 
 class Transformer(nn.Module):
     """Words of a source (B, M) and of a target (B, N), both padded on the right → logits of the target's next words (B, N, target_words)."""
@@ -96,6 +108,11 @@ class Transformer(nn.Module):
     def recordable(self) -> bool:
         """For train/recorded.py: a GPU never waits in it for a look at numbers; but of attention's dropout one kernel draws the seed on the CPU."""
         return not self.config.attention_dropout
+
+    def example(self, batch: int = 1) -> tuple[Tensor, ...]:
+        """Inputs that it takes: tokens of a source and of a target."""
+        source = torch.full((batch, 3), self.config.end)
+        return source, source
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """target: what the decoder is given, which begins with the mark `begin`; logits[:, i] are of the word after target[:, i]."""

@@ -28,7 +28,7 @@ LATEX = {
 
 
 @dataclass(frozen=True)
-class Grid:
+class Table:
     """Rows under a head. The first `words` columns are words and stand left; the others are figures and stand right."""
 
     head: Sequence[str]

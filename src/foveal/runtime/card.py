@@ -1,116 +1,155 @@
-"""What a model file says of itself: task, labels or vocabulary, preprocessing, thresholds, where it comes from. JSON, so that reading it runs nothing."""
+"""What a model file says of itself: its task, model, data, figures and origin. JSON, so that reading it runs nothing.
+
+A task owns its part: it extends `Card` by what only its models have (classes and thresholds, or a vocabulary), each with a check of its own, since
+a file may come from anybody. `format` is the number of this layout.
+"""
 
 import dataclasses
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Self, TypeVar
 
 from foveal import __version__
 from foveal.errors import FovealError, expect, is_integer, is_number, short_repr
 
-TASKS = {"classify": "classifies", "translate": "translates"}  # what a model may be for, and what it then does
-SEWER_MEAN, SEWER_STD = (0.523, 0.453, 0.345), (0.210, 0.199, 0.154)  # of Sewer-ML: pictures from inside of pipes
+FORMAT = 1
+LARGEST_IMAGE = 4096  # side in pixels of an image that a model takes; more is a mistake or an attack
+RESERVED = ("file", "found", "error")  # columns of a table of predictions beside the classes
+Kind = TypeVar("Kind", bound="Card")
+SEWER_MEAN, SEWER_STD = (0.523, 0.453, 0.345), (0.210, 0.199, 0.154)  # of Sewer-ML: images from inside of pipes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Card:
+    """What the models of every task have."""
+
+    task: str
     model: str  # the name it was created by
-    family: str  # which kind of config: "icam", "peer", "transformer" or "seq2seq"
+    family: str  # which kind of config: the file in models/
     config: dict[str, Any]
-    classes: tuple[str, ...]  # none of a model that translates; many, size, mean, std, threshold and temperature say nothing there
-    multi_label: bool = False  # several classes may hold for one picture
-    task: str = "classify"  # or "translate"
-    size: int = 224  # side of the pictures in pixels
-    mean: tuple[float, ...] = SEWER_MEAN
-    std: tuple[float, ...] = SEWER_STD
-    threshold: tuple[float, ...] | None = None  # many: one for each class; two classes: one, on the second; None: 0.5, or the largest
-    temperature: float = 1.0  # probabilities = softmax or sigmoid of logits / temperature
-    vocabulary: str = ""  # of a model that translates: its tokenizer's own JSON, so that one file is all there is to give away
     data: dict[str, Any] = field(default_factory=dict)  # what it was trained on
     metrics: dict[str, Any] = field(default_factory=dict)
     recipe: dict[str, Any] = field(default_factory=dict)
     origin: dict[str, Any] = field(default_factory=dict)
     note: str = ""  # what it is good for, and what not
     shapes: dict[str, list[int]] = field(default_factory=dict)  # of the tensors that pruning made smaller than the config says
+    format: int = FORMAT
     foveal: str = __version__
+
+    tuples: ClassVar[tuple[str, ...]] = ()  # fields that JSON writes as lists
+    paths: ClassVar[tuple[str, ...]] = ("data", "model", "init_from")  # of the recipe: names of files on the machine that trained
 
     def text(self) -> str:
         return json.dumps(dataclasses.asdict(self), ensure_ascii=False)
 
+    @classmethod
+    def upgraded(cls, facts: dict[str, Any]) -> dict[str, Any]:
+        """The facts of a card that was written before `format: 1`, in today's words."""
+        return facts
 
-def read_card(text: str, where: str, task: str = "classify") -> Card:
-    """The card that is written in a file, of a model for this task; `where` names the file in errors."""
-    expect(task in TASKS, "the task", f"one of {', '.join(TASKS)}", short_repr(task))
+    def check(self, where: str) -> None:
+        """Raise a FovealError unless every field is what its user expects; `where` names the file."""
+        for name in ("model", "family", "note"):
+            value = getattr(self, name)
+            expect(isinstance(value, str), where, f"a card whose {name} is text", short_repr(value))
+        for name in ("config", "data", "metrics", "recipe", "origin", "shapes"):
+            value = getattr(self, name)
+            expect(isinstance(value, dict), where, f"a card whose {name} has names and values", short_repr(value))
+        for name, shape in self.shapes.items():
+            sizes = isinstance(shape, list) and all(is_integer(size) and size > 0 for size in shape)
+            expect(sizes, where, f"a shape of {short_repr(name)} in integers above 0", short_repr(shape))
+
+    def without_paths(self) -> Self:
+        """The card without the folders of the machine that trained: an exported file goes to others."""
+        names = {key: _last_part(value) for key in self.paths if isinstance(value := self.recipe.get(key), str)}
+        return dataclasses.replace(self, recipe=self.recipe | names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageCard(Card):
+    """What the models have that take an image and know classes."""
+
+    classes: tuple[str, ...]
+    size: int = 224  # side of the images in pixels
+    mean: tuple[float, ...] = SEWER_MEAN
+    std: tuple[float, ...] = SEWER_STD
+
+    tuples: ClassVar[tuple[str, ...]] = ("classes", "mean", "std")
+
+    @property
+    def blank(self) -> list[list[float]]:
+        """Boxes that the model was never shown: shares of the image."""
+        return list(self.recipe.get("blank", []))
+
+    def check(self, where: str) -> None:
+        super().check(where)
+        check_classes(self.classes, where)
+        count = len(self.classes)
+        expect(self.config.get("classes", count) == count, where, f"{short_repr(self.config.get('classes'))} names of classes", count)
+        sized = is_integer(self.size) and 0 < self.size <= LARGEST_IMAGE
+        expect(sized, where, f"a size of at most {LARGEST_IMAGE} pixels", short_repr(self.size))
+        expect(_numbers(self.mean, 3), where, "a mean of three numbers", short_repr(self.mean))
+        expect(_numbers(self.std, 3) and min(self.std) > 0, where, "a std of three numbers above 0", short_repr(self.std))
+        for name in ("data", "label", "fold_column"):
+            value = self.recipe.get(name)
+            expect(value is None or isinstance(value, str), where, f"a recipe whose {name} is text", short_repr(value))
+        fold = self.recipe.get("fold")
+        expect(fold is None or (is_integer(fold) and fold >= 0), where, "a recipe whose fold is a number", short_repr(fold))
+        blank = self.recipe.get("blank", [])
+        boxes = isinstance(blank, list) and all(isinstance(box, list) and _numbers(tuple(box), 4) for box in blank)
+        expect(boxes, where, "a recipe whose blank is a list of boxes", short_repr(blank))
+
+
+def check_classes(classes: Sequence[object], where: str) -> None:
+    """Raise a FovealError unless these can be names of classes: in a table, on a terminal and in a file's name."""
+    named = isinstance(classes, tuple) and bool(classes) and all(isinstance(name, str) for name in classes)
+    expect(named, where, "names of classes", short_repr(classes))
+    for name in classes:
+        fits = isinstance(name, str) and name.strip() == name and name.isprintable() and bool(name)
+        expect(fits, where, "names of classes in printable letters", short_repr(name), "rename the class")
+        expect(name not in RESERVED, where, f"no class that is called {', '.join(RESERVED)}", name, "rename the class")
+    twice = sorted({str(name) for name in classes if list(classes).count(name) > 1})
+    expect(not twice, where, "every class once", f"{', '.join(twice)} twice")
+
+
+def task_in(text: str) -> str | None:
+    """The task that a card names; None of a text that is no card. Whoever reads the card says what is wrong with it."""
+    try:
+        task = json.loads(text).get("task")
+    except (ValueError, RecursionError, AttributeError):
+        return None
+    return task if isinstance(task, str) else None
+
+
+def read_card(text: str, where: str, kind: type[Kind]) -> Kind:
+    """The card that is written in a file, as its task's kind of card; `where` names the file in errors."""
     try:
         facts = json.loads(text)
     except (ValueError, RecursionError):
         raise FovealError(f"{where}: expected a card of foveal's in JSON, got something else; the file is damaged") from None
     expect(isinstance(facts, dict), where, "a card of foveal's", type(facts).__name__)
-    newer = _version(facts.get("foveal")) > _version(__version__)
+    layout = facts.get("format", 0)
+    newer = not is_integer(layout) or layout > FORMAT or _version(facts.get("foveal")) > _version(__version__)
     expect(not newer, where, f"a file of foveal {__version__} or before", f"one of {short_repr(facts.get('foveal'))}", "upgrade foveal")
-    known = {one.name for one in dataclasses.fields(Card)}
-    missing = {"model", "family", "config", "classes"} - set(facts)
-    expect(not missing, where, "a card with model, family, config and classes", f"one without {', '.join(sorted(missing))}")
-    facts = {
-        key: _frozen(value) if key in ("classes", "mean", "std", "threshold") else value for key, value in facts.items() if key in known
-    }
-    card = Card(**facts)
-    expect(card.task == task, where, f"a model that {TASKS[task]}", f"one that does {short_repr(card.task)}")
-    _check(card, where)
-    if task == "classify":
-        _check_classes(card, where)
-    else:
-        expect(card.classes == (), where, "no classes of a model that translates", short_repr(card.classes))
+    if layout < FORMAT:
+        facts = kind.upgraded(facts) | {"format": FORMAT}
+    known = {one.name: one for one in dataclasses.fields(kind)}
+    required = {name for name, one in known.items() if one.default is one.default_factory is dataclasses.MISSING}
+    missing = sorted(required - set(facts))
+    expect(not missing, where, f"a card with {', '.join(sorted(required))}", f"one without {', '.join(missing)}")
+    card = kind(**{key: tuple(value) if key in kind.tuples and isinstance(value, list) else value for key, value in facts.items() if key in known})
+    card.check(where)
     return card
-
-
-def _check(card: Card, where: str) -> None:
-    """Raise a FovealError unless every field is what its user expects: a file may come from anybody."""
-    for name in ("model", "family", "note", "vocabulary"):
-        value = getattr(card, name)
-        expect(isinstance(value, str), where, f"a card whose {name} is text", short_repr(value))
-    for name in ("config", "data", "metrics", "recipe", "origin", "shapes"):
-        value = getattr(card, name)
-        expect(isinstance(value, dict), where, f"a card whose {name} has names and values", short_repr(value))
-    for name, shape in card.shapes.items():
-        sizes = isinstance(shape, list) and all(is_integer(size) and size > 0 for size in shape)
-        expect(sizes, where, f"a shape of {short_repr(name)} in whole numbers above 0", short_repr(shape))
-    for name in ("data", "label", "by"):
-        value = card.recipe.get(name)
-        expect(value is None or isinstance(value, str), where, f"a recipe whose {name} is text", short_repr(value))
-    fold = card.recipe.get("fold")
-    expect(fold is None or (is_integer(fold) and fold >= 0), where, "a recipe whose fold is a number", short_repr(fold))
-    blank = card.recipe.get("blank", [])
-    boxes = isinstance(blank, list) and all(isinstance(box, list) and _numbers(tuple(box), 4) for box in blank)
-    expect(boxes, where, "a recipe whose blank is a list of boxes", short_repr(blank))
-
-
-def _check_classes(card: Card, where: str) -> None:
-    """The same for what only a classifier of pictures has."""
-    named = isinstance(card.classes, tuple) and bool(card.classes) and all(isinstance(name, str) for name in card.classes)
-    expect(named, where, "names of classes", short_repr(card.classes))
-    count = len(card.classes)
-    expect(card.config.get("classes", count) == count, where, f"{short_repr(card.config.get('classes'))} names of classes", count)
-    expect(isinstance(card.multi_label, bool), where, "a card whose many is true or false", short_repr(card.multi_label))
-    expect(is_integer(card.size) and card.size > 0, where, "a size in pixels", short_repr(card.size))
-    expect(_numbers(card.mean, 3), where, "a mean of three numbers", short_repr(card.mean))
-    expect(_numbers(card.std, 3) and min(card.std) > 0, where, "a std of three numbers above 0", short_repr(card.std))
-    expect(is_number(card.temperature) and 0 < card.temperature < math.inf, where, "a temperature above 0", short_repr(card.temperature))
-    if card.threshold is not None:
-        wanted = count if card.multi_label else 1
-        fits = _numbers(card.threshold, wanted) and (card.multi_label or count == 2)
-        expect(
-            fits, where, f"{wanted} thresholds" if card.multi_label else "a threshold of two classes, or none", short_repr(card.threshold)
-        )
 
 
 def _numbers(value: object, count: int) -> bool:
     return isinstance(value, tuple) and len(value) == count and all(is_number(one) and math.isfinite(one) for one in value)
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def _last_part(path: str) -> str:
+    return path.replace("\\", "/").rstrip("/").rpartition("/")[2]
 
 
 def _version(text: object) -> tuple[int, ...]:

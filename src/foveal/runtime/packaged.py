@@ -1,17 +1,22 @@
-"""Where models lie: in a run's folder, or in the package, by name. No torch here: to say that a file is missing must not cost its start."""
+"""Where models lie: in a run's folder, or in the package, by name. No torch here: saying that a file is missing must not cost torch's start."""
 
 from pathlib import Path
 
 WEIGHTS = Path(__file__).parent / "weights"
-SUFFIX = ".safetensors"
+SUFFIX, EXPORTED = ".safetensors", ".onnx"
 FILE = "model.safetensors"  # what a model is called in a run's folder
-DEFAULT = "icam-fast-pipes"  # what inspects pictures where no model is named
+DEFAULT = "icam-fast-pipes"  # what inspects images where no model is named
 
 
-def packaged(name: str) -> Path | None:
+def names() -> tuple[str, ...]:
+    """The weights that come with foveal; each is there as .safetensors, for training, and as .onnx, which runs without torch."""
+    return tuple(sorted(file.stem for file in WEIGHTS.glob(f"*{SUFFIX}")))
+
+
+def packaged(name: str, suffix: str = SUFFIX) -> Path | None:
     """The file of these weights; None where foveal has none of that name."""
-    names = {file.stem: file for file in WEIGHTS.glob("*.safetensors")}
-    return names.get(name)
+    file = WEIGHTS / f"{name}{suffix}"
+    return file if name in names() and file.is_file() else None
 
 
 def is_file(name: str) -> bool:

@@ -12,10 +12,11 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Checkpoint, EarlyStopping, RichProgressBar
 from pytorch_lightning.plugins import TorchCheckpointIO
-from safetensors.torch import save
+from safetensors.torch import load_file, save
+from torch import nn
 
 from foveal.atomic import write_atomic
-from foveal.errors import FovealError
+from foveal.errors import FovealError, expect
 
 LOG, CHECKPOINT, WEIGHTS = "log.csv", "last.ckpt", "weights.safetensors"
 TRAIL = "weights-{}.safetensors"  # of the last epochs
@@ -28,10 +29,14 @@ class Journal(Checkpoint):
     A Checkpoint to Lightning, which calls these after all others: what they have counted in this epoch must be in the file.
     """
 
-    def __init__(self, folder: Path, keep: str, said: bool, trail: int = 0) -> None:
-        """said: tell each epoch in a line on stderr. trail: keep the weights of the last so many epochs, to be averaged."""
-        self.folder, self.keep, self.said, self.trail = folder, keep, said, trail
-        self.best, self.best_loss, self.best_epoch, self.rows = -1.0, 0.0, -1, list[dict[str, Any]]()
+    def __init__(
+        self, folder: Path, checkpoint: str, watched: tuple[str, str] = ("val_score", "max"), verbose: bool = True, trail: int = 1
+    ) -> None:
+        """checkpoint: which epoch's weights are kept, the "best" by the watched figure, or the "last". verbose: a line per epoch on stderr.
+        trail: keep the weights of the last N epochs, to be averaged."""
+        self.folder, self.checkpoint, self.watched, self.verbose = folder, checkpoint, watched, verbose
+        self.trail = trail if trail > 1 else 0
+        self.best, self.best_loss, self.best_epoch, self.rows = -math.inf, 0.0, -1, list[dict[str, Any]]()
         self.began = self.ended = self.trained = self.waited = 0.0
         self.amount = 0
 
@@ -60,11 +65,12 @@ class Journal(Checkpoint):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
-        score, seconds = metrics.get("val_score", 0.0), time.perf_counter() - self.began
+        figure, better = self.watched
+        score, seconds = metrics.get(figure, 0.0) * (1 if better == "max" else -1), time.perf_counter() - self.began
         if trainer.is_global_zero:
             self._note(trainer, module, metrics, score, seconds)
         trainer.save_checkpoint(self.folder / CHECKPOINT)  # every process takes part in that, the first one writes
-        if self.said and trainer.is_global_zero:
+        if self.verbose and trainer.is_global_zero:
             # BLEU is not of every epoch; a loss that is NaN is what a person must see.
             known = {name: f"{value:.4f}" for name, value in metrics.items() if name != "val_bleu" or math.isfinite(value)}
             facts = " · ".join(f"{name} {value}" for name, value in (known | self.pace(trainer, module, 1.0)).items())
@@ -81,7 +87,7 @@ class Journal(Checkpoint):
     def _note(self, trainer: pl.Trainer, module: pl.LightningModule, metrics: dict[str, float], score: float, seconds: float) -> None:
         """The epoch's row, and its weights if they are the best so far."""
         loss = metrics.get("val_loss", 0.0)  # tells epochs of the same score apart
-        if self.keep == "last" or (score, -loss) > (self.best, -self.best_loss):
+        if self.checkpoint == "last" or (score, -loss) > (self.best, -self.best_loss):
             self.best, self.best_loss, self.best_epoch = score, loss, trainer.current_epoch
             if not self.trail:
                 write_atomic(self.folder / WEIGHTS, weights(module))
@@ -90,11 +96,23 @@ class Journal(Checkpoint):
         lr = trainer.optimizers[0].param_groups[0]["lr"]
         row = {"epoch": trainer.current_epoch + 1, **{name: round(value, 6) for name, value in metrics.items()}}
         speed = {
-            f"{module.unit}_a_second": round(self.amount / max(self.trained, 1e-9), 1),
+            f"{module.unit}_per_second": round(self.amount / max(self.trained, 1e-9), 1),
             "waiting": round(self.waited / max(self.trained, 1e-9), 4),
         }
         self.rows.append(row | {"lr": f"{lr:.3g}", "seconds": round(seconds, 2)} | speed)
         self._write_log()
+
+    def load_kept(self, model: nn.Module, trail: int) -> None:
+        """Put the kept weights into the model: those of the chosen epoch, or the mean of the last epochs, in double precision."""
+        files = [file for place in range(trail) if (file := self.folder / TRAIL.format(place)).exists()] if trail > 1 else []
+        files = files or [self.folder / WEIGHTS]
+        expect(files[0].exists(), f"the run in {self.folder}", f"weights that it kept, such as {files[0].name}", "none")
+        parts = [load_file(file) for file in files]
+        if len(parts) == 1:
+            model.load_state_dict(parts[0])
+            return
+        means = {name: torch.stack([part[name].double() for part in parts]).mean(0) for name in parts[0]}
+        model.load_state_dict({name: mean.to(parts[0][name].dtype) for name, mean in means.items()})
 
     def _write_log(self) -> None:
         text = io.StringIO()
@@ -130,8 +148,10 @@ class AtomicCheckpoint(TorchCheckpointIO):
         try:
             checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # noqa: BLE001 — a damaged file can make the reader raise anything
-            told = " ".join(str(error).split())[:100]
-            raise FovealError(f"{path}: expected a checkpoint, got {told}; remove it to begin this run anew") from None
+            reason = " ".join(str(error).split())[:100] or type(error).__name__
+            raise FovealError(f"{path}: expected a checkpoint, got a damaged file ({reason}); remove it to begin this run anew") from None
+        sound = isinstance(checkpoint, dict) and {"pytorch-lightning_version", "state_dict", "epoch"} <= set(checkpoint)
+        expect(sound, str(path), "a checkpoint of this run", "something else", "remove it to begin this run anew")
         return checkpoint
 
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from foveal.errors import FovealError
-from foveal.report.table import Grid, in_latex, in_markdown
+from foveal.report.table import Table, in_latex, in_markdown
 from foveal.tasks.classify import report_curves as curve
 from foveal.tasks.classify import report_tables as table
 from foveal.tasks.classify.evaluate import evaluate
@@ -266,11 +266,11 @@ def test_degenerate_verdicts_still_make_a_report(tmp_path):
 
 
 def test_a_grid_in_three_forms():
-    grid = Grid(["name", "a_b"], [["x|y", "1,5"], ["<i>", "50 %"]])
+    grid = Table(["name", "a_b"], [["x|y", "1,5"], ["<i>", "50 %"]])
     assert grid.markdown() == "| name | a\\_b |\n| --- | ---: |\n| x\\|y | 1,5 |\n| \\<i\\> | 50 % |\n"
     assert grid.csv() == 'name,a_b\nx|y,"1,5"\n<i>,50 %\n'
     assert grid.latex().splitlines()[2:5] == [r"name & a\_b \\", r"\midrule", r"x|y & 1,5 \\"]
     assert in_latex("\\{a}~^&%$#_ 1–2") == r"\textbackslash{}\{a\}\textasciitilde{}\textasciicircum{}\&\%\$\#\_ 1--2"
     assert in_markdown("a\n*b*") == r"a \*b\*"
     with pytest.raises(FovealError, match="a row of a table: expected 2 cells, got 1"):
-        Grid(["a", "b"], [["c"]])
+        Table(["a", "b"], [["c"]])

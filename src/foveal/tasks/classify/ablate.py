@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from foveal.app.command.jobs import check_jobs
 from foveal.atomic import write_atomic
 from foveal.errors import expect, expect_integer, unknown
-from foveal.report.table import Grid
+from foveal.report.table import Table
 from foveal.runtime.paths import plain
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.train_command import add_arguments as add_training
@@ -133,7 +133,7 @@ def _tables(variants: Mapping[str, Mapping[str, ClassifyRecipe]], plans: Mapping
                 ]
             )
         head = [table, "weights", "GFLOP", "score", "spread", *([] if source.multi_label else ["accuracy"]), f"against {base} (95 %)"]
-        texts.append(Grid(head, rows).markdown())
+        texts.append(Table(head, rows).markdown())
     return texts
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from foveal.atomic import expect_folder, write_atomic
 from foveal.errors import expect, expect_integer, is_integer
 from foveal.report.progress import progress
-from foveal.report.table import Grid, in_markdown
+from foveal.report.table import Table, in_markdown
 from foveal.runtime.paths import model_and_rest
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _frames(count: int, seed: int, size: int) -> "Iterator[Frame]":
         yield render(_first(seed) + index, size)
 
 
-def table(facts: dict[str, Any]) -> Grid:
+def table(facts: dict[str, Any]) -> Table:
     """Every measure and map: the mean, the difference to chance, and what can be said of it."""
     rows = []
     for one in facts["figures"]:
@@ -74,7 +74,7 @@ def table(facts: dict[str, Any]) -> Grid:
         low, high = one["interval"]
         mean = f"{100 * one['mean']:.1f} ({100 * low:.1f} to {100 * high:.1f})"
         rows.append([one["measure"], one["map"], str(one["count"]), mean, against, _said(one["measure"], span)])
-    return Grid(["measure", "map", "findings", "% (95 %)", "against random (95 %)", "so it is"], rows, words=2)
+    return Table(["measure", "map", "findings", "% (95 %)", "against random (95 %)", "so it is"], rows, words=2)
 
 
 def _said(measure: str, span: Sequence[float] | None) -> str:
@@ -119,8 +119,8 @@ def report(facts: dict[str, Any]) -> str:
             [f"{100 * share:.0f}", *(f"{facts['curves'][name][place]:.3f}" for name in names)]
             for place, share in enumerate(facts["curves"]["hidden"])
         ]
-        lines += ["## Mean probability while cells are hidden\n", Grid(["hidden %", *names], rows).markdown()]
-    lines += ["## Origin\n", Grid(["what", "value"], [*settings, *origin], words=2).markdown()]
+        lines += ["## Mean probability while cells are hidden\n", Table(["hidden %", *names], rows).markdown()]
+    lines += ["## Origin\n", Table(["what", "value"], [*settings, *origin], words=2).markdown()]
     return "\n".join(lines)
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from foveal.report.table import Grid, in_latex, in_markdown
+from foveal.report.table import Table, in_latex, in_markdown
 from foveal.tasks.classify.evaluation import Evaluation, Figure, Reliability
 
 UNKNOWN = "–"  # undefined, or not asked for
@@ -25,34 +25,34 @@ def with_interval(figure: Figure) -> str:
     return f"{percent(figure.value)} ({percent(figure.low)}–{percent(figure.high)})"
 
 
-def figures(verdict: Evaluation) -> Grid:
-    return Grid(["figure", "%"], [[name, with_interval(figure)] for name, figure in verdict.figures.items()])
+def figures(verdict: Evaluation) -> Table:
+    return Table(["figure", "%"], [[name, with_interval(figure)] for name, figure in verdict.figures.items()])
 
 
-def classes(verdict: Evaluation) -> Grid:
+def classes(verdict: Evaluation) -> Table:
     names = list(verdict.classes[0].figures)
     cut = any(one.threshold is not None for one in verdict.classes)
     rows = [
         [one.name, str(one.images), *([threshold(one.threshold)] if cut else []), *(with_interval(one.figures[name]) for name in names)]
         for one in verdict.classes
     ]
-    return Grid(["class", "images", *(["threshold"] if cut else []), *(f"{name} %" for name in names)], rows)
+    return Table(["class", "images", *(["threshold"] if cut else []), *(f"{name} %" for name in names)], rows)
 
 
 def threshold(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.4f}"
 
 
-def confusion(verdict: Evaluation) -> Grid:
+def confusion(verdict: Evaluation) -> Table:
     """One label: what it is against what was said, or the most frequent confusions of very many classes. Many: the four counts."""
     if verdict.confusion is None:
         rows = [[one.name, *map(str, one.counts)] for one in verdict.classes]
-        return Grid(["class", "found", "wrongly given", "missed", "rightly not given"], rows)
+        return Table(["class", "found", "wrongly given", "missed", "rightly not given"], rows)
     names = [one.name for one in verdict.classes]
     if len(names) > WIDEST:
-        return Grid(["is", "taken for", "images"], [[names[i], names[j], str(n)] for n, i, j in pairs(verdict)], words=2)
+        return Table(["is", "taken for", "images"], [[names[i], names[j], str(n)] for n, i, j in pairs(verdict)], words=2)
     rows = [[name, *map(str, row)] for name, row in zip(names, verdict.confusion, strict=True)]
-    return Grid(["is ↓ said →", *names], rows)
+    return Table(["is ↓ said →", *names], rows)
 
 
 def pairs(verdict: Evaluation) -> list[tuple[int, int, int]]:
@@ -61,7 +61,7 @@ def pairs(verdict: Evaluation) -> list[tuple[int, int, int]]:
     return sorted(cells, key=lambda cell: (-cell[0], cell[1], cell[2]))[:PAIRS]
 
 
-def calibration(verdict: Evaluation) -> Grid:
+def calibration(verdict: Evaluation) -> Table:
     def row(name: str, side: Reliability) -> list[str]:
         return [name, percent(side.error), f"{side.loss:.4f}"]
 
@@ -69,17 +69,17 @@ def calibration(verdict: Evaluation) -> Grid:
     rows = [row("as trained", verdict.calibration.before)]
     if after is not None and verdict.calibration.temperature is not None:
         rows.append(row(f"temperature {verdict.calibration.temperature:.3f}", after))
-    return Grid(["probabilities", "ECE %", "negative log-likelihood"], rows)
+    return Table(["probabilities", "ECE %", "negative log-likelihood"], rows)
 
 
-def mistakes(verdict: Evaluation) -> Grid:
+def mistakes(verdict: Evaluation) -> Table:
     """With many labels one column more says which of them is at fault."""
     rows = []
     for one in verdict.mistakes:
         fault = [f"{one.about} {'missed' if one.missed else 'wrongly given'}"] if verdict.multi_label else []
         rows.append([one.file, named(one.truth), named(one.said), *fault, percent(one.confidence, 1)])
     fault = ["at fault"] if verdict.multi_label else []
-    return Grid(["file", "is", "said", *fault, "sure of it, %"], rows, words=3 + len(fault))
+    return Table(["file", "is", "said", *fault, "sure of it, %"], rows, words=3 + len(fault))
 
 
 def named(names: tuple[str, ...]) -> str:
@@ -119,7 +119,7 @@ def markdown(verdict: Evaluation, title: str, facts: Facts) -> str:
     if verdict.mistakes:
         parts += [f"## Worst mistakes\n\n{len(verdict.mistakes)} of {verdict.wrong} images with a mistake.\n", mistakes(verdict).markdown()]
     if facts:
-        parts += ["## Origin\n", Grid(["what", "value"], flat(facts), words=2).markdown()]
+        parts += ["## Origin\n", Table(["what", "value"], flat(facts), words=2).markdown()]
     return "\n".join(parts)
 
 
@@ -128,7 +128,7 @@ def figures_csv(verdict: Evaluation) -> str:
     rows = [["", name, *map(_digits, (one.value, one.low, one.high)), str(verdict.images)] for name, one in verdict.figures.items()]
     for one in verdict.classes:
         rows += [[one.name, name, *map(_digits, (f.value, f.low, f.high)), str(one.images)] for name, f in one.figures.items()]
-    return Grid(["class", "figure", "value", "low", "high", "images"], rows).csv()
+    return Table(["class", "figure", "value", "low", "high", "images"], rows).csv()
 
 
 def _digits(value: float) -> str:

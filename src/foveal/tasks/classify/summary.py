@@ -20,7 +20,7 @@ from foveal.errors import reading
 from foveal.metrics.calibration import apply, calibration_error
 from foveal.metrics.classification import Labels, decide, measure
 from foveal.models.store import read_file
-from foveal.report.table import Grid
+from foveal.report.table import Table
 from foveal.runtime.packaged import FILE
 from foveal.tasks.classify.evaluate import evaluate
 from foveal.tasks.classify.evaluation import Evaluation
@@ -74,7 +74,7 @@ def summarise(folders: Sequence[Path], out: Path) -> str:
     runs = [_judged(folder, run, "test" if tested else "val") for folder, run in zip(folders, predicted, strict=True)]
     names = list(runs[0].figures)
     values = np.array([[run.figures[name] for name in names] for run in runs])
-    each = Grid(["run", *names], [[run.name, *map(_shown, row)] for run, row in zip(runs, values.tolist(), strict=True)])
+    each = Table(["run", *names], [[run.name, *map(_shown, row)] for run, row in zip(runs, values.tolist(), strict=True)])
     means, facts = _means(names, values), runs[0].facts
     title = f"# {facts['model']} ({facts['weights']:,} weights) on {facts['data']['name']}, {len(folders)} runs\n\n"
     title += " · ".join(f"{key} {value}" for key, value in facts["origin"].items()) + "\n\n"
@@ -152,8 +152,8 @@ def _of_all(seeds: dict[int, list[Evaluated]]) -> str:
     return f"All {pictures} test pictures of {len(runs)} folds taken together, {over}; AP and AUC would rank scores of different models:"
 
 
-def _means(names: Sequence[str], values: NDArray[np.float64]) -> Grid:
-    return Grid(["figure", "mean", "spread", "lowest", "highest"], [_row(name, one) for name, one in zip(names, values.T, strict=True)])
+def _means(names: Sequence[str], values: NDArray[np.float64]) -> Table:
+    return Table(["figure", "mean", "spread", "lowest", "highest"], [_row(name, one) for name, one in zip(names, values.T, strict=True)])
 
 
 def _row(name: str, values: NDArray[np.float64]) -> list[str]:

@@ -1,0 +1,43 @@
+"""An ablation: variants of one recipe, trained alike, and a table of what each part is worth."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foveal.report.table import Table
+
+if TYPE_CHECKING:
+    from foveal.train.recipe import Recipe
+    from foveal.train.sweep import Run
+
+Variants = Mapping[str, Mapping[str, "Recipe"]]  # table → name of a variant → its recipe; the first one is what the others are compared with
+Plans = Mapping[tuple[str, str], Sequence["Run"]]  # (table, variant) → its runs over folds and seeds
+
+
+class Ablation(ABC):
+    task: str  # whose recipe it varies
+    tables: tuple[str, ...]  # what --only may name
+    diverging: bool = False  # whether a run whose numbers become NaN is an outcome, and not a failure
+
+    @abstractmethod
+    def variants(self, recipe: Any, only: Sequence[str] | None) -> dict[str, dict[str, Any]]:
+        """All recipes that are trained; an error where one cannot be, before anything is."""
+
+    def further(self, plans: Plans, place: "Any") -> dict[tuple[str, str], list["Run"]]:
+        """Runs that need the first ones: made when these have ended. place: variant → its folder."""
+        return {}
+
+    @abstractmethod
+    def results(self, variants: Variants, plans: Plans, data: Any) -> list[Table]:
+        """A table for each group of variants."""
+
+    @abstractmethod
+    def caption(self, recipe: Any, data: Any, seeds: int) -> str:
+        """What the figures are, on which split, over how many seeds."""
+
+    def check(self, data: Any) -> None:
+        """Raise a FovealError unless variants can be compared on this data."""
+
+    def folder(self, name: str, data: Any) -> Path:
+        return Path(f"runs/ablate-{name}-{data.name.replace(':', '-')}")

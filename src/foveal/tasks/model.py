@@ -1,0 +1,175 @@
+"""One opened model, whatever lies behind it: what `foveal.load` returns, and what every command works with."""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foveal.atomic import write_atomic
+from foveal.errors import FovealError, expect
+from foveal.options import make
+from foveal.runtime.card import Card
+from foveal.runtime.exported import ExportedFile
+from foveal.runtime.packaged import FILE
+from foveal.tasks.task import Evaluation, Explanation, Exported, Predictor, Task
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from foveal.train.harness import Progress
+
+
+def _silent(items: Iterable[Any], total: int, what: str) -> Iterable[Any]:
+    return items
+
+
+class Model:
+    """A model of any task. `network` is torch's module; of an exported file there is none, and `exported` is its session."""
+
+    def __init__(
+        self,
+        task: Task,
+        card: Card,
+        path: Path | None = None,
+        *,
+        network: "nn.Module | None" = None,
+        exported: ExportedFile | None = None,
+        device: str = "auto",
+        threads: int = 1,
+    ) -> None:
+        """path: where it was loaded from; None for a preset with random weights."""
+        self._task, self.card, self.path, self.device, self.threads = task, card, path, device, threads
+        self._network, self._exported = network, exported
+
+    @property
+    def task(self) -> str:
+        """The name of its task."""
+        return self._task.name
+
+    @property
+    def name(self) -> str:
+        """How to call it in a message: its path, or its preset."""
+        return self.card.model if self.path is None else str(self.path)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of its classes; none where its task has none."""
+        return tuple(getattr(self.card, "classes", ()))
+
+    @property
+    def random(self) -> bool:
+        """Whether its weights are random: a preset that nobody trained."""
+        return self.path is None
+
+    @property
+    def is_exported(self) -> bool:
+        return self._exported is not None
+
+    @cached_property
+    def network(self) -> "nn.Module":
+        """torch's module, in evaluation mode, on the device."""
+        if self._network is None:
+            raise FovealError(f"{self.name}: an exported file holds no torch module; load the run's folder or its .safetensors file")
+        from foveal.device import choose
+
+        return self._network.to(choose(self.device)).eval()
+
+    @property
+    def exported(self) -> ExportedFile:
+        """The session of an exported file."""
+        expect(self._exported is not None, self.name, "an exported .onnx file", "a model of torch")
+        assert self._exported is not None
+        return self._exported
+
+    def folder(self) -> Path:
+        """Where what is made of this model is written by default: the run's folder, or the folder of its file."""
+        path = self.path or Path()
+        return path if path.is_dir() else path.parent
+
+    def predictor(self, **options: Any) -> Predictor:
+        """The model at work, for those who call it many times."""
+        return self._task.predictor(self, self._options("predict", options))
+
+    def predict(self, inputs: Any, **options: Any) -> Iterator[Any]:
+        """One result per input, as they come. inputs: a path, folder or pattern; an array or an image; or any iterable of them."""
+        predictor = self.predictor(**options)
+        if isinstance(inputs, (str, Path)):
+            return predictor.predict(predictor.inputs([str(inputs)]))
+        if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(one, (str, Path)) for one in inputs):
+            return predictor.predict(predictor.inputs([str(one) for one in inputs]))
+        single = hasattr(inputs, "__array_interface__") and getattr(inputs, "ndim", 3) == 3  # one image, of numpy or Pillow
+        return predictor.predict([inputs] if single else inputs)
+
+    def translate(self, lines: str | Sequence[str], **options: Any) -> Any:
+        """The translation of a line, or of each of several; of a model that translates."""
+        predictor = self.predictor(**options)
+        translate = getattr(predictor, "translate", None)
+        if translate is None:
+            raise FovealError(f"{self.name}: it {self._task.does}, and translates nothing; call predict")
+        return translate([lines])[0] if isinstance(lines, str) else translate(list(lines))
+
+    def evaluate(
+        self, data: str | None = None, split: str | None = None, *, beside: "Sequence[Model]" = (), progress: "Progress" = _silent, **options: Any
+    ) -> Evaluation:
+        """How good it is. data: what to evaluate it on, by default what it was trained on. beside: other models, on the same data."""
+        given = {key: value for key, value in (("data", data), ("split", split)) if value is not None}
+        for other in beside:
+            expect(other.task == self.task, other.name, f"a model that {self._task.does}, as {self.name}", f"one for the task {other.task}")
+        return self._task.evaluate(self, self._options("evaluate", given | options), progress, beside)
+
+    def explain(self, subject: Any = None, *, progress: "Progress" = _silent, **options: Any) -> Explanation:
+        """Where it looked in one input. Without one, where the options ask for it: how far that explains its answers."""
+        return self._task.explain(self, subject, self._options("explain", options), progress)
+
+    def export(self, path: str | Path, **options: Any) -> Exported:
+        """Write it as a file for a runtime without torch, with the proof that it says the same; refused where it does not."""
+        expect(not self.is_exported, self.name, "a model of torch", "a file that is exported already")
+        return self._task.export(self, Path(path), self._options("export", options))
+
+    def graph(self) -> bytes:
+        """The exported file's content in float32, as it is timed."""
+        return self._task.graph(self)
+
+    def save_pretrained(self, folder: str | Path) -> Path:
+        """Write model.safetensors, config.json and README.md, by the hub's conventions; `foveal.load` opens the folder."""
+        from foveal.models.store import save_model
+
+        folder = Path(folder)
+        save_model(self.network, folder / FILE, self.card)
+        facts = {"library_name": "foveal", "task": self.task, "model": self.card.model, "family": self.card.family, "config": self.card.config}
+        write_atomic(folder / "config.json", (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
+        write_atomic(folder / "README.md", self._readme().encode())
+        return folder
+
+    def push_to_hub(self, repo: str, **options: Any) -> str:
+        """Upload the folder of `save_pretrained` to the hub; needs huggingface_hub."""
+        import tempfile
+
+        from foveal.tasks.hub import upload
+
+        with tempfile.TemporaryDirectory() as folder:
+            return upload(self.save_pretrained(folder), repo, **options)
+
+    def _options(self, stage: str, values: dict[str, Any]) -> Any:
+        return make(self._task.options(stage), f"{stage} of a model that {self._task.does}", **values)
+
+    def _readme(self) -> str:
+        tags = ["foveal", self.task]
+        figures = "".join(f"- {name}: {value}\n" for name, value in self.card.metrics.items())
+        lines = [
+            "---", "library_name: foveal", f"tags: [{', '.join(tags)}]", "---", f"# {self.card.model}", "",
+            self.card.note or f"A model that {self._task.does}, trained with foveal.", "",
+            "```python", "import foveal", 'model = foveal.load("this folder, or its id on the hub")', "```", "", figures,
+        ]  # fmt: skip
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        kind = "exported" if self.is_exported else "random weights" if self.random else "trained"
+        return f"Model({self.name!r}, task={self.task!r}, model={self.card.model!r}, {kind})"
+
+    def with_card(self, **changes: Any) -> "Model":
+        """The same model with other facts in its card."""
+        card = dataclasses.replace(self.card, **changes)
+        return Model(self._task, card, self.path, network=self._network, exported=self._exported, device=self.device, threads=self.threads)

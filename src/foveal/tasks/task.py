@@ -1,0 +1,192 @@
+"""The protocol between tasks and stages: what a task gives to train, evaluate, predict, explain, export, bench and ablate.
+
+A task is a folder in `tasks/`, or in a package of somebody else's that names it in the entry point group `foveal.tasks`. Its file `task.py` has one
+object, `TASK`, of a class that extends `Task`; importing it costs nothing, and every method imports what it needs when it is called. A stage is written
+once, for all tasks, in `app/command/`, and knows tasks by this protocol only.
+"""
+
+import importlib
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foveal.errors import expect, unknown
+from foveal.options import Options
+from foveal.runtime.card import Card
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from foveal.tasks.ablation import Ablation
+    from foveal.tasks.model import Model
+    from foveal.train.harness import Data, Machine, Progress, Training
+    from foveal.train.recipe import Recipe
+
+GROUP = "foveal.tasks"  # the entry points of packages that bring a task
+
+
+class Predictor(ABC):
+    """A model at work: inputs in, one result per input, in their order, as they come."""
+
+    formats: tuple[str, ...] = ("table", "csv", "jsonl")
+    noun = "input"  # what is counted: "image", "line"
+
+    @abstractmethod
+    def inputs(self, words: Sequence[str]) -> Sequence[Any]:
+        """What the words of a command line, or strings in Python, name: files, folders, patterns. An error names a word that names nothing."""
+
+    @abstractmethod
+    def predict(self, inputs: Iterable[Any]) -> Iterator[Any]:
+        """Results, each with the attributes `file` and, where it failed, `error`."""
+
+    @abstractmethod
+    def rows(self, form: str, widest: int) -> tuple[str, Any]:
+        """The head of a table in this format, and the function that makes a row of a result, each with its end of line."""
+
+
+class Evaluation(ABC):
+    """How good a model is."""
+
+    figures: Mapping[str, float]  # name → value
+
+    @abstractmethod
+    def summary(self) -> str:
+        """The figures as a Markdown table."""
+
+    @abstractmethod
+    def write(self, folder: Path) -> list[Path]:
+        """Write the report; the file to look at comes first."""
+
+
+class Explanation(ABC):
+    """Why a model answered so: where it looked."""
+
+    suffix: str  # of the file that `save` writes
+    facts: dict[str, Any]  # plain values that JSON can hold
+
+    @abstractmethod
+    def summary(self) -> str: ...
+
+    @abstractmethod
+    def save(self, path: str | Path) -> list[Path]: ...
+
+
+class Exported(ABC):
+    """A file for a runtime without torch, and the proof that it says the same as its model."""
+
+    path: Path
+    proof: dict[str, Any]
+
+    @abstractmethod
+    def summary(self) -> str: ...
+
+
+class Task(ABC):
+    name: str  # what is typed, and the folder's name
+    does: str  # "classifies": for messages
+    families: tuple[str, ...]  # the models that do it: files of models/
+    commands: Mapping[str, tuple[str, str]] = {}  # further commands of its own: name → (module, what it does)
+    benches: Mapping[str, str] = {}  # further benchmarks: name → module with `measure(bench)`
+
+    @property
+    def folder(self) -> Path:
+        """Where its files lie, `recipes/` among them."""
+        return Path(str(sys.modules[type(self).__module__].__file__)).parent
+
+    @property
+    @abstractmethod
+    def card(self) -> type[Card]:
+        """The kind of card that its model files have."""
+
+    # train
+
+    @property
+    @abstractmethod
+    def recipe(self) -> "type[Recipe]":
+        """The kind of recipe that its training takes."""
+
+    @abstractmethod
+    def read(self, recipe: Any) -> "Data":
+        """The data of a recipe; called once per run."""
+
+    @abstractmethod
+    def training(self, recipe: Any, data: Any, folder: Path, machine: "Machine", progress: "Progress", fresh: bool) -> "Training":
+        """The module and the data of one run. fresh: it does not continue from a checkpoint."""
+
+    def default_recipe(self, flags: Mapping[str, Any]) -> str | None:
+        """The shipped recipe that is used where neither --recipe nor --data is given."""
+        return None
+
+    @abstractmethod
+    def describe_result(self, result: dict[str, Any], folder: Path) -> list[str]:
+        """What a person reads at the end of a run."""
+
+    @abstractmethod
+    def summarise(self, folders: Sequence[Path], out: Path) -> str:
+        """Mean and spread over the runs of a sweep: written to `out`, and returned as a Markdown table."""
+
+    # a trained model
+
+    @abstractmethod
+    def options(self, stage: str) -> type[Options]:
+        """What only this task's models take in a stage: "predict", "evaluate", "explain", "export"."""
+
+    @abstractmethod
+    def new_card(self, name: str, network: "nn.Module") -> Card:
+        """The card of a preset with random weights."""
+
+    @abstractmethod
+    def predictor(self, model: "Model", options: Any) -> Predictor: ...
+
+    @abstractmethod
+    def evaluate(self, model: "Model", options: Any, progress: "Progress", others: "Sequence[Model]" = ()) -> Evaluation:
+        """others: models to hold beside it, on the same data."""
+
+    @abstractmethod
+    def explain(self, model: "Model", subject: Any, options: Any, progress: "Progress") -> Explanation:
+        """subject: one input, or None where the options ask for a measure over many."""
+
+    @abstractmethod
+    def export(self, model: "Model", path: Path, options: Any) -> Exported:
+        """Write the file if it is within the task's limits of acceptance; an error, and no file, if it is not."""
+
+    @abstractmethod
+    def graph(self, model: "Model") -> bytes:
+        """The exported file's content in float32, to be timed."""
+
+    # what a paper needs
+
+    def ablations(self) -> "Mapping[str, Ablation]":
+        """What `foveal ablate NAME` can vary."""
+        return {}
+
+
+@cache
+def task_names() -> tuple[str, ...]:
+    """All tasks there are: folders beside this file, and entry points."""
+    own = sorted(file.parent.name for file in Path(__file__).parent.glob("*/task.py"))
+    return (*own, *sorted(set(_foreign()) - set(own)))
+
+
+@cache
+def find_task(name: str) -> Task:
+    """The task of this name."""
+    if name not in task_names():
+        raise unknown("task", name, task_names())
+    foreign = _foreign()
+    task = importlib.import_module(f"foveal.tasks.{name}.task").TASK if name not in foreign else foreign[name].load()
+    expect(isinstance(task, Task), f"the task {name}", "an object of a class that extends foveal.tasks.task.Task", type(task).__name__)
+    expect(task.name == name, f"the task {name}", f"the name {name}, as its folder or entry point has", task.name)
+    return task
+
+
+def all_tasks() -> list[Task]:
+    return [find_task(name) for name in task_names()]
+
+
+def _foreign() -> dict[str, metadata.EntryPoint]:
+    return {point.name: point for point in metadata.entry_points(group=GROUP)}

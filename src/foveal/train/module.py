@@ -1,0 +1,51 @@
+"""What the LightningModules of all tasks share: a model and its moving average, the seed of each step, and the optimizer.
+
+Everything random in a step is drawn from the seed and the number of the batch: a step needs nothing but weights, optimizer and number, and a run that
+is resumed from a checkpoint is the run that was never stopped.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import nn
+
+from foveal.train.average import Average
+from foveal.train.recipe import FULL, Recipe
+
+
+class TaskModule(pl.LightningModule):
+    unit = "samples"  # what a run counts per second
+
+    def __init__(self, model: nn.Module, recipe: Recipe) -> None:
+        super().__init__()
+        self.model: Any = model
+        self.recipe: Any = recipe
+        self.average = Average(model, recipe.ema) if recipe.ema else None
+
+    @property
+    def evaluated(self) -> Any:
+        """The model that is validated and kept: the moving average where there is one."""
+        return self.model if self.average is None else self.average.module
+
+    def amount(self, batch: Any) -> int:
+        """How many units a batch holds."""
+        raise NotImplementedError
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        number = self.trainer.fit_loop.epoch_loop.total_batch_idx  # not of the step, which several batches may share
+        torch.manual_seed(int(np.random.SeedSequence([self.recipe.seed, number, self.global_rank]).generate_state(1)[0]))
+
+    def optimizer_step(self, *arguments: Any, **named: Any) -> None:
+        super().optimizer_step(*arguments, **named)
+        if self.average is not None:
+            self.average.update(self.model, self.global_step - 1)  # the step has been counted
+
+    def adamw(self, groups: list[dict[str, Any]], schedule: Callable[[int], float], lr: float, **options: Any) -> dict[str, Any]:
+        """AdamW with a factor on the learning rate at each step, as Lightning wants it."""
+        fused = self.device.type == "cuda" and self.recipe.precision in FULL  # in mixed precision, Lightning clips no gradient of a fused one
+        optimizer = torch.optim.AdamW(groups, lr=lr, fused=fused, **options)
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, schedule)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}

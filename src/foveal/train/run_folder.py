@@ -1,0 +1,82 @@
+"""A run's folder: its files, whether a run in it has ended, and whether another may go on there. No torch is needed to ask."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from foveal.errors import FovealError, expect, reading
+from foveal.options import load_yaml
+from foveal.runtime.packaged import FILE
+from foveal.train.recipe import Recipe, located
+
+RECIPE, DATA, RESULT = "recipe.yaml", "data.json", "result.json"
+PATHS = ("data", "init_from")  # options that may be written as they were typed in another folder
+
+
+def finished(recipe: Recipe, folder: Path, resume: bool) -> dict[str, Any] | None:
+    """The result of a run that has ended; None of one that has not. Another run's folder is left alone, and so is anybody else's."""
+    expect(folder.is_dir() or not folder.exists(), f"the folder {folder}", "a new or empty one", "a file", "choose another --out")
+    if not (folder / RECIPE).exists():
+        expect(is_empty(folder), f"the folder {folder}", "a new or empty one, or one with a run in it", "other files", "choose another --out")
+        return None
+    advice = "add --resume to continue it, or choose another --out"
+    expect(resume, f"the folder {folder}", "a new or empty one", "one with a run in it", advice)
+    expect_same_recipe(recipe, folder)
+    if not (folder / RESULT).exists() or not (folder / FILE).exists():
+        return None  # a model that was removed is made again from the run's last weights
+    return read_result(folder)
+
+
+def is_empty(folder: Path) -> bool:
+    """Whether there is nothing of anybody's in a folder, which need not exist."""
+    return not folder.exists() or all(part.name.startswith(".") and part.name.endswith(".part") for part in folder.iterdir())
+
+
+def expect_same_recipe(recipe: Recipe, folder: Path) -> None:
+    with reading(folder / RECIPE):
+        try:
+            kept = load_yaml((folder / RECIPE).read_text(encoding="utf-8"))
+        except (FovealError, UnicodeDecodeError) as error:
+            raise FovealError(f"{folder / RECIPE}: expected the recipe of a run, got a damaged file: {error}") from None
+    expect(isinstance(kept, dict), str(folder / RECIPE), "the recipe of a run", "something else")
+    kept |= {name: located(kept[name]) for name in PATHS if isinstance(kept.get(name), str)}
+    kept = load_yaml(type(recipe)().text()) | recipe.before | kept  # options that are newer than the run had their defaults
+    now = load_yaml(recipe.text())
+    differing = sorted(key for key in now if kept.get(key) != now[key])
+    got = f"others for {', '.join(differing)}"
+    expect(not differing, f"the run in {folder}", "the options it was begun with", got, "choose another --out")
+
+
+def expect_same_data(folder: Path, data: Any) -> None:
+    """Raise a FovealError unless a run is resumed with the data that it began with: a sample that was trained on may now be tested."""
+    if not (folder / DATA).exists():
+        return
+    kept = _json(folder / DATA).get("fingerprint")
+    same = kept is None or kept == data.fingerprint()
+    expect(same, f"the run in {folder}", f"the data it was begun with, {data.name}", "data that have changed", "choose another --out")
+
+
+def read_result(folder: Path) -> dict[str, Any]:
+    """The result of a run that has ended."""
+    result = _json(folder / RESULT)
+    needed = {"model": str, "epoch": int, "val_score": (int, float), "seconds": (int, float)}
+    damaged = sorted(name for name, kind in needed.items() if not isinstance(result.get(name), kind))
+    do = "remove it to have the run finished again"
+    expect(not damaged, str(folder / RESULT), f"a result with {', '.join(needed)}", f"one without {', '.join(damaged)}", do)
+    return result
+
+
+def tidy(folder: Path) -> None:
+    """Remove what a killed run had not written whole."""
+    for part in folder.glob(".*.part"):
+        part.unlink(missing_ok=True)
+
+
+def _json(file: Path) -> dict[str, Any]:
+    with reading(file):
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError):
+            content = None
+    expect(isinstance(content, dict), str(file), "a file that a run wrote", "a damaged one", "remove it, and add --resume")
+    return dict(content)
