@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from foveal.train.recipe import Recipe
     from foveal.train.sweep import Run
 
-Variants = Mapping[str, Mapping[str, "Recipe"]]  # table → name of a variant → its recipe; the first one is what the others are compared with
+Variants = Mapping[
+    str, Mapping[str, "Recipe"]
+]  # table → name of a variant → its recipe; the first one is what the others are compared with
 Plans = Mapping[tuple[str, str], Sequence["Run"]]  # (table, variant) → its runs over folds and seeds
 
 

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-
 from foveal.errors import FovealError, expect, reading, unknown
 from foveal.runtime import packaged
 from foveal.runtime.card import read_card, task_in
@@ -10,7 +9,6 @@ from foveal.runtime.exported import open_exported
 from foveal.runtime.packaged import EXPORTED, FILE, SUFFIX
 from foveal.tasks.model import Model
 from foveal.tasks.task import Task, all_tasks, find_task
-
 
 FOREIGN = (".pt", ".pt2", ".pth", ".ckpt", ".bin", ".pkl", ".h5")  # models that others write
 
@@ -78,7 +76,9 @@ def default_model() -> Path:
     """The weights that inspect images where no model is named."""
     file = packaged_file(packaged.DEFAULT)
     if file is None:
-        raise FovealError(f"no model was named, and this foveal comes without {packaged.DEFAULT}; name a model file or a run's folder first")
+        raise FovealError(
+            f"no model was named, and this foveal comes without {packaged.DEFAULT}; name a model file or a run's folder first"
+        )
     return file
 
 
@@ -125,5 +125,3 @@ def _task_of(text: str, file: Path) -> Task:
         return find_task(str(name))
     except FovealError as error:
         raise FovealError(f"{file}: expected the card of a model for a task that is installed, got {error}") from None
-
-

@@ -222,7 +222,9 @@ def _of_this_run(last: Path) -> Iterator[None]:
         if "loading state_dict" not in str(error) and not isinstance(error, KeyError):
             raise
         reason = " ".join(str(error).split())[:160]
-        raise FovealError(f"{last}: expected a checkpoint of this run, got another's ({reason}); remove it to begin this run anew") from None
+        raise FovealError(
+            f"{last}: expected a checkpoint of this run, got another's ({reason}); remove it to begin this run anew"
+        ) from None
 
 
 def quiet() -> None:

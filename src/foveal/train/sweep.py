@@ -83,7 +83,9 @@ def run_all(runs: Sequence[Run], flags: Sequence[str], jobs: int, *, diverging: 
     finally:
         over.set()
         pool.shutdown()
-    failed = [f"{run.folder.name}: {line}" for run, line in zip(waiting, problems, strict=True) if line and not (diverging and diverged(run))]
+    failed = [
+        f"{run.folder.name}: {line}" for run, line in zip(waiting, problems, strict=True) if line and not (diverging and diverged(run))
+    ]
     if failed:
         raise FovealError(f"{len(failed)} of {len(runs)} runs failed; {failed[0]}; the others are kept: continue with --resume")
 
