@@ -38,7 +38,7 @@ class Ablation(ABC):
     def caption(self, recipe: Any, data: Any, seeds: int) -> str:
         """What the figures are, on which split, over how many seeds."""
 
-    def check(self, data: Any) -> None:
+    def check(self, data: Any) -> None:  # noqa: B027 — most need none
         """Raise a FovealError unless variants can be compared on this data."""
 
     def folder(self, name: str, data: Any) -> Path:

@@ -72,7 +72,7 @@ class Training(ABC):
     data: pl.LightningDataModule
     watched: tuple[str, str] = ("val_loss", "min")  # the figure that patience and the best epoch go by, and its better end
 
-    def begin(self, folder: Path) -> None:
+    def begin(self, folder: Path) -> None:  # noqa: B027 — most need none
         """Write what a run's folder has from its first second on, and print what a person should know before it starts."""
 
     @abstractmethod

@@ -110,7 +110,7 @@ def _one(run: Run, flags: Sequence[str], jobs: int, running: "set[subprocess.Pop
         output: list[str] = []
         assert process.stdout is not None
         assert process.stderr is not None
-        reader = threading.Thread(target=lambda lines: output.extend(lines), args=(process.stdout,), daemon=True)
+        reader = threading.Thread(target=output.extend, args=(process.stdout,), daemon=True)
         reader.start()
         for line in process.stderr:
             errors.append(line)

@@ -110,7 +110,7 @@ def _pairs(source: Source, seen: list[Opened], distance: int, across: str) -> li
 
 
 def _checked(seen: list[Opened]) -> list[str]:
-    bad = [look for one in seen if one.reason is not None]
+    bad = [one for one in seen if one.reason is not None]
     lines = [f"opened {len(seen)}: {len(seen) - len(bad)} good, {len(bad)} bad"]
     for what in ("kind", "size"):
         counted = Counter(value for one in seen if (value := getattr(one, what)))
