@@ -13,7 +13,8 @@ from foveal.deploy.measure.clock import Job, Timing, interleaved
 from foveal.deploy.measure.origin import origin
 
 WARM_UP = 3
-ROUNDS, LONGEST = 11, 16384  # unless told
+ROUNDS, LONGEST = 11, 16384  # by default
+MOST_ROUNDS = 10_000
 RUNTIMES = ("onnxruntime", "torch", "compile", "script")
 
 
