@@ -22,6 +22,7 @@ from foveal.deploy.measure.footprint import footprint
 from foveal.errors import FovealError, expect, unknown
 from foveal.report.bench import RUNTIMES, Bench, Row
 from foveal.report.plot import curve
+from foveal.report.table import plain_name
 from foveal.runtime.onnx_names import EXPORTED
 from foveal.runtime.onnx_session import opened
 from foveal.tasks.load import load
@@ -53,10 +54,11 @@ def measure(bench: Bench) -> None:
     files = [name for name in asked.models if name.endswith(EXPORTED)]
     expect(not files or "onnxruntime" in runtimes, "--runtime", "onnxruntime for an exported file", asked.runtime)
     expect(bool(asked.models), "foveal bench models", "at least one model", "none", "name an exported file, a run or a preset")
-    called = told_apart([*asked.models, *asked.peer])
+    called = short_names([*asked.models, *asked.peer])
     contenders = [one for name in asked.models for one in _ours(name, called[name], runtimes, bench.threads)]
     contenders += [of_graph(called[file], read_graph(Path(file)), bench.threads) for file in asked.peer]
     names = [one.name for one in contenders]
+    bench.stem = plain_name("-".join(["models", *dict.fromkeys(called.values())]))[:80]
     expect(len(set(names)) == len(names), "the models", "one of each name", ", ".join(names))
     contenders = [one for one in contenders if _checked(bench, one, batches)]
     expect(bool(contenders), "--runtime", "one that this machine has", asked.runtime, "add onnxruntime or torch")
@@ -76,16 +78,18 @@ def measure(bench: Bench) -> None:
         bench.add(Row(f"{one.name}: costs", ", ".join((*one.facts, held) if held else one.facts), "", None, ""))
 
 
-def told_apart(files: list[str]) -> dict[str, str]:
-    """What each is called: its name without folder and ending, and of two that are called alike as many folders before it as tell them apart."""
-    whole = {file: Path(file).with_suffix("") if file.endswith(EXPORTED) else Path(file) for file in files}
-    called = {}
-    for file, path in whole.items():
+def short_names(files: list[str]) -> dict[str, str]:
+    """What each is called: its name without folder and ending; of two that would be called alike, with as many folders, or the ending, as it takes."""
+    paths = {file: Path(file).with_suffix("") if file.endswith(EXPORTED) else Path(file) for file in files}
+    names = {}
+    for file, path in paths.items():
         for depth in range(1, len(path.parts) + 1):
-            called[file] = "/".join(path.parts[-depth:])
-            if sum(other.parts[-depth:] == path.parts[-depth:] for other in whole.values()) == 1:
+            names[file] = "/".join(path.parts[-depth:])
+            if sum(other.parts[-depth:] == path.parts[-depth:] for other in paths.values()) == 1:
                 break
-    return called
+        else:
+            names[file] = Path(file).name if names[file] != file else file
+    return names
 
 
 def _one_batch(bench: Bench, contenders: list[Contender], batch: int) -> None:
