@@ -20,10 +20,10 @@ from torch import nn
 from foveal.deploy.onnx.builder import Nodes
 from foveal.errors import FovealError
 from foveal.models.transformer import Transformer
-from foveal.runtime.card import Card
 from foveal.deploy.onnx.file import IR, OPSET, needed_onnx
 from foveal.tasks.translate.graph_nodes import TABLES, Reads, Steps
 from foveal.runtime.onnx_names import CARD
+from foveal.tasks.translate.card import TranslateCard
 from foveal.tasks.translate.graph_names import (
     BANNED,
     ENDS,
@@ -42,7 +42,7 @@ from foveal.tasks.translate.graph_names import (
 )
 
 
-def export_translator(model: nn.Module, card: Card, int8: bool = False) -> bytes:
+def export_translator(model: nn.Module, card: TranslateCard, int8: bool = False) -> bytes:
     """The file's content."""
     onnx = needed_onnx()
     if not isinstance(model, Transformer):
