@@ -24,7 +24,7 @@ import onnxruntime
 import torch
 from torch import Tensor, nn
 
-from foveal.app.catalogue import Entry, Ran, entries, run_example, samples
+from foveal.report.catalogue import Entry, Ran, entries, run_example, samples
 from foveal.core.attend import attend
 from foveal.core.mask import Mask
 from foveal.errors import FovealError

@@ -1,39 +1,68 @@
 """foveal: attention models that are right, fast and small enough to ship.
 
+    run = foveal.train("classify", data="photos", epochs=60)
+    model = foveal.load("runs/photos-icam-31k")      # or a model file, an exported .onnx, a preset, weights that come with foveal, an id on the hub
+    for found in model.predict("photos/"): ...
+
 Nothing is loaded before it is touched, so that `import foveal` takes milliseconds and needs no torch.
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from foveal import data, explain, layers, losses, mask, metrics, models, position, runtime, score, tasks
+    from foveal.core.attend import attend, kernel, weigh, which
+    from foveal.core.watch import watch
+    from foveal.errors import FovealError
+    from foveal.explain.check import check
+    from foveal.models.zoo import create
+    from foveal.tasks.load import list_models, load
+    from foveal.tasks.model import Model
+    from foveal.tasks.train import Run, train
 
 __version__ = "0.1.0"
 
 _PLACES = {  # public name → where it lives
+    "FovealError": "foveal.errors:FovealError",
+    "Model": "foveal.tasks.model:Model",
+    "Run": "foveal.tasks.train:Run",
     "attend": "foveal.core.attend:attend",
-    "which": "foveal.core.attend:which",
-    "weigh": "foveal.core.attend:weigh",
-    "mask": "foveal.mask",
-    "score": "foveal.score",
-    "position": "foveal.position",
-    "layers": "foveal.layers",
-    "watch": "foveal.core.watch:watch",
     "check": "foveal.explain.check:check",
     "create": "foveal.models.zoo:create",
-    "load": "foveal.models.store:load_model",
-    "FovealError": "foveal.errors:FovealError",
+    "kernel": "foveal.core.attend:kernel",
+    "list_models": "foveal.tasks.load:list_models",
+    "load": "foveal.tasks.load:load",
+    "train": "foveal.tasks.train:train",
+    "watch": "foveal.core.watch:watch",
+    "weigh": "foveal.core.attend:weigh",
+    "which": "foveal.core.attend:which",
 }
+_ROOMS = ("data", "explain", "layers", "losses", "mask", "metrics", "models", "position", "runtime", "score", "tasks")
 
 __all__ = [
     "FovealError",
+    "Model",
+    "Run",
     "__version__",
     "attend",
     "check",
     "create",
+    "data",
+    "explain",
+    "kernel",
     "layers",
+    "list_models",
     "load",
+    "losses",
     "mask",
+    "metrics",
+    "models",
     "position",
+    "runtime",
     "score",
+    "tasks",
+    "train",
     "watch",
     "weigh",
     "which",
@@ -41,11 +70,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f"foveal.{name}")
     if name not in _PLACES:
         raise AttributeError(f"module 'foveal' has no attribute {name!r}")
     place, _, attribute = _PLACES[name].partition(":")
-    module = importlib.import_module(place)
-    value = getattr(module, attribute) if attribute else module
+    value = getattr(importlib.import_module(place), attribute)
     globals()[name] = value
     return value
 

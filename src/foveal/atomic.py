@@ -1,4 +1,4 @@
-"""Files are written whole or not at all: a full disk or a Ctrl-C leaves what was there before."""
+"""Files are written whole or not at all: a full disk, a Ctrl-C or a power cut leaves what was there before."""
 
 import contextlib
 import os
@@ -16,21 +16,26 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """A name beside the name, to write to; it takes the name's place at the end, or is gone."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part") if path.name else path
+    """A name beside the name, to write to; it takes the name's place at the end, or is gone. A link stays, and its target is replaced."""
+    place = path
+    part = path
     try:
-        if path.exists() and not path.is_file():
-            raise FovealError(f"cannot write {path}: expected the name of a file, got something that is no file")
-        path.parent.mkdir(parents=True, exist_ok=True)
+        place = Path(os.path.realpath(path)) if path.is_symlink() else path
+        part = place.with_name(f".{place.name}.{os.getpid()}.part") if place.name else place
+        if place.exists() and not place.is_file():
+            raise FovealError(f"cannot write {path}: expected the name of a file, got a folder or a device; choose another name")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _remove_left_behind(place)
         yield part
-        part.replace(path)
+        _sync(part)
+        part.replace(place)
+        _sync(place.parent)
     except OSError as error:
-        raise FovealError(
-            f"cannot write {path}: expected a file that can be written, got {error.strerror or error}; give another name"
-        ) from None
+        raise FovealError(f"cannot write {path}: {error.strerror or error}; choose another name") from None
     finally:
-        with contextlib.suppress(OSError):
-            part.unlink()
+        if part != path:
+            with contextlib.suppress(OSError):
+                part.unlink()
 
 
 def expect_folder(folder: Path) -> None:
@@ -38,3 +43,36 @@ def expect_folder(folder: Path) -> None:
     write_atomic(folder / ".trial", b"")
     with contextlib.suppress(OSError):
         (folder / ".trial").unlink()
+
+
+def _sync(path: Path) -> None:
+    """What was written is on the disk, not in a cache that a power cut empties. Not every file system can be asked for it."""
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _remove_left_behind(place: Path) -> None:
+    """Half-written files of processes that were killed."""
+    for part in place.parent.glob(f".{_escaped(place.name)}.*.part"):
+        number = part.name.split(".")[-2]
+        if number.isdecimal() and not _alive(int(number)):
+            with contextlib.suppress(OSError):
+                part.unlink()
+
+
+def _escaped(name: str) -> str:
+    return "".join(f"[{sign}]" if sign in "*?[" else sign for sign in name)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True

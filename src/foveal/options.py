@@ -10,9 +10,13 @@ import types
 import typing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from foveal.errors import FovealError, expect, expect_plain_file, is_integer, is_number, short_repr, unknown
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Collection
 
 Kind = TypeVar("Kind", bound="Options")
 LARGEST = 1e30  # of a number: float32 ends near 3e38, and a sum of some of them must not
@@ -88,7 +92,7 @@ def load_yaml(text: str) -> Any:
     import yaml
 
     try:
-        return yaml.load(text, _loader())  # noqa: S506 — a SafeLoader
+        return yaml.load(text, _loader())
     except yaml.YAMLError as error:
         raise FovealError(f"expected YAML, got {' '.join(str(error).split())}") from None
     except RecursionError:
@@ -109,7 +113,9 @@ def _loader() -> Any:
             return super().construct_mapping(node, deep)
 
     numbers = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-    resolvers = {sign: [(tag, rule) for tag, rule in rules if tag not in numbers] for sign, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()}
+    resolvers = {
+        sign: [(tag, rule) for tag, rule in rules if tag not in numbers] for sign, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
     Strict.yaml_implicit_resolvers = resolvers
     import re
 
@@ -161,6 +167,28 @@ def type_word(one: "dataclasses.Field[Any]", kinds: tuple[Any, ...]) -> str:
 def flag(name: str) -> str:
     """What an option is called on the command line."""
     return f"--{name.replace('_', '-')}"
+
+
+def add_flags(parser: "argparse.ArgumentParser | argparse._ArgumentGroup", kind: type[Options], skip: "Collection[str]" = ()) -> None:
+    """One flag per option, with its type, its meaning and its default in --help. The value stays text until `from_flags`."""
+    for one in dataclasses.fields(kind):
+        if one.name in skip:
+            continue
+        default = one.default if one.default is not dataclasses.MISSING else None
+        ends = "" if default in (None, "") else f" (default: {str(default).lower() if isinstance(default, bool) else default})"
+        text = f"{one.metadata['means']}{ends}".replace("%", "%%")
+        switch = kinds_of(kind, one.name) == (bool,) and default is False  # --sample alone means true
+        more: dict[str, Any] = {"nargs": "?", "const": "true"} if switch else {}
+        parser.add_argument(flag(one.name), dest=one.name, metavar=type_word(one, kinds_of(kind, one.name)), help=text, **more)
+
+
+def from_flags(args: "argparse.Namespace", kind: type[Options]) -> dict[str, Any]:
+    """The options that were given on the command line, as values."""
+    found = {}
+    for one in dataclasses.fields(kind):
+        if (text := getattr(args, one.name, None)) is not None:
+            found[one.name] = parsed(kind, one.name, text)
+    return found
 
 
 def _check(one: "dataclasses.Field[Any]", value: Any, kinds: tuple[Any, ...]) -> None:

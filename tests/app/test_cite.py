@@ -8,7 +8,7 @@ import pytest
 
 from foveal.app.cli import main
 from foveal.app.command.cite import bibliography
-from foveal.app.paper import Paper
+from foveal.report.paper import Paper
 
 
 def test_a_paper_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from foveal.app.catalogue import Entry, Paper, entries, find, run_example
+from foveal.report.catalogue import Entry, Paper, entries, find, run_example
 from foveal.app.cli import main
 from foveal.app.command.show import described, in_text, listing
 from foveal.core.attend import attend, normalise

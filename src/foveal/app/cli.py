@@ -8,35 +8,35 @@ import contextlib
 import importlib
 import io
 import os
+import signal
 import sys
+import threading
 import traceback
 from pathlib import Path
 from typing import NoReturn
 
 from foveal import __version__
 from foveal.errors import FovealError, unknown
+from foveal.tasks.task import all_tasks
 
-COMMANDS = {  # what is typed → its module, and what it does
-    "train": ("foveal.tasks.classify.train_command", "train a model on pictures or sentences of your own, or on those that foveal makes"),
-    "evaluate": ("foveal.tasks.classify.evaluate_command", "how good a trained model is, with intervals and a report"),
-    "predict": ("foveal.app.command.predict", "find what a model knows in photos"),
-    "translate": ("foveal.tasks.translate.command", "translate lines as they come, one for each"),
-    "explain": ("foveal.tasks.classify.explain", "show where a model looked"),
-    "ablate": ("foveal.tasks.classify.ablate", "train variants of a model, or its peers, and tabulate what each part is worth"),
-    "data": ("foveal.app.command.data", "say what a set of pictures holds, and what is wrong with it"),
-    "prune": ("foveal.app.command.prune", "the same model with fewer channels or heads, as small as another one"),
-    "export": ("foveal.tasks.classify.export", "one ONNX file that describes itself, with proof that it says the same"),
-    "convert": ("foveal.app.command.convert", "carry a Transformer's weights over to torch or Marian, and back"),
-    "render": ("foveal.app.command.render", "render pictures of pipes, with labels, boxes and masks"),
-    "show": ("foveal.app.command.show", "list every mechanism; explain and draw one, or tell what a model file says"),
-    "cite": ("foveal.app.command.cite", "print the BibTeX of mechanisms"),
-    "check": ("foveal.app.command.check", "examine anybody's attention for the usual mistakes"),
-    "bench": ("foveal.app.command.bench", "measure side by side with others, and write results"),
+COMMANDS = {  # what is typed → its module in app/command/, and what it does; a task adds its own by its protocol
+    "train": "train a model on your own data, or on data that foveal makes",
+    "evaluate": "measure how good a trained model is, with intervals and a report",
+    "predict": "run a model on images or text, one row per input",
+    "explain": "show where a model looked",
+    "export": "write one ONNX file that describes itself, with proof that it says the same",
+    "bench": "time models and attention side by side with others, and write results",
+    "ablate": "train variants of a model, or its peers, and tabulate what each part is worth",
+    "data": "describe a data set of images, and what is wrong with it",
+    "render": "render images of pipes, with labels, boxes and label maps",
+    "prune": "make a model smaller: fewer channels or heads, as small as another one",
+    "convert": "carry a Transformer's weights over to torch or Marian, and back",
+    "show": "list every mechanism and model; explain and draw one, or describe a model file",
+    "cite": "print the BibTeX of mechanisms and models, or of what a run used",
+    "check": "examine anybody's attention for the usual mistakes",
 }
 
-# A command's other module, where its first word is a task with settings of its own.
-OF_TASKS = {("train", "translate"): "foveal.tasks.translate.train_command", ("ablate", "transformer"): "foveal.tasks.translate.ablate"}
-BUG, WRONG, STOPPED = 1, 2, 130  # exit statuses
+BUG, WRONG, STOPPED, TERMINATED = 1, 2, 130, 143  # exit statuses
 EXTRAS = {
     "torch": "torch",
     "safetensors": "torch",
@@ -45,7 +45,12 @@ EXTRAS = {
     "kornia": "train",
     "rich": "train",
     "torch_pruning": "prune",
-    "tokenizers": "translate",
+    "tokenizers": "text",
+    "sacrebleu": "train",
+    "torchmetrics": "train",
+    "onnx": "train",
+    "onnxscript": "train",
+    "transformers": "peers",
 }
 
 
@@ -53,6 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else list(argv)
     debug = "--debug" in arguments
     _open_streams()
+    _stop_when_terminated()
     try:
         status = _run([argument for argument in arguments if argument != "--debug"])
         sys.stdout.flush()
@@ -62,6 +68,8 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         _give_up_output()
         return 0
+    except Terminated:
+        return _say("terminated", TERMINATED, debug)
     except KeyboardInterrupt:
         return _say("stopped", STOPPED, debug)
     except FovealError as error:
@@ -84,12 +92,13 @@ def main(argv: list[str] | None = None) -> int:
 
 def _no_room(error: Exception) -> bool:
     """Whether memory ran out, here or on a GPU. torch is not asked: it may not be there."""
-    told = any(words in str(error) for words in ("_ALLOC_FAILED", "can't allocate memory"))
-    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or told
+    words = ("_ALLOC_FAILED", "can't allocate memory", "Storage size calculation overflowed", "integer multiplication overflow")
+    named = any(one in str(error) for one in words)
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or named
 
 
 def _full(debug: bool) -> int:
-    return _say("error: the memory: expected room for this, got none left; lower --batch, --size or --jobs", WRONG, debug)
+    return _say("error: out of memory: lower --batch, --size or --jobs", WRONG, debug)
 
 
 def _bug(error: Exception, debug: bool) -> int:
@@ -100,19 +109,30 @@ def _run(arguments: list[str]) -> int:
     if not arguments or arguments[0].startswith("-"):
         return _without_command(arguments)
     name, *rest = arguments
-    if name not in COMMANDS:
-        raise unknown("command", name, COMMANDS)
-    place, what = COMMANDS[name]
-    command = importlib.import_module(OF_TASKS.get((name, rest[0] if rest else ""), place))
+    known = commands()
+    if name not in known:
+        raise unknown("command", name, known)
+    place, what = known[name]
+    command = importlib.import_module(place)
     parser = _Parser(prog=f"foveal {name}", description=what, allow_abbrev=False)
     command.add_arguments(parser)
+    if hasattr(command, "add_more"):  # what depends on the first word, such as a task
+        command.add_more(parser, rest)
     status: int = command.run(_parsed(parser, rest))
     return status
 
 
+def commands() -> dict[str, tuple[str, str]]:
+    """Name → (module, what it does): foveal's own, and those that tasks bring."""
+    found = {name: (f"foveal.app.command.{name}", what) for name, what in COMMANDS.items()}
+    for task in all_tasks():
+        found |= task.commands
+    return found
+
+
 def _parsed(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
     try:
-        return parser.parse_args(arguments)
+        return parser.parse_intermixed_args(arguments)  # flags may stand between the inputs
     except SystemExit as done:  # argparse has shown its help or the version
         sys.stdout.flush()
         raise _Shown(int(done.code or 0)) from None
@@ -124,12 +144,13 @@ class _Shown(Exception):  # noqa: N818 — no error: all that was asked for is o
 
 
 def _without_command(arguments: list[str]) -> int:
-    wide = max(map(len, COMMANDS))
-    commands = "\n".join(f"  {name:{wide}}  {what}" for name, (_, what) in COMMANDS.items())
+    known = commands()
+    wide = max(map(len, known))
+    listed = "\n".join(f"  {name:{wide}}  {what}" for name, (_, what) in known.items())
     parser = _Parser(
         prog="foveal",
         usage="foveal [--version] [--debug] COMMAND …",
-        epilog=f"commands:\n{commands}\n\n`foveal COMMAND --help` lists the arguments of one.",
+        epilog=f"commands:\n{listed}\n\n`foveal COMMAND --help` lists the arguments of one.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -157,6 +178,18 @@ def _say(message: str, status: int, debug: bool) -> int:
     return status
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: half-written files are removed and workers are stopped, as at Ctrl-C."""
+
+
+def _stop_when_terminated() -> None:
+    def stop(number: int, frame: object) -> NoReturn:
+        raise Terminated
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, stop)
+
+
 def _open_streams() -> None:
     """A stream that the caller closed goes nowhere; a sign that the terminal does not know is no reason to stop."""
     if sys.stdin is None:
@@ -165,7 +198,9 @@ def _open_streams() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 — open until the end
         elif isinstance(stream := getattr(sys, name), io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(
+                errors="backslashreplace" if name == "stderr" else "surrogateescape" if stream.encoding.lower() == "utf-8" else "replace"
+            )
 
 
 def _give_up_output() -> None:

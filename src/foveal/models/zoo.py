@@ -1,12 +1,14 @@
 """Models by name: `create("icam-31k", classes=2)`, `create("transformer-base", source_words=8000, target_words=8000)`.
 
 A family of models is a file of this folder with a frozen config, a module and `PRESETS`; the file's name is the family's, and it is found by its file.
+Packages of others name their files in the entry point group `foveal.models`.
 """
 
 import dataclasses
 import importlib
 import inspect
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +17,7 @@ from torch import nn
 from foveal.errors import FovealError, expect, short_repr, unknown
 
 FOLDER = Path(__file__).parent
+GROUP = "foveal.models"  # the entry points of packages that bring models
 
 
 class Family(NamedTuple):
@@ -26,8 +29,9 @@ class Family(NamedTuple):
 
 @cache
 def families() -> tuple[str, ...]:
-    """The files of this folder that have presets. None of them is imported for it."""
-    return tuple(sorted(file.stem for file in FOLDER.glob("*.py") if "\nPRESETS" in file.read_text(encoding="utf-8")))
+    """The files of this folder that have presets, and those of others' packages. None of them is imported for it."""
+    own = {file.stem for file in FOLDER.glob("*.py") if "\nPRESETS" in file.read_text(encoding="utf-8")}
+    return tuple(sorted(own | set(_foreign())))
 
 
 @cache
@@ -35,7 +39,8 @@ def family(name: str) -> Family:
     """The family of models in the file of this name: the file alone is imported."""
     if name not in families():
         raise unknown("family of models", name, families())
-    module = importlib.import_module(f"foveal.models.{name}")
+    foreign = _foreign()
+    module = importlib.import_module(foreign[name].value if name in foreign else f"foveal.models.{name}")
     presets = module.PRESETS
     config = type(next(iter(presets.values())))
     models = [one for one in vars(module).values() if inspect.isclass(one) and one.__module__ == module.__name__ and _takes(one, config)]
@@ -68,6 +73,10 @@ def config_of(name: str, **changes: Any) -> Any:
         return dataclasses.replace(config, **changes)
     except TypeError as error:
         raise FovealError(f"{name}: expected fields that fit its config, got {short_repr(changes)}; {error}") from None
+
+
+def _foreign() -> dict[str, metadata.EntryPoint]:
+    return {point.name: point for point in metadata.entry_points(group=GROUP)}
 
 
 def _takes(kind: type, config: type) -> bool:

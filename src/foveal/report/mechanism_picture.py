@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foveal.app.catalogue import Entry, Ran, run_example
+from foveal.report.catalogue import Entry, Ran, run_example
 from foveal.errors import FovealError, expect
 from foveal.report.picture import Matrix, Picture
 

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from foveal.train.recipe import Recipe
     from foveal.train.sweep import Run
 
-Variants = Mapping[str, Mapping[str, "Recipe"]]  # table → name of a variant → its recipe; the first one is what the others are compared with
+Variants = Mapping[
+    str, Mapping[str, "Recipe"]
+]  # table → name of a variant → its recipe; the first one is what the others are compared with
 Plans = Mapping[tuple[str, str], Sequence["Run"]]  # (table, variant) → its runs over folds and seeds
 
 
@@ -36,7 +38,7 @@ class Ablation(ABC):
     def caption(self, recipe: Any, data: Any, seeds: int) -> str:
         """What the figures are, on which split, over how many seeds."""
 
-    def check(self, data: Any) -> None:
+    def check(self, data: Any) -> None:  # noqa: B027 — most need none
         """Raise a FovealError unless variants can be compared on this data."""
 
     def folder(self, name: str, data: Any) -> Path:

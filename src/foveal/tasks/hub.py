@@ -14,7 +14,9 @@ def download(repo: str) -> Path:
         return Path(hub.hf_hub_download(repo, FILE))
     except Exception as error:  # noqa: BLE001 — the network, the hub and the cache have many ways to say no
         reason = " ".join(str(error).split())[:160]
-        raise FovealError(f"the model {repo}: expected a file or a run's folder, or an id on the hub that can be reached, got {reason}") from None
+        raise FovealError(
+            f"the model {repo}: expected a file or a run's folder, or an id on the hub that can be reached, got {reason}"
+        ) from None
 
 
 def upload(folder: Path, repo: str, **options: Any) -> str:

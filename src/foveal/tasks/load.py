@@ -1,7 +1,7 @@
 """`foveal.load`: open a model by whatever names it; the file says its task."""
 
 from pathlib import Path
-
+from typing import Any
 
 from foveal.errors import FovealError, expect, reading, unknown
 from foveal.runtime import packaged
@@ -11,15 +11,18 @@ from foveal.runtime.packaged import EXPORTED, FILE, SUFFIX
 from foveal.tasks.model import Model
 from foveal.tasks.task import Task, all_tasks, find_task
 
-
 FOREIGN = (".pt", ".pt2", ".pth", ".ckpt", ".bin", ".pkl", ".h5")  # models that others write
 
 
-def load(name: "str | Path", *, device: str = "auto", threads: int = 1) -> Model:
-    """A run's folder, a .safetensors or .onnx file, weights that come with foveal, a preset (with random weights), or an id on the hub."""
+def load(name: "str | Path", *, device: str = "auto", threads: int = 1, config: dict[str, Any] | None = None) -> Model:
+    """A run's folder, a .safetensors or .onnx file, weights that come with foveal, a preset (with random weights), or an id on the hub.
+
+    config: of a preset, fields that differ, such as {"image": 448}.
+    """
     where = find_model(name)
+    expect(not config or where is None, str(name), "a preset beside config", "a model that has a config of its own")
     if where is None:
-        return _preset(str(name), device)
+        return _preset(str(name), device, config or {})
     if where.suffix == EXPORTED:
         expect(device in ("auto", "cpu"), "--device", "auto or cpu for an exported file", device)
         exported = open_exported(where, threads)
@@ -78,7 +81,9 @@ def default_model() -> Path:
     """The weights that inspect images where no model is named."""
     file = packaged_file(packaged.DEFAULT)
     if file is None:
-        raise FovealError(f"no model was named, and this foveal comes without {packaged.DEFAULT}; name a model file or a run's folder first")
+        raise FovealError(
+            f"no model was named, and this foveal comes without {packaged.DEFAULT}; name a model file or a run's folder first"
+        )
     return file
 
 
@@ -107,14 +112,14 @@ def _packaged_task() -> str | None:
     return None if file is None else task_in(open_exported(file).card)
 
 
-def _preset(name: str, device: str) -> Model:
+def _preset(name: str, device: str, config: dict[str, Any]) -> Model:
     import torch
 
     from foveal.models.zoo import create, presets
 
     task = next(one for one in all_tasks() if name in presets(*one.families))
     torch.manual_seed(0)
-    network = create(name).eval()
+    network = create(name, **config).eval()
     return Model(task, task.new_card(name, network), network=network, device=device)
 
 
@@ -125,5 +130,3 @@ def _task_of(text: str, file: Path) -> Task:
         return find_task(str(name))
     except FovealError as error:
         raise FovealError(f"{file}: expected the card of a model for a task that is installed, got {error}") from None
-
-

@@ -111,7 +111,13 @@ class Model:
         return translate([lines])[0] if isinstance(lines, str) else translate(list(lines))
 
     def evaluate(
-        self, data: str | None = None, split: str | None = None, *, beside: "Sequence[Model]" = (), progress: "Progress" = _silent, **options: Any
+        self,
+        data: str | None = None,
+        split: str | None = None,
+        *,
+        beside: "Sequence[Model]" = (),
+        progress: "Progress" = _silent,
+        **options: Any,
     ) -> Evaluation:
         """How good it is. data: what to evaluate it on, by default what it was trained on. beside: other models, on the same data."""
         given = {key: value for key, value in (("data", data), ("split", split)) if value is not None}
@@ -138,7 +144,13 @@ class Model:
 
         folder = Path(folder)
         save_model(self.network, folder / FILE, self.card)
-        facts = {"library_name": "foveal", "task": self.task, "model": self.card.model, "family": self.card.family, "config": self.card.config}
+        facts = {
+            "library_name": "foveal",
+            "task": self.task,
+            "model": self.card.model,
+            "family": self.card.family,
+            "config": self.card.config,
+        }
         write_atomic(folder / "config.json", (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
         write_atomic(folder / "README.md", self._readme().encode())
         return folder

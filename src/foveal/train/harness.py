@@ -72,7 +72,7 @@ class Training(ABC):
     data: pl.LightningDataModule
     watched: tuple[str, str] = ("val_loss", "min")  # the figure that patience and the best epoch go by, and its better end
 
-    def begin(self, folder: Path) -> None:
+    def begin(self, folder: Path) -> None:  # noqa: B027 — most need none
         """Write what a run's folder has from its first second on, and print what a person should know before it starts."""
 
     @abstractmethod
@@ -222,7 +222,9 @@ def _of_this_run(last: Path) -> Iterator[None]:
         if "loading state_dict" not in str(error) and not isinstance(error, KeyError):
             raise
         reason = " ".join(str(error).split())[:160]
-        raise FovealError(f"{last}: expected a checkpoint of this run, got another's ({reason}); remove it to begin this run anew") from None
+        raise FovealError(
+            f"{last}: expected a checkpoint of this run, got another's ({reason}); remove it to begin this run anew"
+        ) from None
 
 
 def quiet() -> None:

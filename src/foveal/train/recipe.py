@@ -24,10 +24,14 @@ class Recipe(Options):
     weight_decay: float = option(0.0, "weight decay of AdamW, on matrices only", least=0)
     label_smoothing: float = option(0.1, "label smoothing ε", least=0, below=1)
     clip: float = option(0.0, "largest norm of the gradient; 0 clips nothing", least=0)
-    ema: float = option(0.0, "decay of the moving average of the weights, which is then what is evaluated and kept; 0: none", least=0, below=1)
+    ema: float = option(
+        0.0, "decay of the moving average of the weights, which is then what is evaluated and kept; 0: none", least=0, below=1
+    )
     average: int = option(1, "keep the mean of the weights of the last N epochs; 1: of one epoch", least=1)
     checkpoint: str = option("last", "which epoch is kept: the best by the validation score, or the last", ("best", "last"))
-    checkpointing: bool = option(False, "gradient checkpointing: compute each block again in the backward pass, for less memory and more time")
+    checkpointing: bool = option(
+        False, "gradient checkpointing: compute each block again in the backward pass, for less memory and more time"
+    )
     cuda_graphs: bool = option(True, "on a GPU, record a training step as a CUDA graph and replay it")
     precision: str = option("32", "precision of the arithmetic; tf32, 16 and bf16 are for GPUs", PRECISIONS)
     patience: int = option(0, "stop after N epochs without a better validation figure; 0: never", least=0)
@@ -48,5 +52,3 @@ def located(name: str) -> str:
         return name
     with reading(path):
         return str(path.resolve()) if path.exists() else name
-
-

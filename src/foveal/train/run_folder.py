@@ -17,7 +17,9 @@ def finished(recipe: Recipe, folder: Path, resume: bool) -> dict[str, Any] | Non
     """The result of a run that has ended; None of one that has not. Another run's folder is left alone, and so is anybody else's."""
     expect(folder.is_dir() or not folder.exists(), f"the folder {folder}", "a new or empty one", "a file", "choose another --out")
     if not (folder / RECIPE).exists():
-        expect(is_empty(folder), f"the folder {folder}", "a new or empty one, or one with a run in it", "other files", "choose another --out")
+        expect(
+            is_empty(folder), f"the folder {folder}", "a new or empty one, or one with a run in it", "other files", "choose another --out"
+        )
         return None
     advice = "add --resume to continue it, or choose another --out"
     expect(resume, f"the folder {folder}", "a new or empty one", "one with a run in it", advice)

@@ -83,7 +83,9 @@ def run_all(runs: Sequence[Run], flags: Sequence[str], jobs: int, *, diverging: 
     finally:
         over.set()
         pool.shutdown()
-    failed = [f"{run.folder.name}: {line}" for run, line in zip(waiting, problems, strict=True) if line and not (diverging and diverged(run))]
+    failed = [
+        f"{run.folder.name}: {line}" for run, line in zip(waiting, problems, strict=True) if line and not (diverging and diverged(run))
+    ]
     if failed:
         raise FovealError(f"{len(failed)} of {len(runs)} runs failed; {failed[0]}; the others are kept: continue with --resume")
 
@@ -108,7 +110,7 @@ def _one(run: Run, flags: Sequence[str], jobs: int, running: "set[subprocess.Pop
         output: list[str] = []
         assert process.stdout is not None
         assert process.stderr is not None
-        reader = threading.Thread(target=lambda lines: output.extend(lines), args=(process.stdout,), daemon=True)
+        reader = threading.Thread(target=output.extend, args=(process.stdout,), daemon=True)
         reader.start()
         for line in process.stderr:
             errors.append(line)

@@ -5,11 +5,12 @@ import ast
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 import warnings
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from foveal.errors import FovealError
 from foveal.explain.check import check
@@ -33,15 +34,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     arguments = dict(_setting(text) for text in args.set)
     shape = None if args.shape is None else _shape(args.shape)
+    os._exit = _refuse_exit  # type: ignore[assignment]
     try:
         report = check(found(args.target), arguments=arguments, true_means=args.true_means, layout=args.layout, shape=shape)
-        shown = str(report)
+        text = str(report)
     except (FovealError, KeyboardInterrupt):
         raise
     except BaseException as error:  # also SystemExit: somebody's sys.exit(0) is not a module without mistakes
         raise FovealError(f"{args.target}: expected code that can be examined, got {told(error)}") from error
-    print(shown)
+    print(text)
     return 0 if report.ok else 1
+
+
+def _refuse_exit(status: int) -> NoReturn:
+    """Somebody's os._exit(0) is not a module without mistakes."""
+    raise SystemExit(status)
 
 
 def found(target: str) -> Any:
@@ -119,6 +126,6 @@ def _setting(text: str) -> tuple[str, Any]:
 def _shape(text: str) -> tuple[int, int, int]:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) != 3 or not all(part.isdecimal() and len(part) < 10 for part in parts):
-        raise FovealError(f"--shape: expected three whole numbers B,N,C, got {text!r:.80}")
+        raise FovealError(f"--shape: expected three integers B,N,C, got {text!r:.80}")
     batch, tokens, width = map(int, parts)
     return batch, tokens, width

@@ -1,7 +1,7 @@
 """`foveal convert MODEL --to torch|marian --out PATH`, and `--from`: a Transformer's weights for others' code, and theirs for ours.
 
 Of torch.nn.Transformer a .safetensors file, whose header says what the weights do not (heads, norm, marks) under the name `transformer`;
-a file that others wrote needs --config, a JSON file with these settings. Of Marian a folder as transformers writes it, config.json and
+a file that others wrote needs --config, a JSON file with these fields. Of Marian a folder as transformers writes it, config.json and
 model.safetensors. A vocabulary is not carried over: neither torch nor Marian has it in these files.
 """
 
@@ -11,8 +11,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foveal.app.command.flags import expect_not_input
 from foveal.atomic import expect_folder, write_atomic
-from foveal.errors import FovealError, expect, reading, unknown
+from foveal.errors import FovealError, expect, expect_plain_file, reading, unknown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--to", metavar="KIND", help=f"carry our weights over: {', '.join(KINDS)}")
     parser.add_argument("--from", dest="source", metavar="KIND", help=f"carry theirs over: {', '.join(KINDS)}")
-    parser.add_argument("--config", metavar="FILE", type=Path, help="with --from torch: settings of the model in JSON, such as heads")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="with --from torch: the config of the model in JSON, such as heads")
     parser.add_argument("--out", metavar="PATH", type=Path, required=True, help="the file to write, or the folder for --to marian")
 
 
@@ -40,6 +41,10 @@ def run(args: argparse.Namespace) -> int:
     if kind not in KINDS:
         raise unknown("kind of weights", kind, KINDS)
     expect(args.config is None or args.source == "torch", "--config", "to stand with --from torch", f"it with {kind}")
+    folder = args.out if args.to == "marian" else None
+    expect_not_input(args.out, [args.model, Path(args.model) / WEIGHTS, args.config])
+    empty = folder is None or not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    expect(empty, "--out", "a new or empty folder", f"{args.out}, which has files in it", "choose another name")
     expect_folder(args.out.parent)
     if args.to:
         return _give(args.model, kind, args.out)
@@ -51,10 +56,11 @@ def _give(name: str, kind: str, out: Path) -> int:
 
     from foveal.models.convert import to_torch
     from foveal.models.marian import to_marian
-    from foveal.models.store import describe, load_model
+    from foveal.models.store import describe
     from foveal.models.transformer import Transformer
+    from foveal.tasks.load import load
 
-    model, _ = load_model(name, "translate")
+    model = load(name, device="cpu").network
     expect(isinstance(model, Transformer), name, "a Transformer", f"a {type(model).__name__}")
     assert isinstance(model, Transformer)
     if kind == "torch":
@@ -73,7 +79,7 @@ def _take(path: Path, kind: str, config: Path | None, out: Path) -> int:
     from foveal.models.convert import from_torch
     from foveal.models.marian import from_marian
     from foveal.models.store import describe, save_model
-    from foveal.runtime.card import Card
+    from foveal.tasks.task import all_tasks
 
     if kind == "torch":
         weights, header = _read_weights(path)
@@ -84,10 +90,10 @@ def _take(path: Path, kind: str, config: Path | None, out: Path) -> int:
         settings = _object(_read_text(path / SETTINGS), path / SETTINGS)
         model = from_marian(settings, _read_weights(path / WEIGHTS)[0])
     family, facts = describe(model)
-    save_model(
-        model, out, Card("transformer", family, facts, (), task="translate", origin=origin() | {"weights": f"{path.name}, of {kind}"})
-    )
-    print(f"wrote {out}: {sum(weight.numel() for weight in model.parameters()):,} weights, and no vocabulary")
+    task = next(one for one in all_tasks() if family in one.families)
+    card = task.card(model="transformer", family=family, config=facts, origin=origin() | {"weights": f"{path.name}, of {kind}"})  # type: ignore[call-arg]
+    save_model(model, out, card)
+    print(f"wrote {out}: {sum(weight.numel() for weight in model.parameters()):,} parameters, and no vocabulary")
     return 0
 
 
@@ -95,6 +101,7 @@ def _read_weights(file: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
     from safetensors import SafetensorError, safe_open
 
     try:
+        expect_plain_file(file)
         with reading(file), safe_open(file, framework="pt") as content:
             return {name: content.get_tensor(name) for name in content.keys()}, content.metadata() or {}  # noqa: SIM118 — no dict
     except SafetensorError as error:
@@ -102,6 +109,7 @@ def _read_weights(file: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
 
 
 def _read_text(file: Path) -> str:
+    expect_plain_file(file)
     with reading(file):
         try:
             return file.read_text(encoding="utf-8")
@@ -115,7 +123,7 @@ def _object(text: str, file: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         facts = None
     if not isinstance(facts, dict):
-        raise FovealError(f"{file}: expected settings in JSON, names and values, got something else")
+        raise FovealError(f"{file}: expected a config in JSON, names and values, got something else")
     return facts
 
 
@@ -126,5 +134,5 @@ def _config(text: str, file: Path) -> "TransformerConfig":
     known = {field.name for field in dataclasses.fields(TransformerConfig) if field.init}
     for name in facts:
         if name not in known:
-            raise unknown("setting of a Transformer", name, known)
+            raise unknown("field of a Transformer's config", name, known)
     return TransformerConfig(**facts)

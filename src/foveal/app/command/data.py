@@ -1,60 +1,68 @@
-"""`foveal data WHAT`: one line about a set of pictures; with --check every file is opened, with --twins leaks between splits and folds are listed."""
+"""`foveal data WHAT`: a data set of images in one line; --check opens every file, --near-duplicates lists leaks between splits and folds."""
 
 import argparse
 import json
-import multiprocessing
 import os
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from foveal.app.command.jobs import check_jobs
+from foveal.app.command.flags import check_jobs
+from foveal.app.command.workers import pool
 from foveal.data.near_duplicates import DISTANCE, SIDE, NearDuplicates, hash_of, near_duplicates
 from foveal.data.read import read
 from foveal.data.source import FilePictures, Source
 from foveal.report.progress import progress
 from foveal.runtime.image import BadImage, kind_of
 
-ALONE = 200  # pictures that are not worth the start of a second process
+ALONE = 200  # images that are not worth the start of a second process
 COMMONEST = 5  # sizes and kinds that are named
 LONGEST = 50  # lines of a list on the screen; --json has them all
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="NAME_OR_PATH", help="pipes, pipes:N, a folder, a csv file, or a folder with Sewer-ML")
-    parser.add_argument("--label", metavar="COLUMN", help="the column of the csv that holds the classes (default: label)")
-    parser.add_argument("--by", metavar="COLUMN", help="the column of the csv whose values are the folds, such as a campaign")
-    parser.add_argument("--seed", type=int, default=0, help="for the split, where the data gives none")
-    parser.add_argument("--check", action="store_true", help="open every picture; list the bad ones, and count sizes and kinds")
-    parser.add_argument("--twins", action="store_true", help="list pictures of two splits, or two folds, that are almost the same")
-    parser.add_argument("--distance", metavar="BITS", type=int, default=DISTANCE, help="how different twins may be, in bits of 64")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes that open pictures")
+    parser.add_argument("--label", metavar="COLUMN", help="column of the csv that holds the classes (default: label)")
+    parser.add_argument("--fold-column", metavar="COLUMN", help="column of the csv whose values are the folds, such as a campaign")
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the split, where the data has none (default: 0)")
+    parser.add_argument("--check", action="store_true", help="open every image; list the bad ones, and count sizes and kinds")
+    parser.add_argument("--near-duplicates", action="store_true", help="list images of two splits, or two folds, that are almost the same")
+    parser.add_argument(
+        "--distance",
+        metavar="BITS",
+        type=int,
+        default=DISTANCE,
+        help=f"how far near-duplicates may differ, in bits of 64 (default: {DISTANCE})",
+    )
+    parser.add_argument(
+        "--jobs", metavar="N", type=int, default=os.cpu_count() or 1, help="processes that open images (default: one per core)"
+    )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     check_jobs(args.jobs, "--jobs")
-    source = read(args.data, label=args.label, by=args.by, seed=args.seed)
-    seen = list(_looked(source, args)) if args.check or args.near_duplicates else []
+    source = read(args.data, label=args.label, fold_column=args.fold_column, seed=args.seed)
+    seen = list(_open_all(source, args)) if args.check or args.near_duplicates else []
     parts = [] if not args.near_duplicates else ["splits"] if source.fold is None else ["splits", "folds"]
-    found = {across: _twins(source, seen, args.distance, across) for across in parts}
+    found = {across: _pairs(source, seen, args.distance, across) for across in parts}
+    bad = any(one.reason is not None for one in seen)
     if args.json:
-        print(json.dumps(_facts(source, seen, found, args), ensure_ascii=False, indent=1))
-        return 0
-    print(source.told())
+        print(json.dumps(_facts(source, seen, found, args), indent=1))
+        return int(bad)
+    print(source.summary())
     if args.check:
         print("\n".join(_checked(seen)))
     for across, pairs in found.items():
         print("\n".join(_listed(across, pairs)))
-    return 0
+    return int(bad)
 
 
 @dataclass(frozen=True)
-class Look:
-    """What opening one picture showed."""
+class Opened:
+    """What opening one image showed."""
 
     file: str
     reason: str | None  # why it is bad
@@ -63,18 +71,13 @@ class Look:
     code: int | None = None  # its hash
 
 
-def _looked(source: Source, args: argparse.Namespace) -> Iterator[Look]:
+def _open_all(source: Source, args: argparse.Namespace) -> Iterator[Opened]:
     jobs = min(args.jobs, 1 + len(source) // ALONE)
     if jobs == 1:
-        yield from progress((_look(source, index, args.check) for index in range(len(source))), len(source), "opening pictures")
+        yield from progress((_open(source, index, args.check) for index in range(len(source))), len(source), "opening images")
         return
-    fresh = multiprocessing.get_context("spawn")  # a fork would copy locks of threads that are not there
-    with ProcessPoolExecutor(jobs, fresh, initializer=_keep, initargs=(source, args.check)) as pool:
-        try:
-            yield from progress(pool.map(_look_kept, range(len(source)), chunksize=32), len(source), "opening pictures")
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    with pool(jobs, _keep, source, args.check) as workers:
+        yield from progress(workers.map(_open_kept, range(len(source)), chunksize=32), len(source), "opening images")
 
 
 _kept: list[tuple[Source, bool]] = []
@@ -84,45 +87,45 @@ def _keep(source: Source, full: bool) -> None:
     _kept[:] = [(source, full)]
 
 
-def _look_kept(index: int) -> Look:
-    return _look(_kept[0][0], index, _kept[0][1])
+def _open_kept(index: int) -> Opened:
+    return _open(_kept[0][0], index, _kept[0][1])
 
 
-def _look(source: Source, index: int, full: bool) -> Look:
+def _open(source: Source, index: int, full: bool) -> Opened:
     file = source.file(index)
     try:
         kind = size = ""
         if full and isinstance(source.pictures, FilePictures):
             kind, width, height = kind_of(source.pictures.path(index))
             size = f"{width}×{height}"
-        return Look(file, None, kind, size, hash_of(source.image(index, SIDE)))
+        return Opened(file, None, kind, size, hash_of(source.image(index, SIDE)))
     except BadImage as bad:
-        return Look(file, bad.reason)
+        return Opened(file, bad.reason)
 
 
-def _twins(source: Source, seen: list[Look], distance: int, across: str) -> list[NearDuplicates]:
-    codes = np.array([look.code or 0 for look in seen], np.uint64)
-    there = np.array([look.code is not None for look in seen], bool)
+def _pairs(source: Source, seen: list[Opened], distance: int, across: str) -> list[NearDuplicates]:
+    codes = np.array([one.code or 0 for one in seen], np.uint64)
+    there = np.array([one.code is not None for one in seen], bool)
     return near_duplicates(source, codes, there, distance, across=across)
 
 
-def _checked(seen: list[Look]) -> list[str]:
-    bad = [look for look in seen if look.reason is not None]
+def _checked(seen: list[Opened]) -> list[str]:
+    bad = [one for one in seen if one.reason is not None]
     lines = [f"opened {len(seen)}: {len(seen) - len(bad)} good, {len(bad)} bad"]
     for what in ("kind", "size"):
-        counted = Counter(value for look in seen if (value := getattr(look, what)))
+        counted = Counter(value for one in seen if (value := getattr(one, what)))
         common = [f"{name} {count}" for name, count in counted.most_common(COMMONEST)]
         more = [f"… {len(counted) - COMMONEST} more"] if len(counted) > COMMONEST else []
         lines += [f"  {what}s: {', '.join([*common, *more])}"] if common else []
-    return lines + _shortened([f"  {look.file}: {look.reason}" for look in bad])
+    return lines + _shortened([f"  {one.file}: {one.reason}" for one in bad])
 
 
 def _listed(across: str, found: list[NearDuplicates]) -> list[str]:
-    pairs = Counter(twin.splits for twin in found)
+    pairs = Counter(pair.splits for pair in found)
     total = ", ".join(f"{one}–{other} {count}" for (one, other), count in sorted(pairs.items()))
-    lines = [f"near-twins across {across}: {total or 'none'}"]
+    lines = [f"near-duplicates across {across}: {total or 'none'}"]
     return lines + _shortened(
-        [f"  {twin.first} ({twin.splits[0]})  {twin.second} ({twin.splits[1]})  {twin.likeness:.2f}" for twin in found]
+        [f"  {pair.first} ({pair.splits[0]})  {pair.second} ({pair.splits[1]})  {pair.likeness:.2f}" for pair in found]
     )
 
 
@@ -130,12 +133,12 @@ def _shortened(lines: list[str]) -> list[str]:
     return lines if len(lines) <= LONGEST else [*lines[:LONGEST], f"  … {len(lines) - LONGEST} more: --json lists them all"]
 
 
-def _facts(source: Source, seen: list[Look], found: dict[str, list[NearDuplicates]], args: argparse.Namespace) -> dict[str, object]:
+def _facts(source: Source, seen: list[Opened], found: dict[str, list[NearDuplicates]], args: argparse.Namespace) -> dict[str, object]:
     facts = {"line": source.describe(), **source.facts()}
     if args.check:
-        facts["bad"] = [{"file": look.file, "reason": look.reason} for look in seen if look.reason is not None]
-        facts["kinds"] = Counter(look.kind for look in seen if look.kind)
-        facts["sizes"] = Counter(look.size for look in seen if look.size)
+        facts["bad"] = [{"file": one.file, "reason": one.reason} for one in seen if one.reason is not None]
+        facts["kinds"] = Counter(one.kind for one in seen if one.kind)
+        facts["sizes"] = Counter(one.size for one in seen if one.size)
     for across, pairs in found.items():
-        facts["twins" if across == "splits" else "fold_twins"] = [asdict(twin) for twin in pairs]
+        facts["near_duplicates" if across == "splits" else "fold_near_duplicates"] = [asdict(pair) for pair in pairs]
     return facts

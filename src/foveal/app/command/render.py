@@ -1,4 +1,4 @@
-"""`foveal render pipes --out DIR`: drawn pipe frames as files, with labels, boxes and masks, in the formats that others read too.
+"""`foveal render pipes --out DIR`: drawn pipe frames as files, with labels, boxes and label maps, in formats that others read, too.
 
     images/000017.jpg           quality 92
     masks/000017.png            0 nothing, k + 1 the k-th kind; of two findings at one pixel, the one that is seen
@@ -12,11 +12,9 @@ Killed and called again, it goes on where it was; nothing half-written is ever l
 import argparse
 import io
 import json
-import multiprocessing
 import os
 import shutil
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from foveal import __version__
-from foveal.app.command.jobs import check_jobs
+from foveal.app.command.flags import check_jobs
+from foveal.app.command.workers import pool
 from foveal.atomic import write_atomic
 from foveal.data.read import MARK, read
 from foveal.data.rendered import COUNT, SIZE, RenderedPictures, read_pipes
@@ -40,10 +39,10 @@ PARTS = ".parts"  # what is known of each finished frame until all are
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", metavar="WHAT", help="pipes")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="the folder to write; new, empty, or its own unfinished one")
-    parser.add_argument("--count", metavar="N", type=int, default=COUNT, help=f"frames (default {COUNT})")
-    parser.add_argument("--seed", metavar="S", type=int, default=0, help="another seed, other frames")
-    parser.add_argument("--size", metavar="PIXELS", type=int, default=SIZE, help=f"the side of a frame (default {SIZE})")
-    parser.add_argument("--jobs", metavar="J", type=int, default=os.cpu_count() or 1, help="processes that draw")
+    parser.add_argument("--count", metavar="N", type=int, default=COUNT, help=f"number of frames (default: {COUNT})")
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the frames (default: 0)")
+    parser.add_argument("--size", metavar="PIXELS", type=int, default=SIZE, help=f"side of a frame in pixels (default: {SIZE})")
+    parser.add_argument("--jobs", metavar="N", type=int, default=os.cpu_count() or 1, help="processes that draw (default: one per core)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     check(args.seed, args.size, None)
     source = read_pipes(f"pipes:{args.count}:{args.seed}")
     facts = {"what": args.what, "count": args.count, "seed": args.seed, "size": args.size, "foveal": __version__}
-    if not _finished(args.out, facts):
+    if not _finished(args.out, facts, source):
         _draw_all(source, args.size, args.out, args.jobs)
         _write_labels(source, args.out)
         _write_instances(source, args.size, args.out)
@@ -68,8 +67,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _finished(out: Path, wanted: dict[str, Any]) -> bool:
-    """Whether the folder holds just this already. A folder of anything else is refused, an empty one is marked as ours."""
+def _finished(out: Path, wanted: dict[str, Any], source: Source) -> bool:
+    """Whether the folder holds just this already, whole. A folder of anything else is refused, an empty one is marked as ours."""
     if out.exists():
         expect(out.is_dir(), "--out", "the name of a folder", f"the file {out}")
         there = sorted(path.name for path in out.iterdir())
@@ -78,15 +77,48 @@ def _finished(out: Path, wanted: dict[str, Any]) -> bool:
                 before = json.loads((out / MARK).read_text(encoding="utf-8"))
                 finished = bool(before.pop("finished", False))
             except (OSError, ValueError, AttributeError):
-                raise FovealError(f"{out / MARK}: expected what foveal render wrote, got something else; give another --out") from None
-            expect(before == wanted, f"--out {out}", f"a folder for {_said(wanted)}", f"one for {_said(before)}", "give another name")
-            return finished
-        expect(not there, f"--out {out}", "a new or an empty folder", f"one with {there[0] if there else ''} in it", "give another name")
+                raise FovealError(f"{out / MARK}: expected what foveal render wrote, got something else; choose another --out") from None
+            expect(before == wanted, f"--out {out}", f"a folder for {_words(wanted)}", f"one for {_words(before)}", "choose another name")
+            return finished and _whole(out, source)
+        expect(not there, f"--out {out}", "a new or an empty folder", f"one with {there[0] if there else ''} in it", "choose another name")
     _mark(out, wanted)
     return False
 
 
-def _said(facts: dict[str, Any]) -> str:
+def _whole(out: Path, source: Source) -> bool:
+    """Whether every file of a finished rendering is still there and can be opened; a frame that is not is drawn again."""
+    listed = all((out / name).is_file() for name in ("labels.csv", *(f"instances_{split}.json" for split in SPLITS)))
+    sound = [index for index in range(len(source)) if _sound(out, index)]
+    if listed and len(sound) == len(source):
+        return True
+    if listed:  # of frames that are there, the findings are known
+        findings: dict[int, list[dict[str, Any]]] = {}
+        for split in SPLITS:
+            for one in _annotations(out, split):
+                findings.setdefault(one["image_id"], []).append({key: one[key] for key in one if key not in ("id", "image_id")})
+        for index in sound:
+            write_atomic(_part(out, index), json.dumps(findings.get(index, [])).encode())
+    return False
+
+
+def _annotations(out: Path, split: str) -> list[dict[str, Any]]:
+    try:
+        return list(json.loads((out / f"instances_{split}.json").read_bytes())["annotations"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _sound(out: Path, index: int) -> bool:
+    try:
+        for file in (out / _file(index), out / "masks" / f"{index:06d}.png"):
+            with Image.open(file) as image:
+                image.load()
+    except (OSError, SyntaxError, ValueError):
+        return False
+    return True
+
+
+def _words(facts: dict[str, Any]) -> str:
     return " ".join(f"{name} {value}" for name, value in facts.items() if name != "what")
 
 
@@ -104,13 +136,9 @@ def _draw_all(source: Source, size: int, out: Path, jobs: int) -> None:
         for _ in progress((_draw(*one) for one in left), len(left), "drawing"):
             pass
         return
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        try:
-            for _ in progress(pool.map(_draw, *zip(*left, strict=True), chunksize=4), len(left), "drawing"):
-                pass
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    with pool(jobs) as workers:
+        for _ in progress(workers.map(_draw, *zip(*left, strict=True), chunksize=4), len(left), "drawing"):
+            pass
 
 
 def _draw(out: Path, index: int, seed: int, size: int) -> int:

@@ -1,4 +1,4 @@
-"""`foveal show`: what there is; what one mechanism is, with its picture; and the gallery of all pictures. What a model file says: show_file.py."""
+"""`foveal show`: what there is; what one mechanism or model is, with its picture; and the gallery of all pictures. What a model file says: show_file.py."""
 
 import argparse
 import shutil
@@ -8,10 +8,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foveal.app.catalogue import Entry, entries, find
-from foveal.app.command.show_file import KINDS, told_of
+from foveal.app.command.show_file import KINDS, describe_file
 from foveal.errors import FovealError
-from foveal.runtime.packaged import packaged
+from foveal.report.catalogue import Entry, entries, find
+from foveal.runtime.packaged import FILE, packaged
 
 if TYPE_CHECKING:
     from foveal.report.picture import Picture
@@ -30,7 +30,10 @@ WIDEST = 100  # columns of text
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "name", metavar="NAME", nargs="?", help="the mechanism to explain, or a model file to read; without it, everything is listed"
+        "name",
+        metavar="NAME",
+        nargs="?",
+        help="the mechanism or model to explain, or a model file or run to describe; without it, everything is listed",
     )
     parser.add_argument("--png", metavar="FILE", type=Path, help="draw the picture into this file")
     parser.add_argument("--size", metavar="N", type=int, help="the side of the picture of a mask or a position, in tokens")
@@ -46,9 +49,10 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(listing(entries(), _width())))
         return 0
     file = packaged(args.name) or Path(args.name)
+    file = file / FILE if (file / FILE).is_file() else file
     if file.suffix in KINDS:
         _alone(args, "a file", "png", "size")
-        print("\n".join(told_of(file)))
+        print("\n".join(describe_file(file)))
         return 0
     entry = find(args.name)
     print("\n".join(described(entry, _width())))

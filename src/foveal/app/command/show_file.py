@@ -5,36 +5,31 @@ from pathlib import Path
 from typing import Any
 
 from foveal.deploy.onnx.archive import texts
-from foveal.errors import FovealError, expect, reading
+from foveal.errors import FovealError, expect, expect_plain_file, reading
+from foveal.runtime.card import read_card, task_in
 from foveal.runtime.onnx_names import CARD, EXPORTED, PROOF, TORCH
+from foveal.tasks.task import find_task, task_names
 
 WEIGHTS = ".safetensors"
 KINDS = (EXPORTED, *TORCH, WEIGHTS)
-OF_PICTURES = (
-    "classes",
-    "multi_label",
-    "size",
-    "mean",
-    "std",
-    "threshold",
-    "temperature",
-)  # of a card: of a translator's these say nothing
 LONGEST = 2000  # characters of a fact; a vocabulary has more
-WORDS = {CARD: "what the file says of its model", PROOF: "how far the file is from the model it was made of"}
+TITLES = {CARD: "what the file says of its model", PROOF: "how far the file is from the model it was made of"}
 
 
-def told_of(file: Path) -> list[str]:
-    """The file in a line, then a line for each fact."""
+def describe_file(file: Path) -> list[str]:
+    """The file in a line, then one line per fact."""
+    expect_plain_file(file)
     with reading(file):
         size = file.stat().st_size
         found = _texts(file)
     expect(CARD in found, str(file), "a model that foveal wrote", "a file without foveal's card")
+    task = task_in(found[CARD])
+    if task in task_names():
+        read_card(found[CARD], str(file), find_task(str(task)).card)  # a file may come from anybody
     lines = [f"{file}: {size:,} bytes"]
-    for name, words in WORDS.items():
+    for name, title in TITLES.items():
         if name in found:
-            facts = _facts(found[name], file)
-            unused = OF_PICTURES if facts.get("task") == "translate" else ()
-            lines += ["", words, *(f"  {_value(key)}: {_value(value)}" for key, value in facts.items() if key not in unused)]
+            lines += ["", title, *(f"  {_value(key)}: {_value(value)}" for key, value in _facts(found[name], file).items())]
     return lines
 
 
@@ -42,7 +37,7 @@ def _texts(file: Path) -> dict[str, str]:
     if file.suffix in TORCH:
         return texts(file)
     if file.suffix == EXPORTED:
-        from foveal.tasks.classify.session import metadata
+        from foveal.runtime.exported import metadata
 
         return metadata(file)
     from safetensors import SafetensorError, safe_open

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from foveal.app import catalogue
-from foveal.app.catalogue import KINDS, Entry, Paper, entries, find, read, run_example, samples
+from foveal.report.catalogue import KINDS, Entry, Paper, entries, find, read, run_example, samples
 from foveal.errors import FovealError
 
 GOOD = '''"""Squared score: a square.
@@ -142,7 +142,7 @@ def test_the_same_paper_is_written_the_same_everywhere() -> None:
 
 
 def test_reading_needs_no_torch() -> None:
-    code = "import sys; from foveal.app.catalogue import entries; assert entries(); assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
+    code = "import sys; from foveal.report.catalogue import entries; assert entries(); assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foveal.app.paper import Paper
+from foveal.report.paper import Paper
 from foveal.errors import FovealError, unknown
 
 if TYPE_CHECKING:

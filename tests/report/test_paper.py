@@ -2,7 +2,7 @@
 
 import pytest
 
-from foveal.app.paper import Paper, parted
+from foveal.report.paper import Paper, parted
 from foveal.errors import FovealError
 
 TRANSFORMER = "Ashish Vaswani, Aidan N. Gomez, Łukasz Kaiser (2017). Attention is all you need. NeurIPS. arXiv:1706.03762."

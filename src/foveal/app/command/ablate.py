@@ -1,0 +1,86 @@
+"""`foveal ablate WHAT`: train variants of a model by one recipe on the same data, and tabulate what each part is worth."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from foveal.app.command.flags import expect_not_input
+from foveal.app.command.train import add_arguments as add_training
+from foveal.app.command.train import check_machine, folds_of, machine_flags, seeds_of
+from foveal.errors import unknown
+from foveal.options import add_flags, from_flags
+from foveal.report.table import plain_name, write_tables
+from foveal.tasks.ablation import Ablation
+from foveal.tasks.task import all_tasks, find_task
+from foveal.tasks.train import recipe_of
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_training(parser)
+    what = next(action for action in parser._actions if action.dest == "task")
+    what.metavar, what.help = "WHAT", f"{', '.join(known())}; `foveal ablate WHAT --help` lists the options of its recipe"
+    parser.add_argument("--only", metavar="A,B", help="some of its tables or models; `foveal ablate WHAT --only ?` lists them")
+
+
+def add_more(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    if arguments and not arguments[0].startswith("-"):
+        task = find_task(_ablation(arguments[0]).task)
+        add_flags(parser.add_argument_group(f"recipe of {task.name}"), task.recipe)
+
+
+def known() -> dict[str, Ablation]:
+    """All ablations of all tasks."""
+    found: dict[str, Ablation] = {}
+    for task in all_tasks():
+        found |= task.ablations()
+    return found
+
+
+def run(args: argparse.Namespace) -> int:
+    from foveal.deploy.measure.origin import origin
+    from foveal.device import choose
+    from foveal.train.sweep import expect_sweep_folder, plan, run_all
+
+    check_machine(args)
+    ablation = _ablation(args.task)
+    task = find_task(ablation.task)
+    only = None if args.only is None else args.only.split(",")
+    for name in only or ():
+        if name not in ablation.tables:
+            raise unknown(f"table of {args.task}", name, ablation.tables)
+    recipe = recipe_of(task, args.recipe, from_flags(args, task.recipe))
+    variants: Mapping[str, Mapping[str, Any]] = ablation.variants(recipe, only)
+    data = task.read(recipe)
+    print(data.summary(), flush=True)
+    ablation.check(data)
+    folder = Path(args.out) if args.out else ablation.folder(args.task, data)
+    folds, seeds = folds_of(args.folds, data.folds), seeds_of(args, recipe.seed)
+
+    def place(table: str, name: str) -> Path:
+        return folder / plain_name(f"{table}-{name}")
+
+    plans = {
+        (table, name): list(plan(task.name, build, place(table, name), folds, seeds))
+        for table, builds in variants.items()
+        for name, build in builds.items()
+    }
+    everything = [one for runs in plans.values() for one in runs]
+    expect_not_input(folder, [recipe.data])
+    expect_sweep_folder(folder, args.resume, everything)
+    run_all(everything, machine_flags(args), args.jobs, diverging=ablation.diverging)
+    further = ablation.further(plans, place)
+    run_all([one for runs in further.values() for one in runs], machine_flags(args), args.jobs, diverging=ablation.diverging)
+    tables = ablation.results(variants, plans | further, data)
+    title, caption = f"{args.task} on {data.name}", ablation.caption(recipe, data, len(seeds))
+    write_tables(folder, "ablation", tables, title, caption, origin(str(choose(args.device))))
+    print("\n".join(table.markdown() for table in tables))
+    print(f"the table is {folder / 'ablation.md'}, and .csv and .tex beside it")
+    return 0
+
+
+def _ablation(name: str) -> Ablation:
+    ablations = known()
+    if name not in ablations:
+        raise unknown("ablation", name, ablations)
+    return ablations[name]

@@ -1,0 +1,71 @@
+"""Flags that several commands share, and the options of a stage, which every task adds to."""
+
+import argparse
+import dataclasses
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from foveal.errors import FovealError, expect, expect_integer
+from foveal.options import Options, add_flags, flag, from_flags
+from foveal.tasks.task import Task, all_tasks, find_task
+
+PER_CORE = 16  # processes per core; more only wait for each other
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", metavar="NAME", default="auto", help="cpu, cuda, cuda:1, … (default: auto, a GPU if there is one)")
+
+
+def add_stage_options(parser: argparse.ArgumentParser, stage: str) -> None:
+    """The options of a stage for the models of every task; what several tasks have stands first."""
+    kinds = {task.name: (task, task.options(stage)) for task in all_tasks()}
+    owners: dict[str, list[str]] = {}
+    for name, (_, kind) in kinds.items():
+        for one in dataclasses.fields(kind):
+            owners.setdefault(one.name, []).append(name)
+    added: set[str] = set()
+    for names in sorted({tuple(one) for one in owners.values()}, key=lambda names: (-len(names), names)):
+        verbs = " or ".join(kinds[name][0].does for name in names)
+        group = parser.add_argument_group(f"of a model that {verbs}" if len(names) < len(kinds) or len(kinds) == 1 else "options")
+        mine = {option for option, holders in owners.items() if tuple(holders) == names}
+        kind = kinds[names[0]][1]
+        add_flags(group, kind, skip={one.name for one in dataclasses.fields(kind)} - mine)
+        added |= mine
+
+
+def stage_options(args: argparse.Namespace, stage: str, task: str) -> dict[str, Any]:
+    """What was given for this stage; an option that only the models of another task have is refused."""
+    wanted: type[Options] = find_task(task).options(stage)
+    own = {one.name for one in dataclasses.fields(wanted)}
+    for other in all_tasks():
+        for one in dataclasses.fields(other.options(stage)):
+            foreign = one.name not in own and getattr(args, one.name, None) is not None
+            expect(not foreign, flag(one.name), f"a model that {other.does}", f"one that {find_task(task).does}", "leave it out")
+    return from_flags(args, wanted)
+
+
+def check_jobs(count: object, name: str, least: int = 1) -> None:
+    """Raise a FovealError that names the flag, unless that many processes make sense here: a mistyped number must not bring a machine down."""
+    expect_integer(count, name, least)
+    cores = os.cpu_count() or 1
+    if count > PER_CORE * cores:  # type: ignore[operator]
+        raise FovealError(f"{name}: expected at most {PER_CORE * cores}, {PER_CORE} for each of the {cores} cores, got {count}")
+
+
+def expect_not_input(out: "str | Path | None", inputs: "Iterable[str | Path | None]", name: str = "--out") -> None:
+    """Raise a FovealError where writing `out` would replace something that the command reads: a model, an image, a data set."""
+    if out is None or not Path(out).exists():
+        return
+    for one in inputs:
+        if one is None or not os.path.lexists(one):
+            continue
+        same = Path(out).samefile(one) or (Path(one).is_dir() and Path(out).resolve() == Path(one).resolve())
+        expect(not same, name, "another name than what is read", str(out), "choose another name")
+
+
+def task_of(name: str) -> Task:
+    """The task of this name, as typed after `foveal train`."""
+    expect(not name.startswith("-"), "the task", f"one of {', '.join(task.name for task in all_tasks())} as the first word", name)
+    return find_task(name)

@@ -1,0 +1,125 @@
+"""`foveal train TASK`: from data to a trained model, in a folder that describes itself; `--folds` and `--seeds` make a sweep of runs."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from foveal.app.command.flags import add_device, check_jobs, expect_not_input, task_of
+from foveal.errors import FovealError, expect, expect_integer
+from foveal.options import add_flags, from_flags
+from foveal.report.progress import progress
+from foveal.tasks.task import Task, task_names
+from foveal.tasks.train import default_folder, recipe_of, train
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "task", metavar="TASK", help=f"{', '.join(task_names())}; `foveal train TASK --help` lists the options of its recipe"
+    )
+    parser.add_argument("--recipe", metavar="NAME_OR_FILE", help="options to begin with: a recipe that is shipped, or a YAML file")
+    parser.add_argument("--out", metavar="FOLDER", help="folder that the run is written to (default: runs/DATA-MODEL)")
+    parser.add_argument("--resume", action="store_true", help="continue the run in that folder")
+    parser.add_argument("--folds", metavar="all|0,1,…", help="cross-validation: one run per fold, for data that has folds")
+    parser.add_argument("--seeds", metavar="N", type=int, help="one run for each of N seeds, from --seed on")
+    parser.add_argument("--jobs", metavar="N", type=int, default=1, help="runs of a sweep side by side, which share the cores (default: 1)")
+    add_device(parser)
+    parser.add_argument("--devices", metavar="N", type=int, default=1, help="GPUs, or processes on a CPU, of one run (default: 1)")
+    parser.add_argument("--strategy", metavar="NAME", default="auto", help="how several devices share the work: Lightning's ddp, fsdp, …")
+    parser.add_argument("--workers", metavar="N", type=int, help="processes that decode samples, where these do not fit into memory")
+
+
+def add_more(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    """The options of the task's recipe: the task comes first."""
+    if arguments and not arguments[0].startswith("-"):
+        task = task_of(arguments[0])
+        add_flags(parser.add_argument_group(f"recipe of {task.name}"), task.recipe)
+
+
+def run(args: argparse.Namespace) -> int:
+    task = task_of(args.task)
+    expect(hasattr(args, "epochs"), "the task", f"{args.task} as the first word: foveal train {args.task} …", "it after flags")
+    check_machine(args)
+    given = from_flags(args, task.recipe)
+    name = args.recipe or (task.default_recipe(given) if "data" not in given else None)
+    if name and not args.recipe:
+        print(f"no --data: the recipe {name}", flush=True)
+    if args.folds is None and args.seeds is None:
+        return _one(args, task, name, given)
+    recipe = recipe_of(task, name, given)
+    folder = Path(args.out or default_folder(recipe))
+    data = task.read(recipe)
+    print(data.summary(), flush=True)
+    folds = folds_of(args.folds, data.folds)
+    runs = sweep(args, task, recipe, folder, folds)
+    print(task.summarise([run.folder for run in runs], folder))
+    return 0
+
+
+def check_machine(args: argparse.Namespace) -> None:
+    check_jobs(args.jobs, "--jobs")
+    check_jobs(args.devices, "--devices")
+    if args.workers is not None:
+        check_jobs(args.workers, "--workers", least=0)
+
+
+def sweep(args: argparse.Namespace, task: Task, recipe: Any, folder: Path, folds: Sequence[int | None]) -> list[Any]:
+    """All runs over folds and seeds, done; those of a sweep that was stopped are continued."""
+    from foveal.train.sweep import expect_sweep_folder, plan, run_all
+
+    runs = list(plan(task.name, recipe, folder, folds, seeds_of(args, recipe.seed)))
+    expect_not_input(folder, [recipe.data])
+    expect_sweep_folder(folder, args.resume, runs)
+    run_all(runs, machine_flags(args), args.jobs)
+    return runs
+
+
+def seeds_of(args: argparse.Namespace, first: int) -> range:
+    count = 1 if args.seeds is None else args.seeds
+    expect_integer(count, "--seeds")
+    return range(first, first + count)
+
+
+def machine_flags(args: argparse.Namespace) -> list[str]:
+    """What each run of a sweep is told of the machine."""
+    flags = ["--device", args.device, "--devices", str(args.devices), "--strategy", args.strategy]
+    return flags + ([] if args.workers is None else ["--workers", str(args.workers)])
+
+
+def folds_of(text: str | None, count: int) -> list[int | None]:
+    if text is None:
+        return [None]
+    expect(count > 0, "--folds", "data with folds", "data without", "--fold-column names a column that makes them")
+    expect(count >= 3, "--folds", "data with at least 3 folds, to test, to choose and to train with", f"{count} of them")
+    if text == "all":
+        return list(range(count))
+    try:
+        folds = list(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError:
+        raise FovealError(f"--folds: expected all, or numbers such as 0,1,2, got {text!r}") from None
+    expect(all(0 <= fold < count for fold in folds), "--folds", f"numbers from 0 to {count - 1}", text)
+    return list(folds)
+
+
+def _one(args: argparse.Namespace, task: Task, recipe: str | None, given: dict[str, Any]) -> int:
+    from foveal.train.harness import Machine, is_first
+
+    first = is_first(Machine(args.device, args.devices))
+    done = train(
+        task.name,
+        recipe=recipe,
+        out=args.out,
+        resume=args.resume,
+        device=args.device,
+        devices=args.devices,
+        strategy=args.strategy,
+        workers=args.workers,
+        progress=progress,
+        announce=lambda text: print(text, flush=True),
+        **given,
+    )
+    if first:
+        print(done.summary())
+        sys.stdout.flush()
+    return 0

@@ -1,0 +1,41 @@
+"""Worker processes of a command: they end with it, however it ends."""
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+DIE_WITH_PARENT = 1  # Linux' PR_SET_PDEATHSIG
+
+
+@contextlib.contextmanager
+def pool(jobs: int, prepare: Callable[..., None] | None = None, *arguments: Any) -> Iterator[ProcessPoolExecutor]:
+    """Processes that are started anew: a fork would copy locks of threads that are not there. prepare: called once in each of them."""
+    context = multiprocessing.get_context("spawn")
+    workers = ProcessPoolExecutor(jobs, context, initializer=_start, initargs=(os.getpid(), prepare, arguments))
+    try:
+        yield workers
+        workers.shutdown()
+    except BaseException:
+        processes = list((workers._processes or {}).values())
+        workers.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.terminate()
+        raise
+
+
+def _start(parent: int, prepare: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers Ctrl-C for all
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)  # also where the parent was killed, and could say nothing
+    if os.getppid() != parent:
+        os._exit(1)
+    if prepare is not None:
+        prepare(*arguments)

@@ -1,0 +1,107 @@
+"""`foveal.train`: from a recipe to a trained model, in a folder that describes itself."""
+
+import dataclasses
+import sys
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foveal.errors import FovealError
+from foveal.options import make, read_options
+from foveal.runtime.packaged import FILE
+from foveal.tasks.task import Task, find_task
+
+if TYPE_CHECKING:
+    from foveal.tasks.model import Model
+    from foveal.train.harness import Progress
+    from foveal.train.recipe import Recipe
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run that has ended: its folder, its result and its model."""
+
+    task: str
+    folder: Path
+    result: dict[str, Any]
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """The numbers of its result."""
+        return {name: value for name, value in self.result.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
+
+    @cached_property
+    def model(self) -> "Model":
+        from foveal.tasks.load import load
+
+        return load(self.folder)
+
+    def summary(self) -> str:
+        return "\n".join(find_task(self.task).describe_result(self.result, self.folder))
+
+
+def train(
+    task: str,
+    *,
+    recipe: str | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    device: str = "auto",
+    devices: int = 1,
+    strategy: str = "auto",
+    workers: int | None = None,
+    progress: "Progress | None" = None,
+    announce: Callable[[str], object] = lambda text: None,
+    **options: Any,
+) -> Run:
+    """Train a model. recipe: one that is shipped, or a YAML file; options: what differs from it, such as data="tiles", epochs=60."""
+    import torch
+
+    from foveal.deploy.measure.origin import origin
+    from foveal.device import choose
+    from foveal.train.harness import Machine, silent
+    from foveal.train.harness import train as run
+
+    what = find_task(task)
+    whole = recipe_of(what, recipe, options)
+    folder = Path(out) if out is not None else default_folder(whole)
+    facts = origin(str(choose(device)), torch.get_num_threads())
+    machine = Machine(device, devices, strategy, workers)
+    result = run(what, whole, folder, resume=resume, machine=machine, origin=facts, progress=progress or silent, announce=announce)
+    return Run(task, folder, result)
+
+
+def recipe_of(task: Task, name: str | None, values: Mapping[str, Any]) -> Any:
+    """The shipped or written recipe, and over it these values; paths are absolute."""
+    name = name or (task.default_recipe(values) if "data" not in values else None)
+    options = read_options(name, task.recipe, task.folder / "recipes") if name else {}
+    fields = {one.name: one for one in dataclasses.fields(task.recipe)}
+    own = str(options.get("model") or fields["model"].default)
+    model = values.get("model")
+    if options.get("config") and "config" not in values and model not in (None, own):
+        if _unlike(own, str(model)):
+            print(f"the recipe's config is of {own}: {model} begins with its own", file=sys.stderr, flush=True)
+            del options["config"]
+        else:
+            print(f"{model} has the recipe's config: {options['config']}", file=sys.stderr, flush=True)
+    return make(task.recipe, f"training a model that {task.does}", **options | dict(values)).from_anywhere()
+
+
+def default_folder(recipe: "Recipe") -> Path:
+    """runs/DATA-MODEL."""
+    return Path(f"runs/{Path(recipe.data.split(',')[0]).stem.replace(':', '-')}-{Path(recipe.model).stem}")
+
+
+def model_of(folder: Path) -> Path:
+    return folder / FILE
+
+
+def _unlike(one: str, other: str) -> bool:
+    """Whether two presets are of different families, with other fields in their configs."""
+    from foveal.models.zoo import config_of
+
+    try:
+        return bool(config_of(one).family != config_of(other).family)
+    except FovealError:  # a model's file, or a name that will be refused where it is used
+        return False
