@@ -37,9 +37,7 @@ class Evaluated(NamedTuple):
 
 
 class TranslateEvaluation(Evaluation):
-    def __init__(
-        self, data: Parallel, split: str, models: dict[str, Evaluated], origin: Mapping[str, str], notes: Sequence[str]
-    ) -> None:
+    def __init__(self, data: Parallel, split: str, models: dict[str, Evaluated], origin: Mapping[str, str], notes: Sequence[str]) -> None:
         """models: by name, the first one first."""
         self.data, self.split, self.models, self.origin, self.notes = data, split, models, dict(origin), list(notes)
         self.first = next(iter(models.values()))

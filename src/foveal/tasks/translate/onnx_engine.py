@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from foveal.errors import FovealError, expect, is_integer, short_repr
 from foveal.runtime.decode.batched import max_positions
-from foveal.runtime.decode.engine import Bans, Next, Rows, padded, never_generated
+from foveal.runtime.decode.engine import Bans, Next, Rows, never_generated, padded
 from foveal.tasks.translate.graph_names import (
     BANNED,
     ENDS,
@@ -47,7 +47,13 @@ class OnnxEngine:
         self.names = [tuple(name.format(layer) for name in pair) for layer in range(self.layers) for pair in pairs]  # (of source, of past)
         self.made = [name.format(layer) for layer in range(self.layers) for name in (KEYS, VALUES)]
         self.none: Arrays = {name: np.zeros((0, shapes[name][1], 0, shapes[name][3]), np.float32) for pair in self.names for name in pair}
-        self.none |= {LENGTHS: _numbers(0), TOKENS: _numbers(0), SOURCE: _numbers(0, 0), BANNED: _numbers(0, 2), TOP_K: np.ones(1, np.int64)}
+        self.none |= {
+            LENGTHS: _numbers(0),
+            TOKENS: _numbers(0),
+            SOURCE: _numbers(0, 0),
+            BANNED: _numbers(0, 2),
+            TOP_K: np.ones(1, np.int64),
+        }
         self.feed: Arrays = {}
         self.beams = 1
 

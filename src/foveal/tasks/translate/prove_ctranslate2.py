@@ -33,9 +33,7 @@ from foveal.tasks.translate.to_ctranslate2 import positions_of, tokens_of
 Times = dict[str, dict[str, float]]
 
 
-def prove_ctranslate2(
-    folder: Path, model: Any, vocabularies: tuple[Vocabulary, Vocabulary], proof: ProofSentences
-) -> tuple[Parity, Times]:
+def prove_ctranslate2(folder: Path, model: Any, vocabularies: tuple[Vocabulary, Vocabulary], proof: ProofSentences) -> tuple[Parity, Times]:
     """How far the folder is from its model, and milliseconds per sentence, greedy, one at a time, on one thread."""
     import ctranslate2
 

@@ -81,7 +81,9 @@ def check(model: Transformer, vocabularies: tuple[Vocabulary, Vocabulary]) -> No
     expect(added, "the model's position", f"'sinusoidal', 'learned' or 'none', {there}", repr(config.position))
     expect(config.head_width in (None, config.width // config.heads), "the model's head_width", "width / heads", config.head_width)
     for vocabulary, words in zip(vocabularies, (config.source_words, config.target_words), strict=True):
-        expect(len(vocabulary) == words, "the model's vocabulary", f"{words} tokens, one for each row of the model's table", len(vocabulary))
+        expect(
+            len(vocabulary) == words, "the model's vocabulary", f"{words} tokens, one for each row of the model's table", len(vocabulary)
+        )
 
 
 def tokens_of(vocabulary: Vocabulary) -> list[str]:

@@ -37,9 +37,7 @@ FIXED = ("family", "source_words", "target_words", "pad", "begin", "end", "unkno
 def read_data(recipe: TranslateRecipe) -> Parallel:
     """The sentences of a recipe; what is wrong with the recipe is found before they are read."""
     check_recipe(recipe)
-    data = read_parallel(
-        recipe.data, source=recipe.source, target=recipe.target, bad=recipe.bad, max_length=recipe.max_length
-    )
+    data = read_parallel(recipe.data, source=recipe.source, target=recipe.target, bad=recipe.bad, max_length=recipe.max_length)
     for split in ("train", "val"):
         expect(len(data.splits.get(split, ())) > 0, f"{data.name}, split {split}", "at least one pair", "none")
     return data
