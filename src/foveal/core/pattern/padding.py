@@ -42,7 +42,8 @@ class padding(Mask):
             raise FovealError(f"padding's lengths: expected {batch}, one for each sample, got {count}")
 
     def __repr__(self) -> str:
-        return f"padding({self.lengths.tolist()})"
+        lengths = tuple(self.lengths.shape) if self.lengths.is_meta else self.lengths.tolist()  # of shapes only there are no numbers
+        return f"padding({lengths})"
 
 
 def _written(lengths: object) -> Tensor:
