@@ -437,4 +437,4 @@ def test_a_model_with_fewer_heads_is_saved_and_opened(tmp_path):
     opened, _ = load_model(tmp_path / "m.safetensors", Card)
     assert [layer.heads for layer in head_layers(opened)] == [layer.heads for layer in head_layers(model)]
     assert {layer.heads for layer in head_layers(opened)} == {1, 2}
-    assert torch.equal(opened(SOURCE, TARGET), model(SOURCE, TARGET))
+    assert far(opened(SOURCE, TARGET), model(SOURCE, TARGET)) < 1e-12
