@@ -22,10 +22,9 @@ from foveal.metrics.classification import Labels, decide, measure
 from foveal.models.store import read_file
 from foveal.report.table import Table
 from foveal.runtime.packaged import FILE
-from foveal.tasks.classify.evaluate import evaluate
-from foveal.tasks.classify.evaluation import Evaluation
 from foveal.tasks.classify.finish import RESULT, predictions
 from foveal.tasks.classify.predictions import Predicted, read_predicted
+from foveal.tasks.classify.scores import Scores
 
 TESTED = "Every run is tested on images that chose nothing."
 CHOSEN = "There are no labelled test images: these are the validation images, which chose the epoch, so the figures flatter."
@@ -42,7 +41,7 @@ class Evaluated:
     facts: dict[str, Any]  # its result
     predicted: Predicted
     multi_label: bool
-    verdict: Evaluation
+    scores: Scores
 
     @property
     def name(self) -> str:
@@ -52,8 +51,8 @@ class Evaluated:
 
     @property
     def figures(self) -> Figures:
-        figures = {name: float(figure.value) for name, figure in self.verdict.figures.items()}
-        for one in self.verdict.classes:
+        figures = {name: float(figure.value) for name, figure in self.scores.figures.items()}
+        for one in self.scores.classes:
             figures |= {f"F1 {one.name}": float(one.figures["F1"].value), f"AP {one.name}": float(one.figures["AP"].value)}
         return figures
 
@@ -63,7 +62,7 @@ class Evaluated:
 
     @property
     def decided(self) -> Labels:
-        cuts = np.array([one.threshold for one in self.verdict.classes]) if self.multi_label else None
+        cuts = np.array([one.threshold for one in self.scores.classes]) if self.multi_label else None
         return decide(self.probability, self.multi_label, cuts)
 
 
@@ -119,8 +118,8 @@ def _judged(folder: Path, predicted: dict[str, Predicted | None], split: str) ->
     evaluated, val = predicted[split], predicted["val"]
     assert evaluated is not None
     chosen_on = None if val is None or split == "val" else (val.truth, val.logits)
-    verdict = evaluate(evaluated, split, validation=chosen_on, resamples=0)
-    return Evaluated(folder, facts, evaluated, card.multi_label, verdict)
+    scores = evaluate(evaluated, split, validation=chosen_on, resamples=0)
+    return Evaluated(folder, facts, evaluated, card.multi_label, scores)
 
 
 def _by_seed(runs: Sequence[Evaluated]) -> dict[int, list[Evaluated]]:
@@ -140,7 +139,7 @@ def _together(runs: Sequence[Evaluated]) -> Figures:
     found = measure(truth, decided, probability)(None)
     figures = {name: float(value) for name, value in found.items() if value.ndim == 0 and name not in RANKED}
     figures["ECE"] = float(calibration_error(truth, probability))
-    for place, one in enumerate(runs[0].verdict.classes):
+    for place, one in enumerate(runs[0].scores.classes):
         figures |= {f"{name} {one.name}": float(found[name][place]) for name in ("precision", "recall", "F1")}
     return figures
 

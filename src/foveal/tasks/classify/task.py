@@ -46,7 +46,7 @@ class ClassifyTask(Task):
         return ClassifyTraining(recipe, data, folder, machine, progress, fresh)
 
     def describe_result(self, result: dict[str, Any], folder: Path) -> list[str]:
-        from foveal.tasks.classify.report import describe_result
+        from foveal.tasks.classify.finish import describe_result
 
         return describe_result(result, folder)
 
