@@ -50,7 +50,9 @@ class Frame:
         """Lines at these values of both axes."""
         low, high, left, right = self.height - self.bottom, self.top, self.left, self.width - self.right
         lines = [f'<line {style(one)} x1="{self.x(one):.1f}" y1="{high:.1f}" x2="{self.x(one):.1f}" y2="{low:.1f}"/>' for one in across]
-        return lines + [f'<line {style(one)} x1="{left:.1f}" y1="{self.y(one):.1f}" x2="{right:.1f}" y2="{self.y(one):.1f}"/>' for one in up]
+        return lines + [
+            f'<line {style(one)} x1="{left:.1f}" y1="{self.y(one):.1f}" x2="{right:.1f}" y2="{self.y(one):.1f}"/>' for one in up
+        ]
 
     def labels(self, across: Sequence[float], up: Sequence[float], names: tuple[str, str]) -> list[str]:
         """Numbers at the axes, and what the axes mean."""

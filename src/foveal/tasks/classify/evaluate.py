@@ -81,14 +81,18 @@ class ClassifyEvaluation(Evaluation):
         if len(self.models) > 1:
             caption = f"{first.scores.images:,} images of the split {self.split}; {first.scores.interval}."
             names = " and ".join(one.name for one in self.models)
-            files += write_tables(folder, "comparison", self._comparison(), f"{names} on {printable(self.source.name)}", caption, self.facts["origin"])
+            files += write_tables(
+                folder, "comparison", self._comparison(), f"{names} on {printable(self.source.name)}", caption, self.facts["origin"]
+            )
         return files
 
     def _comparison(self) -> list[Table]:
         """One column per model, and how far the figure that decides is from the first one's."""
         first, *others = self.models
         rows = [[name, *(with_interval(one.scores.figures[name]) for one in self.models)] for name in first.scores.figures]
-        rows.append([f"{score_name(self.source.multi_label)} against {first.name}", UNDEFINED, *(self._against(first, one) for one in others)])
+        rows.append(
+            [f"{score_name(self.source.multi_label)} against {first.name}", UNDEFINED, *(self._against(first, one) for one in others)]
+        )
         return [Table(["figure, %", *(one.name for one in self.models)], rows)]
 
     def _against(self, first: Evaluated, other: Evaluated) -> str:
@@ -219,7 +223,9 @@ def _split(source: Source, asked: str | None, fold: int | None) -> tuple[str, li
     labelled: Callable[[str], bool] = lambda name: bool(source.known(source.indices(name, fold)).any())  # noqa: E731
     if labelled("test") or not labelled("val"):
         return "test", []
-    return "val", ["no image of the split test has a label: evaluated on val, which chose the epoch and the thresholds, so the figures flatter"]
+    return "val", [
+        "no image of the split test has a label: evaluated on val, which chose the epoch and the thresholds, so the figures flatter"
+    ]
 
 
 def _fold_column(options: EvaluateOptions, card: ClassifyCard) -> str | None:

@@ -58,7 +58,9 @@ class Parity:
         return asdict(self)
 
 
-Answering = Callable[[NDArray[np.uint8]], Sequence[NDArray[Any]]]  # frames → probability, found, logits and, of an Icam with attention, maps
+Answering = Callable[
+    [NDArray[np.uint8]], Sequence[NDArray[Any]]
+]  # frames → probability, found, logits and, of an Icam with attention, maps
 
 
 def by_onnxruntime(content: bytes) -> Answering:

@@ -98,7 +98,13 @@ def _choose(
     known: tuple[Labels, Array] | None, classes: Sequence[str], multi_label: bool, metric: str | None
 ) -> tuple[Array | float | None, str]:
     """The thresholds, and the sentence that says where they come from."""
-    expect(metric is None or known is not None, "--threshold-metric", "validation images to choose them on", "none", "evaluate on data with a validation split")
+    expect(
+        metric is None or known is not None,
+        "--threshold-metric",
+        "validation images to choose them on",
+        "none",
+        "evaluate on data with a validation split",
+    )
     expect(metric is None or multi_label or len(classes) == 2, "a threshold with one label per image", "two classes", len(classes))
     if multi_label and known is not None:
         metric = metric or "F1"
