@@ -108,11 +108,6 @@ def _latex_page(tables: Sequence[Table], title: str, caption: str, facts: Mappin
     return "\n".join(lines) + "\n"
 
 
-def plain_name(text: str) -> str:
-    """A name for a file or a folder, of whatever text."""
-    return "-".join("".join(sign if sign.isalnum() or sign == "." else " " for sign in text).split())
-
-
 def in_markdown(text: str) -> str:
     """Text as it is, on one line: nothing in it is read as a cell's end, as emphasis, as a link or as HTML."""
     flat = " ".join(text.split())

@@ -27,6 +27,7 @@ from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.classify.finish import predictions
 from foveal.tasks.classify.predictions import Predicted, read_predicted
 from foveal.tasks.classify.scores import Scores
+from foveal.tasks.classify.scoring import score
 from foveal.train.run_folder import read_result
 
 TESTED = "Every run is tested on images that chose nothing."
