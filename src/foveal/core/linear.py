@@ -83,7 +83,7 @@ def order_and_keys(mask: Mask | Tensor | None, batch: int, queries: int, keys: i
         right, others = order_and_keys(mask.right, batch, queries, keys, device)
         return left or right, others if some is None else some if others is None else some & others
     if isinstance(mask, padding) or (isinstance(mask, Given) and mask.tensor.shape[1:3] == (1, 1)):
-        return False, mask.dense(queries, keys, batch=batch, device=device)[:, :, :1]
+        return False, mask.dense(1, keys, batch=batch, device=device)  # the same for all queries
     raise FovealError(
         f"mask: expected none, causal, padding or causal & padding, as no pair is ever formed here, got {mask!r}; MultiHead takes any mask"
     )

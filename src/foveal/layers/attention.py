@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from foveal.core.algebra import Given
 from foveal.core.attend import weigh
@@ -88,6 +89,12 @@ def check_grid(layer: nn.Module, grid: Tensor, width: int) -> None:
     if not isinstance(grid, Tensor) or grid.dim() != 4 or grid.shape[3] != width:
         got = tuple(grid.shape) if isinstance(grid, Tensor) else shown(grid)
         raise FovealError(f"{type(layer).__name__}'s grid: expected (B, h, w, {width}), got {got}")
+
+
+def filled_up(grid: Tensor, size: int) -> Tensor:
+    """A grid (B, h, w, C) with zeros at its end, so that `size` divides its sides; at least one square of that size."""
+    h, w = grid.shape[1], grid.shape[2]
+    return functional.pad(grid, (0, 0, 0, -w % size if w else size, 0, -h % size if h else size))
 
 
 def check_dtype(layer: nn.Module, name: str, tokens: Tensor, weight: Tensor | None = None) -> None:

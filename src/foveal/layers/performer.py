@@ -52,10 +52,15 @@ class Performer(nn.Module):
             weight, bias = self.qkv.weight, self.qkv.bias
             q = F.linear(query, weight[: self.width], bias[: self.width])
             k, v = F.linear(memory, weight[self.width :], bias[self.width :]).chunk(2, -1)
-        q, k, v = (tokens.reshape(*tokens.shape[:2], self.heads, -1).transpose(1, 2) for tokens in (q, k, v))  # (B, H, N, D)
+        q, k, v = (self._split(tokens) for tokens in (q, k, v))  # (B, H, N, D)
         y = linear(q, k, v, self.projection, mask=self._both(mask))
         projected: Tensor = self.out(y.transpose(1, 2).flatten(2))  # (B, N, C)
         return projected
+
+    def _split(self, tokens: Tensor) -> Tensor:
+        """(B, N, C) → (B, H, N, D); −1 would be ambiguous of no tokens."""
+        batch, length, width = tokens.shape
+        return tokens.reshape(batch, length, self.heads, width // self.heads).transpose(1, 2)
 
     def _both(self, mask: Mask | Tensor | None) -> Mask | Tensor | None:
         """The layer's own mask and the caller's."""
