@@ -21,6 +21,7 @@ from foveal.core.kernel import KERNELS, Kernel
 from foveal.core.mask import Mask
 from foveal.core.observe import Look, observers, report
 from foveal.core.term import Term
+from foveal.core.trace import is_tracing
 from foveal.errors import FovealError, unknown
 
 
@@ -183,7 +184,7 @@ def _choose(call: Call, name: str) -> Kernel:
         raise unknown("kernel", name, ["auto", *_ALL])
     if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
         return _select(call, name)
-    if torch.compiler.is_exporting() or torch._C._get_tracing_state() is not None:
+    if torch.compiler.is_exporting() or is_tracing():
         return _ALL["explicit"]  # plain operations, which every exporter knows
     if call.transformed:
         return _select(call, name)

@@ -14,6 +14,7 @@ from foveal.core.algebra import Given
 from foveal.core.mask import Mask
 from foveal.core.pattern.causal import Causal
 from foveal.core.term import FLOATS, Term, as_term
+from foveal.core.trace import is_tracing
 from foveal.errors import FovealError, is_number, shown
 
 LARGEST = sys.float_info.max
@@ -103,7 +104,8 @@ def checked(
         if not isinstance(mask, Mask):
             raise FovealError(f"mask: expected a mask or a boolean tensor, got {type(mask).__name__}")
         mask.check(batch, queries, keys)
-        if not torch.compiler.is_compiling() and mask.full(0, queries, keys):  # in a graph it would tie down dynamic sizes
+        # In a graph it would tie down sizes, or leave the mask out at every other length.
+        if not torch.compiler.is_compiling() and not is_tracing() and mask.full(0, queries, keys):
             mask = None
     term = as_term(bias)
     if term is not None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from foveal.core.trace import is_tracing
 from foveal.errors import FovealError, is_whole, shown, unknown
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def patterns() -> list[str]:
 
 def expect_whole(value: object, what: str, least: int = 0) -> None:
     """Raise a FovealError unless `value` is a whole number that an index can hold."""
-    if isinstance(value, Tensor) and torch._C._get_tracing_state() is not None:  # a tracer hands out sizes as tensors
+    if isinstance(value, Tensor) and is_tracing():  # a tracer hands out sizes as tensors
         return
     if not is_whole(value) or not least <= value < 2**31:  # type: ignore[operator]
         raise FovealError(f"{what}: expected a whole number, at least {least} and below 2³¹, got {shown(value)}")

@@ -65,7 +65,7 @@ class DynamicConvolution(nn.Module):
         tokens = x.shape[1]
         shape = (self.heads, self.width // self.heads)
         padded = F.pad(x, (0, 0, self.kernel_size - 1 - self.ahead, self.ahead)).unflatten(2, shape)
-        y = torch.zeros_like(x).unflatten(2, shape)
+        y: Tensor = torch.zeros_like(x).unflatten(2, shape)
         for tap in range(self.kernel_size):
             y = torch.addcmul(y, padded[:, tap : tap + tokens], alpha[..., tap, None])  # (B, N, H, D)
         return y.flatten(2)
