@@ -22,14 +22,14 @@ def is_tracing() -> bool:
 def outside_of_trace() -> Iterator[None]:
     """What is computed inside becomes a constant of the graph: a table that a cache keeps would differ from the first trace to the second."""
     state = torch._C._get_tracing_state()
-    torch._C._set_tracing_state(None)
+    torch._C._set_tracing_state(None)  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        torch._C._set_tracing_state(state)
+        torch._C._set_tracing_state(state)  # type: ignore[attr-defined]
 
 
-def only_for(size: int, what: str, tensor: Tensor) -> Tensor:
+def only_for(size: int | Tensor, what: str, tensor: Tensor) -> Tensor:
     """The tensor, in a graph that raises for another size than this one."""
     if not isinstance(size, Tensor):  # not traced: an int
         return tensor

@@ -91,6 +91,24 @@ def check_grid(layer: nn.Module, grid: Tensor, width: int) -> None:
         raise FovealError(f"{type(layer).__name__}'s grid: expected (B, h, w, {width}), got {got}")
 
 
+def some_outputs(linear: nn.Linear, tokens: Tensor, first: int, last: int | None) -> Tensor:
+    """Some outputs of a projection: for a layer made for one source that is given two."""
+    weight, bias = linear.weight, linear.bias
+    if not isinstance(weight, Tensor):  # quantised: its matrix is packed as a whole, so all is computed and some is taken
+        return linear(tokens)[..., first:last]  # type: ignore[unreachable]
+    return functional.linear(tokens, weight[first:last], None if bias is None else bias[first:last])
+
+
+def matrix(layer: nn.Module, linear: nn.Linear) -> Tensor:
+    """W of a projection, for a layer that multiplies by it in its own way."""
+    if not isinstance(linear.weight, Tensor):
+        what = f"{type(layer).__name__}'s weights"  # type: ignore[unreachable]
+        raise FovealError(
+            f"{what}: expected floating point, got a quantised projection; leave this layer out, it multiplies by them itself"
+        )
+    return linear.weight
+
+
 def filled_up(grid: Tensor, size: int) -> Tensor:
     """A grid (B, h, w, C) with zeros at its end, so that `size` divides its sides; at least one square of that size."""
     h, w = grid.shape[1], grid.shape[2]
