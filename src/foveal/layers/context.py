@@ -37,6 +37,6 @@ class Context(nn.Module):
         if earlier is not None:
             check_tokens(self, "earlier", earlier, self.query.in_features, self.query.weight)
             before = earlier[:, None]
-        weights = [matrix(self, part) for part in (self.query, self.history, self.key)]
-        scores = context(query[:, None], memory[:, None], *weights, before)
+        w_query, w_history, w_key = (matrix(self, part) for part in (self.query, self.history, self.key))
+        scores = context(query[:, None], memory[:, None], w_query, w_history, w_key, before)
         return look(scores, memory, mask, self.dropout if self.training else 0.0)
