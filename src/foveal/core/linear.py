@@ -12,7 +12,8 @@ Example: linear(q[:, :2], k, v, orthogonal(features=16, width=8))
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
+from operator import and_
 from typing import Any
 
 import torch
@@ -80,9 +81,9 @@ def order_and_keys(mask: Mask | Tensor | None, batch: int, queries: int, keys: i
     if isinstance(mask, Causal):
         return True, None
     if isinstance(mask, And):
-        left, some = order_and_keys(mask.left, batch, queries, keys, device)
-        right, others = order_and_keys(mask.right, batch, queries, keys, device)
-        return left or right, others if some is None else some if others is None else some & others
+        parts = [order_and_keys(part, batch, queries, keys, device) for part in mask.parts]
+        some = [kept for _, kept in parts if kept is not None]
+        return any(ordered for ordered, _ in parts), reduce(and_, some) if some else None
     if isinstance(mask, padding) or (isinstance(mask, Given) and mask.tensor.shape[1:3] == (1, 1)):
         return False, mask.dense(1, keys, batch=batch, device=device)  # the same for all queries
     raise FovealError(
