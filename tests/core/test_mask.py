@@ -386,7 +386,7 @@ def test_too_many_pairs_are_refused_or_counted_within_seconds(mask, size):
         answer = str(error)
     refused = r"pairs of .*: expected at most [\d,]+ pairs to look at one by one, got .*; ask for a smaller size, a pattern repeats itself"
     assert re.fullmatch(rf"\d+|{refused}", answer)
-    assert time.perf_counter() - start < 5  # one, on a machine that has nothing else to do
+    assert time.perf_counter() - start < 10  # about one, on a machine that has nothing else to do
 
 
 def test_a_long_chain_is_not_a_deep_one():

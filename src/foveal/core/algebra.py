@@ -46,6 +46,10 @@ class _Many(Mask):
         object.__setattr__(self, "depth", depth)
 
     @property
+    def leaves(self) -> int:  # type: ignore[override]
+        return sum(part.leaves for part in self.parts)
+
+    @property
     def batched(self) -> bool:  # type: ignore[override]
         return any(part.batched for part in self.parts)
 
@@ -76,6 +80,10 @@ class _Single(Mask):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "depth", 1 + self.inner.depth)
+
+    @property
+    def leaves(self) -> int:  # type: ignore[override]
+        return self.inner.leaves
 
     @property
     def batched(self) -> bool:  # type: ignore[override]

@@ -31,6 +31,7 @@ class Mask:
     batched = False  # whether the samples of a batch differ
     heads = 1  # how many heads it tells apart; 1: all are alike
     depth = 1  # how many levels of & | ~ it is made of
+    leaves = 1  # how many patterns it is made of
     grows = True  # whether a pair that is kept stays kept when more keys come, as decoding with a cache needs
     period = 1  # rows that agree modulo the period look at similar keys, so they share a tile
 
@@ -135,8 +136,8 @@ class Mask:
         if known is not None:
             return known
         total, looked_at = 0, 0
-        samples = batch * self.heads if self.batched else 1
-        _expect_countable(self, queries, keys, keys * HEIGHT)
+        samples = (batch * self.heads if self.batched else 1) * self.leaves
+        _expect_countable(self, queries, keys, keys * HEIGHT * self.leaves)
         for rows, columns in strips(self, queries, keys):
             looked_at += samples * len(rows) * len(columns) + STRIP
             _expect_countable(self, queries, keys, looked_at)

@@ -21,6 +21,8 @@ from foveal.core.trace import outside_of_trace
 from foveal.errors import expect, whole
 from foveal.position.biased import Biased, without_heads
 
+__all__ = ["Buckets", "CausalBuckets"]
+
 
 class Buckets(Biased):
     """Buckets for both sides: what an encoder uses."""
