@@ -35,9 +35,9 @@ def picture(matrix: Tensor, row_labels: Sequence[object] = (), column_labels: Se
     left, above = (max((int(font.getlength(word)) + EDGE for word in some), default=0) for some in words)
     least = 12 if left or above else 1  # pixels of a cell: a label must be read
     cell = max(LONGEST // max(rows, columns, 1), least)
-    size = (max(columns, 1) * cell, max(rows, 1) * cell)
-    page = Image.new("RGB", (left + size[0] + 2 * EDGE, above + size[1] + 2 * EDGE), "white")
-    page.paste(_shaded(matrix).resize(size, Image.Resampling.NEAREST), (left + EDGE, above + EDGE))
+    width, height = max(columns, 1) * cell, max(rows, 1) * cell
+    page = Image.new("RGB", (left + width + 2 * EDGE, above + height + 2 * EDGE), "white")
+    page.paste(_shaded(matrix).resize((width, height), Image.Resampling.NEAREST), (left + EDGE, above + EDGE))
     draw = ImageDraw.Draw(page)
     for i, word in enumerate(words[0]):
         draw.text((EDGE, above + EDGE + i * cell + cell // 2), word, fill=INK, font=font, anchor="lm")
