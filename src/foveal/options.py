@@ -103,7 +103,7 @@ def load_yaml(text: str) -> Any:
 def _loader() -> Any:
     import yaml
 
-    class Strict(yaml.SafeLoader):
+    class Strict(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
         """YAML 1.2's plain numbers, and no key twice."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
