@@ -167,7 +167,7 @@ def run(tmp_path_factory):
         rows.append((f"{number}.png", ("a", "b")[number % 2], ("train", "train", "val", "test")[number // 6]))
     with (place / "labels.csv").open("w", newline="") as file:
         csv.writer(file).writerows(rows)
-    words = ["train", "classify", "--data", place, "--size", "56", "--settings", "{image: 56, patch: 14}", "--epochs", "1", "--batch", "6"]
+    words = ["train", "classify", "--data", place, "--size", "56", "--config", "{image: 56, patch: 14}", "--epochs", "1", "--batch", "6"]
     assert main([str(word) for word in [*words, "--device", "cpu", "--out", place / "run"]]) == 0
     return place / "run"
 

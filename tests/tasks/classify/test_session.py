@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from foveal.tasks.classify.predict_onnx import OnnxClassifier
 from PIL import Image
 
 from foveal.app.cli import main
@@ -21,7 +22,6 @@ from foveal.runtime.card import Card, read_card
 from foveal.tasks.classify.explain import _of_file, _of_torch, explained
 from foveal.tasks.classify.export import MARGINS, Margin
 from foveal.tasks.classify.graph import export_onnx, write_export
-from foveal.tasks.classify.predict_onnx import OnnxClassifier
 from foveal.tasks.classify.predict_torch import TorchClassifier
 from foveal.tasks.classify.prove import ProofImages, by_onnxruntime, prove
 from foveal.tasks.classify.session import Session
