@@ -150,7 +150,7 @@ def test_sentences_that_changed_are_refused(run, tmp_path, capsys):
     words = ["--data", data / "numbers.tsv", *FLAGS, "--epochs", "1", "--out", tmp_path / "run"]
     status, _, err = called(capsys, "train", "translate", *words, "--precision", "16")
     assert status == 2
-    assert "the setting precision: expected 32 or bf16 on a CPU, got 16" in err
+    assert "--precision: expected 32 or bf16 on a CPU, got 16" in err
     status, _, err = called(capsys, "train", "translate", *words, "--precision", "bf16")  # in the folder of the one that was refused
     assert status == 0, err
     with (data / "numbers.tsv").open("a", encoding="utf-8") as file:
@@ -158,7 +158,7 @@ def test_sentences_that_changed_are_refused(run, tmp_path, capsys):
     evaluate = ["evaluate", tmp_path / "run", "--device", "cpu", "--resamples", "0"]
     status, _, err = called(capsys, *evaluate)
     assert status == 2
-    assert "expected one trained on numbers as it is now, got one of other sentences or splits; say --data" in err
+    assert "expected one trained on numbers as it is now, got one of other sentences or splits; give --data" in err
     assert called(capsys, *evaluate, "--data", data / "numbers.tsv")[0] == 0
 
 
