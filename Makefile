@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install test lint types contracts unit demo weights gallery proof bench clean
+.PHONY: help install test lint types contracts unit demo weights gallery proof bench stubs clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -53,6 +53,9 @@ gallery: $(STAMP)  ## draw every mask and mechanism
 
 proof: $(STAMP)  ## measure every mechanism against its oracle and write docs/proof.md
 	$(BIN)/python tests/proof.py docs/proof.md
+
+stubs: $(STAMP)  ## write the stubs of the folders whose names are found by their files
+	$(BIN)/python scripts/write_stubs.py
 
 bench: $(STAMP)  ## time attention against torch, and write results/
 	$(BIN)/foveal bench attention
