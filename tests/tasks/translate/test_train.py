@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from foveal.train.harness import Machine
 from safetensors.torch import load_file
 from torch.nn import functional as F
 from train.killed import killed_and_resumed, train_translate
@@ -23,6 +22,7 @@ from foveal.tasks.task import find_task
 from foveal.tasks.translate.card import TranslateCard
 from foveal.tasks.translate.module import TranslateModule
 from foveal.tasks.translate.recipe import TranslateRecipe
+from foveal.train.harness import Machine
 from foveal.train.schedule import root
 
 CPU = Machine(device="cpu")
