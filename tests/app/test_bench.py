@@ -8,7 +8,7 @@ import pytest
 
 from foveal.app.cli import main
 from foveal.app.command.bench.crossover import _crossing
-from foveal.app.command.bench.table import Bench, Row
+from foveal.report.bench import Bench, Row
 
 
 def nap(seconds):

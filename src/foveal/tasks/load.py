@@ -1,6 +1,7 @@
 """`foveal.load`: open a model by whatever names it; the file says its task."""
 
 from pathlib import Path
+from typing import Any
 
 from foveal.errors import FovealError, expect, reading, unknown
 from foveal.runtime import packaged
@@ -13,11 +14,15 @@ from foveal.tasks.task import Task, all_tasks, find_task
 FOREIGN = (".pt", ".pt2", ".pth", ".ckpt", ".bin", ".pkl", ".h5")  # models that others write
 
 
-def load(name: "str | Path", *, device: str = "auto", threads: int = 1) -> Model:
-    """A run's folder, a .safetensors or .onnx file, weights that come with foveal, a preset (with random weights), or an id on the hub."""
+def load(name: "str | Path", *, device: str = "auto", threads: int = 1, config: dict[str, Any] | None = None) -> Model:
+    """A run's folder, a .safetensors or .onnx file, weights that come with foveal, a preset (with random weights), or an id on the hub.
+
+    config: of a preset, fields that differ, such as {"image": 448}.
+    """
     where = find_model(name)
+    expect(not config or where is None, str(name), "a preset beside config", "a model that has a config of its own")
     if where is None:
-        return _preset(str(name), device)
+        return _preset(str(name), device, config or {})
     if where.suffix == EXPORTED:
         expect(device in ("auto", "cpu"), "--device", "auto or cpu for an exported file", device)
         exported = open_exported(where, threads)
@@ -107,14 +112,14 @@ def _packaged_task() -> str | None:
     return None if file is None else task_in(open_exported(file).card)
 
 
-def _preset(name: str, device: str) -> Model:
+def _preset(name: str, device: str, config: dict[str, Any]) -> Model:
     import torch
 
     from foveal.models.zoo import create, presets
 
     task = next(one for one in all_tasks() if name in presets(*one.families))
     torch.manual_seed(0)
-    network = create(name).eval()
+    network = create(name, **config).eval()
     return Model(task, task.new_card(name, network), network=network, device=device)
 
 

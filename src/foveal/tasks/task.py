@@ -8,18 +8,18 @@ once, for all tasks, in `app/command/`, and knows tasks by this protocol only.
 import importlib
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from foveal.errors import expect, unknown
+from foveal.errors import FovealError, expect, unknown
 from foveal.options import Options
 from foveal.runtime.card import Card
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from foveal.tasks.ablation import Ablation
     from foveal.tasks.model import Model
@@ -83,6 +83,12 @@ class Exported(ABC):
 
     @abstractmethod
     def summary(self) -> str: ...
+
+
+class LabelledBatches(NamedTuple):
+    batches: Sequence[Any]
+    loss: "Callable[[Any, Any], Tensor]"  # of a network on one batch
+    words: str  # which samples they are
 
 
 class Task(ABC):
@@ -157,6 +163,10 @@ class Task(ABC):
     @abstractmethod
     def graph(self, model: "Model") -> bytes:
         """The exported file's content in float32, to be timed."""
+
+    def labelled_batches(self, model: "Model", count: int) -> "LabelledBatches":
+        """Samples that the importance of heads is measured on."""
+        raise FovealError(f"{model.name}: expected a task that says which heads matter, got {self.name}, which does not; name the heads")
 
     # what a paper needs
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from foveal.app.cli import main
-from foveal.app.command.bench.table import Bench
+from foveal.report.bench import Bench
 from foveal.models.zoo import create
 from foveal.tasks.translate import bench as translate
 

@@ -1,50 +1,39 @@
-"""`foveal prune MODEL --weights X --out FILE`: the same model with fewer channels or heads, as small as another one; to be trained on."""
+"""`foveal prune MODEL --parameters N --out FILE`: the same model with fewer channels or heads, as small as another one; to be trained on."""
 
 import argparse
 import copy
-import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from foveal.app.command.flags import expect_not_input
 from foveal.atomic import expect_folder
 from foveal.errors import FovealError, expect
 from foveal.runtime.packaged import SUFFIX
+from foveal.tasks.load import load
+from foveal.tasks.model import Model
+from foveal.tasks.task import find_task
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from foveal.runtime.card import Card
-
 CHANNELS, HEADS = ("l1", "fpgm"), ("gradient", "masking")
 LARGE = {"k": 10**3, "M": 10**6, "G": 10**9}
-PICTURES = 64  # on which the importance of heads is measured
+SAMPLES = 64  # on which the importance of heads is measured
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        help="a run's folder, a .safetensors file, weights in the package such as icam-fast-pipes, or a preset or a peer, with random weights",
-    )
-    parser.add_argument(
-        "--flops",
-        metavar="X",
-        help="at most so many for one picture, 2 for each multiply-add: a number such as 180M, or a model that has them",
-    )
-    parser.add_argument("--weights", metavar="X", help="at most so many: a number such as 31371, or a model that has them")
-    parser.add_argument(
-        "--heads", metavar="LIST", help="heads to remove as LAYER:HEAD, such as 0:1,1:0; or how many, those that matter least"
-    )
-    parser.add_argument(
-        "--by", help=f"what is removed first: of channels {' or '.join(CHANNELS)}, of heads {' or '.join(HEADS)} (default: the first)"
-    )
+    parser.add_argument("model", metavar="MODEL", help="a run's folder, a .safetensors file, weights that come with foveal, or a preset")
+    parser.add_argument("--flops", metavar="N", help="at most N operations per sample, 2 per multiply-add: a number such as 180M, or a model that has them")
+    parser.add_argument("--parameters", metavar="N", help="at most N parameters: a number such as 31371, or a model that has them")
+    parser.add_argument("--heads", metavar="LIST", help="heads to remove as LAYER:HEAD, such as 0:1,1:0; or how many, those that matter least")
+    parser.add_argument("--by", metavar="METHOD", help=f"what is removed first: channels by {' or '.join(CHANNELS)}, heads by {' or '.join(HEADS)} (default: the first)")
     parser.add_argument("--out", metavar="FILE", type=Path, required=True, help=f"the {SUFFIX} file to write")
 
 
 def run(args: argparse.Namespace) -> int:
-    asked = [name for name in ("flops", "weights", "heads") if getattr(args, name) is not None]
+    asked = [name for name in ("flops", "parameters", "heads") if getattr(args, name) is not None]
     got = "none" if not asked else " and ".join(f"--{name}" for name in asked)
-    expect(len(asked) == 1, "to prune", "one of --flops, --weights and --heads", got)
+    expect(len(asked) == 1, "to prune", "one of --flops, --parameters and --heads", got)
     unit = asked[0]
     methods = HEADS if unit == "heads" else CHANNELS
     by = args.by or methods[0]
@@ -54,24 +43,25 @@ def run(args: argparse.Namespace) -> int:
     given = None if unit == "heads" else number(getattr(args, unit), f"--{unit}")
     expect_folder(args.out.parent)
 
-    from foveal.models.store import load_or_new, save_model
+    from foveal.deploy.prune import expect_finite_weights, prune, pruned_card
+    from foveal.models.store import save_model
 
-    model, card, new = load_or_new(args.model)
-    if new:
+    model = load(args.model, device="cpu")
+    expect_not_input(args.out, [model.path])
+    if model.random:
         print(f"{args.model}: no weights come with foveal, so they are random")
+    expect_finite_weights(model.network, args.model)
     if unit == "heads":
-        pruned, words = _without(model, card, args.heads, by)
+        pruned, words = _without(model, args.heads, by)
     else:
         goal = _as_many_as(getattr(args, unit), unit) if given is None else given
-        from foveal.deploy.prune import prune
-
         try:
-            pruned = prune(model, goal, unit, by, size=card.size)
+            pruned = prune(model.network, goal, unit, by)
         except FovealError as error:
             raise FovealError(f"--{unit} of {args.model}: {error}") from None
         words = f"by {by} to at most {goal:,} {unit}"
-    save_model(pruned, args.out, pruned_card(card, pruned, words))
-    print(f"wrote {args.out}, {words}: {told(model, pruned, card.size)}")
+    save_model(pruned, args.out, pruned_card(model.card, pruned, words))
+    print(f"wrote {args.out}, {words}: {_remaining(model.network, pruned)}")
     return 0
 
 
@@ -88,48 +78,37 @@ def number(text: str, flag: str) -> int | None:
 
 
 def _as_many_as(name: str, unit: str) -> int:
-    """What another model costs, on pictures of its own size."""
+    """What another model costs, on samples of its own size."""
     from foveal.deploy.prune import counter
-    from foveal.models.store import load_or_new
 
     try:
-        model, card, _ = load_or_new(name)
+        network = load(name, device="cpu").network
     except FovealError as error:
         raise FovealError(f"--{unit}: expected a number above 0, such as 31371 or 180M, or a model, got {name!r}; {error}") from None
-    return counter(unit, card.size)(model)
+    return counter(unit)(network)
 
 
-def pruned_card(card: "Card", pruned: "nn.Module", words: str) -> "Card":
-    """What the file says of itself: the shapes, and that figures of the whole model are none of its own."""
-    from foveal.models.store import shapes_of
-
-    name = card.model if card.shapes else f"{card.model}-pruned"
-    note = f"{card.model} pruned {words}, and not trained since."
-    return dataclasses.replace(card, model=name, metrics={}, note=note, shapes=shapes_of(pruned))
-
-
-def told(model: "nn.Module", pruned: "nn.Module", size: int) -> str:
+def _remaining(model: "nn.Module", pruned: "nn.Module") -> str:
     """What is left of a model, in words."""
     from foveal.deploy.prune import counter
 
     costs = []
-    for unit in ("weights", "flops"):
-        cost = counter(unit, size)
-        before, after = cost(model), cost(pruned)
+    for unit in ("parameters", "flops"):
+        before, after = counter(unit)(model), counter(unit)(pruned)
         costs.append(f"{after:,} of {before:,} {unit} ({after / before:.1%})")
     return ", ".join(costs)
 
 
-def _without(model: "nn.Module", card: "Card", text: str, by: str) -> "tuple[nn.Module, str]":
+def _without(model: Model, text: str, by: str) -> "tuple[nn.Module, str]":
     """The model without these heads, and what was done in words."""
     from foveal.models.heads import head_layers, remove_heads
 
-    head_layers(model)  # raises where there are none
+    head_layers(model.network)  # raises where there are none
     heads, words = _listed(text), "as asked"
     if heads is None:
-        heads, over = _least(model, card, int(text), by)
+        heads, over = _least(model, int(text), by)
         words = f"which matter least by {by}, on {over}"
-    fewer = copy.deepcopy(model)
+    fewer = copy.deepcopy(model.network)
     remove_heads(fewer, heads)
     named = ", ".join(f"{layer}:{head}" for layer, some in sorted(heads.items()) for head in sorted(some))
     return fewer, f"without the heads {named} ({words})"
@@ -148,19 +127,10 @@ def _listed(text: str) -> dict[int, list[int]] | None:
     return heads
 
 
-def _least(model: "nn.Module", card: "Card", count: int, by: str) -> tuple[dict[int, list[int]], str]:
-    """The heads that matter least on the validation pictures the model was chosen on, or by its own answers on drawn ones."""
-    import torch
-
+def _least(model: Model, count: int, by: str) -> tuple[dict[int, list[int]], str]:
+    """The heads that matter least, on samples that its task names."""
     from foveal.explain import heads
-    from foveal.tasks.classify.export import held_beside
-    from foveal.tasks.classify.predict_torch import TorchClassifier
 
-    held = held_beside(card)
-    inspector = TorchClassifier(model, card, "cpu")
-    images = inspector.prepare(list(held.frames[:PICTURES]))
-    own = torch.from_numpy(inspector.answers(images))
-    answers = (own > 0).float() if card.multi_label else own.argmax(1)
-    truth = answers if held.truth is None else torch.from_numpy(held.truth[:PICTURES])
-    measure = heads.importance_by_gradient if by == "gradient" else heads.importance_by_masking
-    return heads.least(measure(model, images, truth, heads.loss_of(card.multi_label)), count), f"{len(images)} of {held.words}"
+    samples = find_task(model.task).labelled_batches(model, SAMPLES)
+    measure: Any = heads.importance_by_gradient if by == "gradient" else heads.importance_by_masking
+    return heads.least(measure(model.network, samples.batches, samples.loss), count), samples.words

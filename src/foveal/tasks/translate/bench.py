@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from foveal.app.command.bench.table import Bench, Row
+from foveal.report.bench import Bench, Row
 from foveal.deploy.measure.clock import Timing, interleaved
 from foveal.deploy.onnx.silence import quiet
 from foveal.deploy.twins.fast_decoder import engine_of

@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from foveal.app.command.bench.table import Bench, Row
 from foveal.core.attend import attend
 from foveal.core.mask import Mask
 from foveal.core.pattern.causal import causal
@@ -18,6 +17,9 @@ from foveal.deploy.measure.memory import peak
 from foveal.layers.cache import Cache
 from foveal.layers.performer import Performer
 from foveal.position.relative import Relative
+from foveal.report.bench import Bench, Row
+
+OBEYS = ("max_length",)  # the flags that it obeys
 
 Heads = tuple[Tensor, Tensor, Tensor]
 Run = Callable[[Heads], Tensor]

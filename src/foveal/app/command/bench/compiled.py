@@ -17,10 +17,10 @@ class CannotCompileError(FovealError):
 
 
 class Compiled:
-    """Pictures (B, 3, S, S) → what the model says, by a graph that is made when a batch is first asked for."""
+    """Inputs of a batch → the model's answer, by a graph that is made when a batch is first asked for."""
 
-    def __init__(self, model: Any, size: int) -> None:
-        self.model, self.size = model.eval().requires_grad_(False), size
+    def __init__(self, model: Any) -> None:
+        self.model = model.eval().requires_grad_(False)
         self.seconds: dict[int, float] = {}  # of a batch
         self._jobs: dict[int, Job] = {}
 
@@ -33,12 +33,13 @@ class Compiled:
         import torch
         from torch._inductor.utils import fresh_cache
 
-        pictures = torch.randn(batch, 3, self.size, self.size, generator=torch.Generator().manual_seed(0))
+        draw = torch.Generator().manual_seed(0)
+        inputs = [torch.randn(one.shape, generator=draw) if one.is_floating_point() else one for one in self.model.example(batch)]
         net: Any = torch.compile(self.model, dynamic=False)
 
         @torch.inference_mode()
         def once() -> Any:
-            return net(pictures)
+            return net(*inputs)
 
         start = time.perf_counter()
         try:
@@ -51,7 +52,7 @@ class Compiled:
 
 
 def _reason(error: Exception) -> str:
-    told = " ".join(str(error).partition("\n")[0].split())[:160]
-    if "InvalidCxxCompiler" in told:
+    reason = " ".join(str(error).partition("\n")[0].split())[:160]
+    if "InvalidCxxCompiler" in reason:
         return "torch.compile: expected a C++ compiler, got none that works; install g++, or name one in CXX"
-    return f"torch.compile: expected a graph, got {told}"
+    return f"torch.compile: expected a graph, got {reason}"

@@ -6,9 +6,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from foveal.app.command.bench.table import Bench, Row
 from foveal.core.attend import attend
 from foveal.core.linear import linear, orthogonal
+from foveal.report.bench import Bench, Row
+
+OBEYS = ("max_length",)  # the flags that it obeys
 
 
 def measure(bench: Bench) -> None:

@@ -17,14 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveal.app.command.bench.compiled import CannotCompileError, Compiled
-from foveal.app.command.bench.table import RUNTIMES, Bench, Row
 from foveal.deploy.measure.clock import Job, Timing
 from foveal.deploy.measure.footprint import footprint
 from foveal.errors import FovealError, expect, unknown
+from foveal.report.bench import RUNTIMES, Bench, Row
 from foveal.report.plot import curve
+from foveal.report.table import plain_name
 from foveal.runtime.onnx_names import EXPORTED
 from foveal.runtime.onnx_session import opened
-from foveal.tasks.classify.session import Session
+from foveal.tasks.load import load
+
+OBEYS = ("models", "peer", "batch", "runtime")  # the flags that it obeys
 
 KINDS = {"tensor(uint8)": np.uint8, "tensor(float)": np.float32}
 
@@ -51,10 +54,11 @@ def measure(bench: Bench) -> None:
     files = [name for name in asked.models if name.endswith(EXPORTED)]
     expect(not files or "onnxruntime" in runtimes, "--runtime", "onnxruntime for an exported file", asked.runtime)
     expect(bool(asked.models), "foveal bench models", "at least one model", "none", "name an exported file, a run or a preset")
-    called = told_apart([*asked.models, *asked.peer])
+    called = short_names([*asked.models, *asked.peer])
     contenders = [one for name in asked.models for one in _ours(name, called[name], runtimes, bench.threads)]
     contenders += [of_graph(called[file], read_graph(Path(file)), bench.threads) for file in asked.peer]
     names = [one.name for one in contenders]
+    bench.stem = plain_name("-".join(["models", *dict.fromkeys(called.values())]))[:80]
     expect(len(set(names)) == len(names), "the models", "one of each name", ", ".join(names))
     contenders = [one for one in contenders if _checked(bench, one, batches)]
     expect(bool(contenders), "--runtime", "one that this machine has", asked.runtime, "add onnxruntime or torch")
@@ -65,7 +69,7 @@ def measure(bench: Bench) -> None:
         lines = {
             one.name: [(batch, 1e3 * bench.timings[f"batch {batch}"][one.name].median / batch) for batch in batches] for one in contenders
         }
-        bench.picture = curve(lines, "pictures at once", "ms a picture")
+        bench.picture = curve(lines, "samples at once", "ms per sample")
     for one in contenders:
         if one.compiled:
             told = " · ".join(f"{seconds:.1f} s for batch {batch}" for batch, seconds in one.compiled.items())
@@ -74,16 +78,18 @@ def measure(bench: Bench) -> None:
         bench.add(Row(f"{one.name}: costs", ", ".join((*one.facts, held) if held else one.facts), "", None, ""))
 
 
-def told_apart(files: list[str]) -> dict[str, str]:
-    """What each is called: its name without folder and ending, and of two that are called alike as many folders before it as tell them apart."""
-    whole = {file: Path(file).with_suffix("") if file.endswith(EXPORTED) else Path(file) for file in files}
-    called = {}
-    for file, path in whole.items():
+def short_names(files: list[str]) -> dict[str, str]:
+    """What each is called: its name without folder and ending; of two that would be called alike, with as many folders, or the ending, as it takes."""
+    paths = {file: Path(file).with_suffix("") if file.endswith(EXPORTED) else Path(file) for file in files}
+    names = {}
+    for file, path in paths.items():
         for depth in range(1, len(path.parts) + 1):
-            called[file] = "/".join(path.parts[-depth:])
-            if sum(other.parts[-depth:] == path.parts[-depth:] for other in whole.values()) == 1:
+            names[file] = "/".join(path.parts[-depth:])
+            if sum(other.parts[-depth:] == path.parts[-depth:] for other in paths.values()) == 1:
                 break
-    return called
+        else:
+            names[file] = Path(file).name if names[file] != file else file
+    return names
 
 
 def _one_batch(bench: Bench, contenders: list[Contender], batch: int) -> None:
@@ -93,12 +99,12 @@ def _one_batch(bench: Bench, contenders: list[Contender], batch: int) -> None:
     for one in contenders:
         timing = taken[one.name]
         ratio = None if one.name == first else timing.median / taken[first].median
-        bench.add(Row(f"{what}: {one.name}", _a_picture(timing, batch), "", ratio, f"× the time of {first}"))
+        bench.add(Row(f"{what}: {one.name}", _per_sample(timing, batch), "", ratio, f"× the time of {first}"))
 
 
-def _a_picture(timing: Timing, batch: int) -> str:
+def _per_sample(timing: Timing, batch: int) -> str:
     median, low, high = (1e3 * seconds / batch for seconds in (timing.median, timing.p10, timing.p90))
-    return f"{median:.3f} ms a picture ({low:.3f}–{high:.3f})"
+    return f"{median:.3f} ms per sample ({low:.3f}–{high:.3f})"
 
 
 def _held(graph: bytes, batch: int, threads: int) -> str:
@@ -112,30 +118,27 @@ def _held(graph: bytes, batch: int, threads: int) -> str:
 
 
 def _ours(name: str, label: str, runtimes: list[str], threads: int) -> Iterator[Contender]:
-    if name.endswith(EXPORTED):
-        session = Session(name, threads)
-        yield of_graph(label, read_graph(Path(name)), threads, (session.card.model,))
+    model = load(name, device="cpu", threads=threads) if not name.endswith(EXPORTED) else load(name, threads=threads)
+    if model.is_exported:
+        yield of_graph(label, read_graph(Path(name)), threads, (model.card.model,))
         return
     import torch
 
     from foveal.deploy.measure.cost import flops, weights
-    from foveal.models.store import load_or_new
-    from foveal.tasks.classify.graph import export_onnx
 
     torch.set_num_threads(threads)
-    model, card, new = load_or_new(name)
-    if new:
+    if model.random:
         print(f"{name}: no weights come with foveal, so they are random: times are those of any weights")
-    picture = torch.zeros(1, 3, card.size, card.size)
-    facts = (f"{weights(model):,} weights", f"{flops(model, picture) / 1e6:.1f} MFLOP")
+    network: Any = model.network
+    facts = (f"{weights(network):,} parameters", f"{flops(network, *network.example()) / 1e6:.1f} MFLOP")
     for runtime in runtimes:
         if runtime == "onnxruntime":
-            yield of_graph(label, export_onnx(model, card), threads, facts)
+            yield of_graph(label, model.graph(), threads, facts)
         elif runtime == "compile":
-            made = Compiled(model, card.size)
+            made = Compiled(network)
             yield Contender(f"{label} ({runtime})", made, None, facts, made.seconds)
         else:
-            yield Contender(f"{label} ({runtime})", _in_torch(model, card.size, runtime), None, facts)
+            yield Contender(f"{label} ({runtime})", _in_torch(network, runtime), None, facts)
 
 
 def of_graph(name: str, content: bytes, threads: int, facts: tuple[str, ...] = ()) -> Contender:
@@ -155,7 +158,7 @@ def of_graph(name: str, content: bytes, threads: int, facts: tuple[str, ...] = (
                 return session.run(None, feed)
             except Exception as error:  # noqa: BLE001 — a graph from anybody may fail in any operator
                 told = " ".join(str(error).split())[:160]
-                raise FovealError(f"{name}: expected an answer to {batch} pictures, got {told}") from None
+                raise FovealError(f"{name}: expected an answer to {batch} samples, got {told}") from None
 
         return once
 
@@ -174,20 +177,28 @@ def _noise(one: Any, batch: int) -> NDArray[Any]:
     return draw.integers(0, 256, shape, np.uint8) if one.type == "tensor(uint8)" else draw.standard_normal(shape, np.float32)
 
 
-def _in_torch(model: Any, size: int, runtime: str) -> Callable[[int], Job]:
+def noise(network: Any, batch: int) -> tuple[Any, ...]:
+    """Random inputs of the shapes that a network takes: numbers where it takes numbers, its own example where it takes ids."""
+    import torch
+
+    draw = torch.Generator().manual_seed(0)
+    return tuple(torch.randn(one.shape, generator=draw) if one.is_floating_point() else one for one in network.example(batch))
+
+
+def _in_torch(network: Any, runtime: str) -> Callable[[int], Job]:
     import torch
 
     def job(batch: int) -> Job:
-        pictures = torch.randn(batch, 3, size, size, generator=torch.Generator().manual_seed(0))
-        net = model.eval().requires_grad_(False)
+        inputs = noise(network, batch)
+        net = network.eval().requires_grad_(False)
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a trace is of these shapes only, which is what is timed
             if runtime == "script":
-                net = torch.jit.freeze(torch.jit.trace(net, pictures))
+                net = torch.jit.freeze(torch.jit.trace(net, inputs))
 
         @torch.inference_mode()
         def once() -> Any:
-            return net(pictures)
+            return net(*inputs)
 
         return once
 

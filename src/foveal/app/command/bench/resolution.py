@@ -1,4 +1,4 @@
-"""`foveal bench resolution MODEL… --peer FILE`: the time of one picture against its side, and how fast it grows.
+"""`foveal bench resolution MODEL… --peer FILE`: the time of one image against its side, and how fast it grows.
 
     time ∝ pixels^e:   e is the slope of the line through (log pixels, log time), by least squares
 
@@ -6,16 +6,18 @@ e = 1 is linear in the pixels. A ViT compares every patch with every other: its 
 with random weights; an ONNX graph of somebody else's is read anew with another side, which a network of convolutions takes.
 """
 
-import dataclasses
 import math
 from pathlib import Path
 
 import numpy as np
 
 from foveal.app.command.bench.models import Contender, of_graph, read_graph
-from foveal.app.command.bench.table import Bench, Row
 from foveal.errors import FovealError, expect
+from foveal.report.bench import Bench, Row
 from foveal.report.plot import curve
+from foveal.tasks.load import load
+
+OBEYS = ("models", "peer")  # the flags that it obeys
 
 SIDES = (224, 448, 896)
 DEFAULT = ("icam-31k", "vit-24")
@@ -33,12 +35,12 @@ def measure(bench: Bench) -> None:
         for one in contenders:
             timing = taken[one.name]
             times.setdefault(one.name, []).append(timing.median)
-            told = f"{1e3 * timing.median:.2f} ms ({1e3 * timing.p10:.2f}–{1e3 * timing.p90:.2f})"
-            bench.add(Row(f"{side} × {side}: {one.name}", told, "", timing.median / times[one.name][0], f"× the time at {SIDES[0]}"))
+            spent_on = f"{1e3 * timing.median:.2f} ms ({1e3 * timing.p10:.2f}–{1e3 * timing.p90:.2f})"
+            bench.add(Row(f"{side} × {side}: {one.name}", spent_on, "", timing.median / times[one.name][0], f"× the time at {SIDES[0]}"))
     bench.picture = curve(
         {name: [(side, 1e3 * one) for side, one in zip(SIDES, spent, strict=True)] for name, spent in times.items()},
         "side in pixels",
-        "ms a picture",
+        "ms per image",
     )
     for name, spent in times.items():
         bench.add(Row(f"{name}: grows with pixels to the power", f"{exponent(SIDES, spent):.2f}", "", None, ""))
@@ -52,23 +54,18 @@ def exponent(sides: tuple[int, ...], seconds: list[float]) -> float:
 def _built(name: str, side: int, threads: int) -> Contender:
     import torch
 
-    from foveal.models.store import load_or_new
-    from foveal.models.zoo import create
-    from foveal.tasks.classify.graph import export_onnx
-
-    _, card, new = load_or_new(name)
-    expect(new, name, "a preset or a peer, which can be built for any side", "a model that was trained for one")
+    model = load(name, device="cpu")
+    expect(model.random, name, "a preset or a peer, which can be built for any side", "a model that was trained for one")
     torch.manual_seed(0)
-    model = create(name, classes=len(card.classes), image=side).eval()
-    return of_graph(name, export_onnx(model, dataclasses.replace(card, size=side)), threads)
+    return of_graph(name, load(name, device="cpu", config={"image": side}).graph(), threads)
 
 
 def _resized(file: Path, side: int, threads: int) -> Contender:
-    """The same graph for pictures of another side."""
+    """The same graph for images of another side."""
     try:
         import onnx
     except ModuleNotFoundError:
-        raise FovealError("to give a graph another side: expected onnx to be installed, got none; pip install foveal[export]") from None
+        raise FovealError("to give a graph another side: expected onnx to be installed, got none; pip install foveal[train]") from None
     content = read_graph(file)
     of_graph(file.stem, content, threads)  # says in one line what is no graph
     proto = onnx.load_model_from_string(content)

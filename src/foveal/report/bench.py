@@ -13,7 +13,8 @@ from foveal.deploy.measure.clock import Job, Timing, interleaved
 from foveal.deploy.measure.origin import origin
 
 WARM_UP = 3
-ROUNDS, LONGEST = 11, 16384  # unless told
+ROUNDS, LONGEST = 11, 16384  # by default
+MOST_ROUNDS = 10_000
 RUNTIMES = ("onnxruntime", "torch", "compile", "script")
 
 
@@ -97,6 +98,8 @@ class Bench:
         write_atomic(folder / f"{stem}.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
         if self.picture:
             write_atomic(folder / f"{stem}.svg", self.picture.encode())
+        else:
+            (folder / f"{stem}.svg").unlink(missing_ok=True)  # of an earlier run
         with contextlib.suppress(OSError):
             print(f"written: {folder / stem}.md and .json{' and .svg' if self.picture else ''}")
 
