@@ -1,6 +1,6 @@
 """Gauge: one learned query reads a value off the one patch that shows it.
 
-    x_p = mean of patch p;   a = softmax(q·(W_k x_p)/√C);   y = w·Σ_p a_p (W_v x_p) + b
+x_p = mean of patch p;   a = softmax(q·(W_k x_p)/√C);   y = w·Σ_p a_p (W_v x_p) + b
 """
 
 from dataclasses import dataclass, field

@@ -53,7 +53,9 @@ class GaugePredictor(Predictor):
             named = isinstance(one, (str, Path))
             file = str(one) if named else f"input {number}"
             try:
-                pixels = open_image(one, self.size) if named else np.asarray(Image.fromarray(np.asarray(one)).resize((self.size, self.size)))
+                pixels = (
+                    open_image(one, self.size) if named else np.asarray(Image.fromarray(np.asarray(one)).resize((self.size, self.size)))
+                )
             except FovealError as error:
                 yield Reading(file, error=str(error))
             else:
