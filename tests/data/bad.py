@@ -1,4 +1,4 @@
-"""A folder with everything that may be wrong with a picture, among good ones."""
+"""A folder with everything that may be wrong with an image, among good ones."""
 
 import io
 
@@ -38,7 +38,7 @@ def _write(file):
     if file.name == "empty.png":
         file.write_bytes(b"")
     elif file.name == "text.png":
-        file.write_text("no picture")
+        file.write_text("no image")
     elif file.name.startswith("cut."):
         content = io.BytesIO()
         image.save(content, "JPEG" if file.suffix == ".jpg" else "PNG")

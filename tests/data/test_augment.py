@@ -12,13 +12,13 @@ def augment(request):
     return request.param, augmentation(request.param)
 
 
-def pictures(count=13, side=24):
+def images(count=13, side=24):
     return torch.rand(count, 3, side, side + 5, generator=torch.Generator().manual_seed(1))
 
 
 def test_shape_range_and_chance(augment):
     name, module = augment
-    images = pictures()
+    images = images()
     torch.manual_seed(5)
     first = module(images)
     assert first.shape == images.shape
@@ -58,7 +58,7 @@ def test_noise():
 
 
 def test_nothing_to_vary_is_the_mirror():
-    images = pictures()
+    images = images()
     torch.manual_seed(0)
     varied = Vary(Variation())(images)
     torch.testing.assert_close(
@@ -67,7 +67,7 @@ def test_nothing_to_vary_is_the_mirror():
 
 
 def test_a_shift_by_hand():
-    """A picture that is shifted shows at each place what was beside it: the middle of the drawn shifts is none, the farthest the reach."""
+    """An image that is shifted shows at each place what was beside it: the middle of the drawn shifts is none, the farthest the reach."""
     ramp = torch.linspace(0, 1, 64).expand(401, 3, 64, 64)
     torch.manual_seed(0)
     slope = Vary(Variation(shift=0.1))(ramp)[:, 0, 32, 30:34]
@@ -126,7 +126,7 @@ def test_mixed_by_hand(monkeypatch):
 
 def test_mixed_keeps_the_sum_of_targets():
     torch.manual_seed(3)
-    images, aims = mixed(pictures(), torch.eye(13), 0.4)
+    images, aims = mixed(images(), torch.eye(13), 0.4)
     torch.testing.assert_close(aims.sum(1), torch.ones(13))
     assert images.min() >= 0
     assert images.max() <= 1

@@ -1,4 +1,4 @@
-"""Batches: pictures by index, out of a pack or as they are asked for."""
+"""Batches: images by index, out of a pack or as they are asked for."""
 
 import numpy as np
 import pytest
@@ -70,7 +70,7 @@ def test_loader(source, workers):
 
 def test_several_labels(tmp_path):
     (tmp_path / "labels.csv").write_text("file,x,y,z\n0.png,1,0,1\n1.png,0,0,0\n2.png,0,1,0\n")
-    several = read(str(tmp_path / "labels.csv"), split=None)  # the pictures are missing: labels stay theirs
+    several = read(str(tmp_path / "labels.csv"), split=None)  # the images are missing: labels stay theirs
     labels = Batches(several, 5)[np.array([2, 0])].labels
     assert labels.dtype == torch.float32
     assert labels.tolist() == [[0, 1, 0], [1, 0, 1]]

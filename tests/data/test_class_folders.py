@@ -9,7 +9,7 @@ from foveal.data.read import read
 from foveal.errors import FovealError
 
 
-def picture(path, value=9):
+def image(path, value=9):
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", (5, 3), (value, 0, 0)).save(path)
 
@@ -23,13 +23,13 @@ def refused(root):
 
 def test_classes_without_a_split(tmp_path):
     for number in range(7):
-        picture(tmp_path / "pipes" / "sound" / f"{number}.PNG", number)
+        image(tmp_path / "pipes" / "sound" / f"{number}.PNG", number)
     for number in range(5):
-        picture(tmp_path / "pipes" / "broken" / "deep" / f"{number}.jpg")
-    picture(tmp_path / "pipes" / "broken" / ".hidden.jpg")
-    picture(tmp_path / "pipes" / ".git" / "x.jpg")
-    picture(tmp_path / "pipes" / "sound" / ".cache" / "x.jpg")
-    picture(tmp_path / "pipes" / "__MACOSX" / "x.jpg")
+        image(tmp_path / "pipes" / "broken" / "deep" / f"{number}.jpg")
+    image(tmp_path / "pipes" / "broken" / ".hidden.jpg")
+    image(tmp_path / "pipes" / ".git" / "x.jpg")
+    image(tmp_path / "pipes" / "sound" / ".cache" / "x.jpg")
+    image(tmp_path / "pipes" / "__MACOSX" / "x.jpg")
     (tmp_path / "pipes" / "sound" / "Thumbs.db").write_text("")
     (tmp_path / "pipes" / "note.txt").write_text("beside the classes")
     source = read_folder(tmp_path / "pipes", "pipes")
@@ -39,7 +39,7 @@ def test_classes_without_a_split(tmp_path):
     assert source.file(0) == "broken/deep/0.jpg"
     assert source.file(11) == "sound/6.PNG"
     assert source.image(11)[0, 0].tolist() == [6, 0, 0]
-    assert source.notes == ("1 files left out: they are no pictures by their suffix",)
+    assert source.notes == ("1 files left out: they are no images by their suffix",)
     assert source.describe() == "pipes: class folders, 2 classes (broken 5, sound 7), in no split 12"
     divided = read(str(tmp_path / "pipes"))
     assert all(len(divided.indices(split)) for split in ("train", "val", "test"))
@@ -49,7 +49,7 @@ def test_splits_by_any_of_their_names(tmp_path):
     for split, count in (("training", 5), ("Validation", 3), ("test", 2)):
         for name in ("a", "b"):
             for number in range(count):
-                picture(tmp_path / split / name / f"{number}.png")
+                image(tmp_path / split / name / f"{number}.png")
     source = read(str(tmp_path))
     assert [len(source.indices(split)) for split in ("train", "val", "test")] == [10, 6, 4]
     assert source.file(int(source.indices("val")[0])) == "Validation/a/0.png"
@@ -58,14 +58,14 @@ def test_splits_by_any_of_their_names(tmp_path):
 
 @pytest.mark.parametrize("name", ["?", "a;b", "a\nb"])
 def test_names_that_no_class_can_have(tmp_path, name):
-    picture(tmp_path / name / "0.png")
-    picture(tmp_path / "sound" / "0.png")
+    image(tmp_path / name / "0.png")
+    image(tmp_path / "sound" / "0.png")
     assert "expected a name without ; and line breaks that is not ?" in refused(tmp_path)
 
 
 def test_a_class_may_be_missing_in_one_split(tmp_path):
     for split, name in (("train", "a"), ("train", "b"), ("val", "a"), ("test", "b")):
-        picture(tmp_path / split / name / "0.png")
+        image(tmp_path / split / name / "0.png")
     assert np.bincount(read(str(tmp_path)).labels).tolist() == [2, 2]
 
 
@@ -74,16 +74,16 @@ def test_what_is_no_set(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     (tmp_path / "a" / "x.txt").write_text("")
-    assert "2 folders without a picture (1 other files)" in refused(tmp_path)
-    picture(tmp_path / "a" / "0.png")
+    assert "2 folders without an image (1 other files)" in refused(tmp_path)
+    image(tmp_path / "a" / "0.png")
     assert "none in b" in refused(tmp_path)
     (tmp_path / "b").rmdir()
-    assert "the one class a (1 pictures)" in refused(tmp_path)
+    assert "the one class a (1 images)" in refused(tmp_path)
 
 
 def test_splits_beside_classes_and_twice(tmp_path):
-    picture(tmp_path / "train" / "a" / "0.png")
-    picture(tmp_path / "odd" / "0.png")
+    image(tmp_path / "train" / "a" / "0.png")
+    image(tmp_path / "odd" / "0.png")
     assert "train beside odd" in refused(tmp_path)
     (tmp_path / "odd").rename(tmp_path / "training")
     assert "one folder for train, got train, training" in refused(tmp_path)

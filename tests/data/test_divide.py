@@ -46,7 +46,7 @@ def test_several_labels(count, classes, seed):
 def test_a_rare_label_among_common_ones(seed):
     labels = (np.random.default_rng(seed).random((2003, 7)) < 0.5).astype(np.uint8)
     labels[:, 3] = 0
-    labels[::100, 3] = 1  # 21 pictures
+    labels[::100, 3] = 1  # 21 images
     found = table(labels, divide(labels, seed=seed))[:, 3]
     assert np.abs(found - np.array((0.7, 0.15, 0.15)) * 21).max() <= 2
 

@@ -90,7 +90,7 @@ def test_rare_classes_are_drawn_as_often():
 
 
 def test_bad_input():
-    with pytest.raises(FovealError, match="the split: expected at least one picture that can be read, got none"):
+    with pytest.raises(FovealError, match="the split: expected at least one image that can be read, got none"):
         Order(np.arange(0), 5)
     with pytest.raises(FovealError, match="batch"):
         Order(np.arange(3), 0)

@@ -1,4 +1,4 @@
-"""All pictures decoded once; those that cannot be read are listed with their reasons, and end nothing."""
+"""All images decoded once; those that cannot be read are listed with their reasons, and end nothing."""
 
 import threading
 import time
@@ -43,7 +43,7 @@ def test_progress_is_told_of_every_picture(source):
     seen = []
 
     def shown(items, total, what):
-        assert (total, what) == (len(source), "opening pictures")
+        assert (total, what) == (len(source), "opening images")
         for item in items:
             seen.append(item)
             yield item
@@ -59,7 +59,7 @@ def test_why_not_any_more(source):
 
 
 def test_warnings_are_as_before(source):
-    """Pillow's warnings are silenced while a picture is decoded, by threads at the same time; afterwards others are heard."""
+    """Pillow's warnings are silenced while an image is decoded, by threads at the same time; afterwards others are heard."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         before = list(warnings.filters)
@@ -104,5 +104,5 @@ def test_paint():
 
 @pytest.mark.parametrize("box", [(0, 0, 0, 1), (0.5, 0, 0.2, 1), (-0.1, 0, 1, 1), (0, 0, 1, 1.2), (0, 0, 1)])
 def test_paint_refuses(box):
-    with pytest.raises(FovealError, match="the setting blank: expected boxes"):
+    with pytest.raises(FovealError, match="--blank: expected boxes"):
         paint(np.zeros((3, 3, 3), np.uint8), [box])

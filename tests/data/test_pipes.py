@@ -80,7 +80,7 @@ def test_every_kind_renders_at_every_size(kind: str, size: int):
     frame = render(17, size, (kind,))
     assert frame.image.shape == (size, size, 3)
     assert frame.image.dtype == np.uint8
-    assert frame.image.std() > 5  # a picture, not a plain sheet
+    assert frame.image.std() > 5  # an image, not a plain sheet
     assert [finding.kind for finding in frame.findings] == [kind]
     holds_together(frame.findings[0], size)
 
@@ -218,8 +218,8 @@ def test_most_recorders_write_into_several_corners():
 @pytest.mark.parametrize("narrow", [1.0, 1.4])
 def test_text_covers_what_it_changes(narrow: float):
     grey = Image.new("RGB", (113, 113), (128, 128, 128))
-    picture, covered = Text({(0, 0): ["007.3m", "# 31"], (1, 1): ["Lat : 5"]}, (255, 255, 255), 0.09, False, False, narrow).write(grey)
-    changed = (np.asarray(picture) > 215).all(-1)
+    image, covered = Text({(0, 0): ["007.3m", "# 31"], (1, 1): ["Lat : 5"]}, (255, 255, 255), 0.09, False, False, narrow).write(grey)
+    changed = (np.asarray(image) > 215).all(-1)
     assert covered.sum() > 40
     assert (changed <= covered).all()
     assert not covered[:50, 60:].any()  # nothing in the corner that has no text
@@ -302,7 +302,7 @@ def test_a_contact_sheet_has_room_for_all():
 
 @pytest.mark.parametrize("size", [31, 1025, 0, -224, 224.0, "224", True, None])
 def test_a_bad_size_is_named(size: object):
-    with pytest.raises(FovealError, match="size of a pipe's picture: expected a whole number of pixels from 32 to 1024"):
+    with pytest.raises(FovealError, match="size of a pipe's image: expected an integer of pixels from 32 to 1024"):
         render(0, size)
 
 

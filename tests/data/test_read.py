@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from foveal.data.read import has_column, located, read
-from foveal.data.source import FilePictures, Names, Source
+from foveal.data.source import FileImages, Names, Source
 from foveal.errors import FovealError
 
 
@@ -65,7 +65,7 @@ def test_a_csv_beside_class_folders_is_somebody_s_list(tmp_path):
 
 
 def test_a_csv_beside_other_folders_is_the_set(tmp_path):
-    """Pictures and masks are no two classes, and neither is one folder, or two without a picture."""
+    """Images and masks are no two classes, and neither is one folder, or two without an image."""
     (tmp_path / "frames.csv").write_text("file,label\n" + rows(7))
     for name in ("images", "masks"):
         (tmp_path / name).mkdir()
@@ -92,7 +92,7 @@ def test_which_sets_have_a_column(tmp_path):
     assert not has_column(str(tmp_path), "city")
     assert not has_column("pipes:9", "campaign")
     assert not has_column(str(tmp_path / "nowhere"), "campaign")
-    assert "drawn pipes have no columns" in refused("pipes:9", by="campaign")
+    assert "rendered pipes have no columns" in refused("pipes:9", by="campaign")
 
 
 def test_what_cannot_be_read_is_said_so(tmp_path, monkeypatch):
@@ -109,10 +109,10 @@ def test_what_cannot_be_read_is_said_so(tmp_path, monkeypatch):
 
 def test_a_class_with_one_picture_is_told(tmp_path):
     class_folders(tmp_path, (1, 20))
-    assert read(str(tmp_path)).notes[1:] == ("classes with too few pictures to be in train, val and test: x (1)",)
+    assert read(str(tmp_path)).notes[1:] == ("classes with too few images to be in train, val and test: x (1)",)
     lines = "".join(f"{n}.png,{'a' if n == 7 else 'b'},train\n" for n in range(20))
     (tmp_path / "labels.csv").write_text("file,label,split\n" + lines)
-    assert read(str(tmp_path)).notes[1:] == ("classes with too few pictures to be in train and val: a (1)",)
+    assert read(str(tmp_path)).notes[1:] == ("classes with too few images to be in train and val: a (1)",)
 
 
 def test_what_is_no_set(tmp_path):
@@ -155,7 +155,7 @@ def test_facts_are_plain_and_a_source_travels(tmp_path):
     source = read(str(tmp_path))
     facts = json.loads(json.dumps(source.facts()))
     assert facts["classes"] == ["a", "b", "c"]
-    assert sum(facts["splits"][split]["pictures"] for split in ("train", "val", "test")) == facts["pictures"] == 20
+    assert sum(facts["splits"][split]["images"] for split in ("train", "val", "test")) == facts["images"] == 20
     assert sum(facts["splits"][split]["classes"]["c"] for split in ("train", "val", "test")) == 6
     other = pickle.loads(pickle.dumps(source))
     assert (other.labels == source.labels).all()
@@ -163,16 +163,16 @@ def test_facts_are_plain_and_a_source_travels(tmp_path):
 
 
 def test_a_source_holds_together():
-    pictures = FilePictures("/", Names.of(["a", "b", "c"]))
+    images = FileImages("/", Names.of(["a", "b", "c"]))
     with pytest.raises(FovealError, match="labels: expected 3 rows"):
-        Source("x", "y", ("p", "q"), True, np.zeros((3, 3), np.uint8), np.zeros(3, np.int8), pictures)
+        Source("x", "y", ("p", "q"), True, np.zeros((3, 3), np.uint8), np.zeros(3, np.int8), images)
     with pytest.raises(FovealError, match="split: expected 3 values"):
-        Source("x", "y", ("p", "q"), False, np.zeros(3, np.int64), np.zeros(2, np.int8), pictures)
+        Source("x", "y", ("p", "q"), False, np.zeros(3, np.int64), np.zeros(2, np.int8), images)
 
 
 def test_unknown_labels_count_for_nothing():
-    pictures = FilePictures("/", Names.of(["a", "b", "c", "d"]))
-    source = Source("x", "y", ("p", "q"), False, np.array([1, -1, 0, 1]), np.array([0, 0, 1, 2], np.int8), pictures)
+    images = FileImages("/", Names.of(["a", "b", "c", "d"]))
+    source = Source("x", "y", ("p", "q"), False, np.array([1, -1, 0, 1]), np.array([0, 0, 1, 2], np.int8), images)
     assert source.counts().tolist() == [1, 2]
     assert source.known().tolist() == [True, False, True, True]
     assert source.describe() == "x: y, 2 classes (p 1, q 2), train 2 · val 1 · test 1, 1 without a label"

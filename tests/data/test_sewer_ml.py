@@ -88,7 +88,7 @@ def test_train_alone_gives_a_share_to_val(tmp_path):
     source = read(str(tmp_path))
     assert len(source.indices("val")) == 51
     assert source.counts(source.indices("val")).tolist() == [3] * 17
-    assert source.notes == ("no val was given: 51 pictures of train, seed 0",)
+    assert source.notes == ("no val was given: 51 images of train, seed 0",)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_train_alone_gives_a_share_to_val(tmp_path):
         (lambda lines: lines[300].__setitem__(5, "2"), f"line 302: column {HEADER[5]}: expected 0 or 1, got '2'"),
         (lambda lines: lines[300].__setitem__(5, ""), f"line 302: column {HEADER[5]}: expected 0 or 1, got ''"),
         (lambda lines: lines[300].__setitem__(5, "0.0"), "got '0.0'"),
-        (lambda lines: lines[300].__setitem__(0, ""), "line 302: Filename: expected the name of a picture"),
+        (lambda lines: lines[300].__setitem__(0, ""), "line 302: Filename: expected the name of an image"),
         (lambda lines: lines[300].clear(), "line 302: expected 21 columns as in the header, got 1"),
     ],
 )
@@ -117,7 +117,7 @@ def test_wrong_headers_and_empty_files(tmp_path):
     path.write_text("")
     assert "expected a column called Filename, got nothing" in refused(tmp_path)
     path.write_text(",".join(HEADER) + "\n\n")
-    assert "got no picture" in refused(tmp_path)
+    assert "got no image" in refused(tmp_path)
     write(path, [row("a.png")[:-3]], HEADER[:-3])
     assert "SewerML_Val.csv: expected a column called OK" in refused(tmp_path)
 
@@ -161,5 +161,5 @@ def test_half_a_million_rows_in_little_time_and_memory(tmp_path):
     assert time.process_time() - start < 5  # ten times what it takes: a loop over rows would need more
     assert len(source) == count
     assert source.file(count - 1) == f"{count - 1:08d}.png"
-    kept = source.labels.nbytes + len(source.pictures.names.buffer) + source.pictures.names.offsets.nbytes
+    kept = source.labels.nbytes + len(source.images.names.buffer) + source.images.names.offsets.nbytes
     assert kept < 40 * count  # bytes

@@ -77,7 +77,7 @@ def test_another_column_is_the_label(tmp_path):
     assert source.classes == ("joint", "root")
     assert source.labels.tolist() == [0, 1, 0]
     assert [source.file(index) for index in range(3)] == ["a.png", "c.png", "d.png"]
-    assert source.notes == ("1 pictures left out: their family is empty", "columns not used: label")
+    assert source.notes == ("1 images left out: their family is empty", "columns not used: label")
     assert "no column of labels.csv is called 'famly'; the nearest is 'family'" in refused(tmp_path, text, "famly")
 
 
@@ -150,7 +150,7 @@ def test_a_group_may_span_campaigns_and_that_is_told(tmp_path):
         (
             "campaign",
             CAMPAIGNS.replace("202301", ""),
-            "line 4: column campaign: expected a value, which is the picture's fold, got nothing",
+            "line 4: column campaign: expected a value, which is the image's fold, got nothing",
         ),
         ("campaign", CAMPAIGNS + "a,x,0,99,g1\n", "line 7: a has campaign 99, but 202209 in line 2"),
     ],
@@ -177,9 +177,9 @@ def test_names_that_no_class_can_have(tmp_path, name):
         ("file,label\na,x\n\n\nb\n", "line 5: expected 2 columns"),
         ("file,label\na,x\n,y\n", "line 3: column file"),
         ("file,label,split\na,x,train\nb,y,trian\n", "line 3: column split: expected train, val or test, got 'trian'"),
-        ("file,label,fold\na,x,0\nb,y,one\n", "line 3: column fold: expected a whole number from 0, got 'one'"),
+        ("file,label,fold\na,x,0\nb,y,one\n", "line 3: column fold: expected an integer from 0, got 'one'"),
         ("file,label,fold\na,x,0\nb,y,\n", "line 3: column fold"),
-        ("file,label,fold\na,x,0\nb,y," + "9" * 5000 + "\n", "line 3: column fold: expected a whole number from 0"),
+        ("file,label,fold\na,x,0\nb,y," + "9" * 5000 + "\n", "line 3: column fold: expected an integer from 0"),
         ("file,label\na,x\nb,y\na,y\n", "line 4: a has another label than in line 2"),
         ("file,label,split\na,x,train\nb,y,test\na,x,test\n", "line 4: a has split test, but train in line 2"),
         ("file,label\na,x\nb,x\n", "expected at least 2 classes in the column label, got x"),

@@ -15,7 +15,7 @@ from foveal.models.zoo import create
 from foveal.runtime.card import Card
 from foveal.tasks.classify.graph_torch import export_program, export_script
 
-PROOF = {"largest": 0.25, "pictures": "drawn in Köln"}
+PROOF = {"largest": 0.25, "images": "drawn in Köln"}
 
 
 def made(export):

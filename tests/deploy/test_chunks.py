@@ -34,7 +34,7 @@ def test_chunks_are_the_whole(settings, monkeypatch):
         Card("icam-31k", "icam", {}, ("a", "b", "c"), size=56),
     )
     whole = export_onnx(model, card)
-    assert patches_at_once(whole) == 16  # small maps stay together, but those of other pictures
+    assert patches_at_once(whole) == 16  # small maps stay together, but those of other images
     monkeypatch.setattr(chunks, "CACHE", 4 * 96 * 7 * 7 * 4)
     made = export_onnx(model, card)
     proto = onnx.load_model_from_string(made)

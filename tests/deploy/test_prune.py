@@ -34,7 +34,7 @@ def built(name, **settings):
     return create(name, classes=4, **image, **settings).eval()
 
 
-def pictures(count=3):
+def images(count=3):
     """Each of a colour of its own, and noise."""
     random = torch.Generator().manual_seed(1)
     return torch.randn(count, 3, SIDE, SIDE, generator=random) + 2 * torch.randn(count, 3, 1, 1, generator=random)
@@ -65,9 +65,9 @@ def test_the_target_is_met_from_below_and_the_classes_stay(name, unit, by, icam)
     pruned = prune(model, target, unit, by, size=SIDE)
     assert 0.95 * target <= cost(pruned) <= target
     with torch.no_grad():
-        assert pruned(pictures()).shape == (3, 4)
+        assert pruned(images()).shape == (3, 4)
     assert all(torch.equal(before[key], tensor) for key, tensor in model.state_dict().items()), "the model itself is left alone"
-    pruned.train()(pictures()).sum().backward()
+    pruned.train()(images()).sum().backward()
     assert all(weight.grad is not None for weight in pruned.parameters()), "it can be trained"
 
 
@@ -91,7 +91,7 @@ def same(one, other):
     """Bit by bit, and in what they say: kernels round by where a tensor lies in memory."""
     mine, theirs = one.state_dict(), other.state_dict()
     equal = list(mine) == list(theirs) and all(torch.equal(mine[key], theirs[key]) for key in mine)
-    return equal and torch.allclose(one.eval()(pictures()), other.eval()(pictures()), rtol=1e-5, atol=1e-6)
+    return equal and torch.allclose(one.eval()(images()), other.eval()(images()), rtol=1e-5, atol=1e-6)
 
 
 def thinner(model, by="l1"):
@@ -117,7 +117,7 @@ def test_a_pruned_model_is_trained_for_another_number_of_classes(name, classes, 
     pruned, file = thinner(built(name)), tmp_path / "pruned.safetensors"
     save_model(pruned, file, card_of(pruned))
     model = load_for(file, classes)
-    assert model(pictures()).shape == (3, classes)
+    assert model(images()).shape == (3, classes)
     mine, theirs = model.state_dict(), pruned.state_dict()
     alike = [key for key in mine if mine[key].shape == theirs[key].shape]
     assert len(mine) - len(alike) == (0 if classes == 4 else 2), "the last weight and bias are new"
@@ -137,8 +137,8 @@ SHAPES = {
     "of another rank": ({"embed.weight": [24]}, "expected one within (24, 24), got (24,)"),
     "that do not fit each other": ({"embed.weight": [24, 7]}, "expected shapes that fit each other"),
     "half a head": ({"layers.0.attention.layer.out.weight": [24, 6]}, "expected shapes that fit each other"),
-    "no numbers": ({"embed.weight": ["a", 7]}, "a shape of 'embed.weight' in whole numbers above 0"),
-    "empty": ({"embed.weight": [0, 7]}, "a shape of 'embed.weight' in whole numbers above 0"),
+    "no numbers": ({"embed.weight": ["a", 7]}, "a shape of 'embed.weight' in integers above 0"),
+    "empty": ({"embed.weight": [0, 7]}, "a shape of 'embed.weight' in integers above 0"),
     "no map": ([], "a card whose shapes has names and values"),
 }
 
@@ -279,9 +279,9 @@ def test_channels_that_are_copies_which_nobody_reads_go_and_nothing_changes(buil
     groups = _groups(model.float(), SIDE)
     pruned = _pruned(model.float(), [size // 2 for _, size in groups], groups, SIDE, "l1")
     assert weights(pruned) < 0.8 * weights(model)
-    images = pictures().double()
+    images = images().double()
     expected = model.double()(images)
-    assert (expected[0] - expected[1]).abs().max() > 1e-4 * expected.abs().max(), "pictures differ in what is said of them"
+    assert (expected[0] - expected[1]).abs().max() > 1e-4 * expected.abs().max(), "images differ in what is said of them"
     torch.testing.assert_close(pruned.double()(images), expected, rtol=1e-6, atol=1e-7 * float(expected.abs().max()))
 
 

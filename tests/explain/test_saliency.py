@@ -13,7 +13,7 @@ from foveal.runtime.saliency_maps import shares
 
 
 class Cell(nn.Module):
-    """Class 1 is the brightness of one cell (rows 7:14, columns 21:28), class 0 minus that of the picture's first pixel."""
+    """Class 1 is the brightness of one cell (rows 7:14, columns 21:28), class 0 minus that of the image's first pixel."""
 
     def forward(self, images):
         return torch.stack([-images[:, :, 0, 0].sum(1), images[:, :, 7:14, 21:28].mean((1, 2, 3))], 1)
@@ -99,14 +99,14 @@ def test_gradient_by_hand():
     model[1].weight.data = weight.flatten(1)
     found = gradient(model, images, [1, 0], (2, 5))
     by_hand = np.zeros((2, 2, 5))
-    for picture, target in enumerate((1, 0)):
+    for image, target in enumerate((1, 0)):
         for row in range(6):
             for column in range(10):
                 for channel in range(3):
-                    by_hand[picture, row // 3, column // 2] += abs(
-                        float(images[picture, channel, row, column] * weight[target, channel, row, column])
+                    by_hand[image, row // 3, column // 2] += abs(
+                        float(images[image, channel, row, column] * weight[target, channel, row, column])
                     )
-        by_hand[picture] /= by_hand[picture].sum()
+        by_hand[image] /= by_hand[image].sum()
     np.testing.assert_allclose(found, by_hand, rtol=1e-5)
     assert model[1].weight.grad is None
     with torch.inference_mode():  # where predictions are made

@@ -258,7 +258,7 @@ def test_the_answer():
         ([0, 2], [[0.5, 0.5], [0.5, 0.5]], "truth: expected labels 0…1, got 0…2"),
         ([0, -1], [[0.5, 0.5], [0.5, 0.5]], "leave out images that have no label"),
         ([[0, 255]], [[0.5, 0.5]], "labels 0…1, got 0…255"),
-        ([0.0, 1.0], [[0.5, 0.5], [0.5, 0.5]], "whole numbers, got float64"),
+        ([0.0, 1.0], [[0.5, 0.5], [0.5, 0.5]], "integers, got float64"),
         ([0, 1], [0.5, 0.5], "an array (N, C), not empty, got the shape (2,)"),
         ([], np.zeros((0, 2)), "not empty"),
     ],
@@ -278,7 +278,7 @@ def test_bad_weights_and_shapes():
         tally(truth, chosen, 2, np.array([1, -1, 1.0]))
     with pytest.raises(FovealError, match="chosen: expected the shape of truth"):
         tally(truth, chosen[:2], 2)
-    with pytest.raises(FovealError, match="one label an image"):
+    with pytest.raises(FovealError, match="one label per image"):
         confusion(np.eye(3, dtype=int), np.eye(3, dtype=int), 3)
     with pytest.raises(FovealError, match="two classes, got 3"):
         decide(np.full((2, 3), 1 / 3), False, 0.4)

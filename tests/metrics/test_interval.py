@@ -95,7 +95,7 @@ def test_bad_input():
     right = np.ones(5)
     with pytest.raises(FovealError, match="resamples: expected at least 1, got 0"):
         bootstrap(share(right), 5, resamples=0)
-    with pytest.raises(FovealError, match=r"groups: expected \(5,\), a group an image"):
+    with pytest.raises(FovealError, match=r"groups: expected \(5,\), one group per image"):
         bootstrap(share(right), 5, groups=np.zeros(4, int))
     with pytest.raises(FovealError, match="level"):
         bootstrap(share(right), 5, level=1.0)

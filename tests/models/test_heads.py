@@ -21,7 +21,7 @@ def icam(**settings):
     return model.eval()
 
 
-def pictures():
+def images():
     return torch.randn(5, 3, 28, 28, generator=torch.Generator().manual_seed(1))
 
 
@@ -34,7 +34,7 @@ def test_an_icam_without_heads_is_one_whose_heads_give_0(heads):
     whole = icam().double()
     fewer = copy.deepcopy(whole)
     remove_heads(fewer, heads)
-    images = pictures().double()
+    images = images().double()
     with without_heads(whole, heads):
         masked = whole(images)
     torch.testing.assert_close(fewer(images), masked, rtol=0, atol=1e-12)
@@ -53,7 +53,7 @@ def test_masking_is_by_hand_the_columns_of_the_last_matrix():
     silenced = copy.deepcopy(whole)
     silenced.layers[1].attention.layer.out.weight[:, 6:12] = 0
     with without_heads(whole, {1: [1]}):
-        torch.testing.assert_close(whole(pictures()), silenced(pictures()), rtol=0, atol=1e-6)
+        torch.testing.assert_close(whole(images()), silenced(images()), rtol=0, atol=1e-6)
 
 
 @torch.no_grad()
@@ -76,8 +76,8 @@ def test_a_model_without_heads_is_saved_opened_and_trained(tmp_path):
     opened, _ = load_model(file)
     assert [layer.heads for layer in head_layers(opened)] == [1, 4, 3]
     assert [layer.groups for layer in head_layers(opened)] == [1, 4, 3]
-    torch.testing.assert_close(opened(pictures()), model(pictures()), rtol=0, atol=1e-6)
-    opened.train()(pictures()).sum().backward()
+    torch.testing.assert_close(opened(images()), model(images()), rtol=0, atol=1e-6)
+    opened.train()(images()).sum().backward()
     assert all(weight.grad is not None for weight in opened.parameters())
 
 

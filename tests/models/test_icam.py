@@ -95,8 +95,8 @@ def test_a_preset_takes_images_of_224_and_tells_its_classes(name):
 def test_patches_are_cut_row_by_row():
     # Two images of 2 × 3 patches of 2 × 2 pixels; a pixel is worth 1000·image + 100·channel + 10·row + column.
     b, c, y, x = (torch.arange(size) for size in (2, 3, 4, 6))
-    picture = 1000 * b[:, None, None, None] + 100 * c[:, None, None] + 10 * y[:, None] + x
-    patches, rows, columns = cut(picture, 2)
+    image = 1000 * b[:, None, None, None] + 100 * c[:, None, None] + 10 * y[:, None] + x
+    patches, rows, columns = cut(image, 2)
     assert (rows, columns) == (2, 3)
     assert patches.shape == (12, 3, 2, 2)
     assert patches[0, 0].tolist() == [[0, 1], [10, 11]]
@@ -118,21 +118,21 @@ def test_every_cell_stands_where_the_image_has_it(pool):
     model = Icam(IcamConfig(**{**SMALL, "image": 12, "patch": 4, "pool": pool, "heads": 1, "width": 3, "position": "sinusoidal"}), Same())
     model.norm, model.embed = nn.Identity(), nn.Identity()
     model.norm.normalized_shape, model.embed.weight = (3,), model.out.weight
-    picture = images(2, 3, 8, 12, dtype=torch.float32)
-    content, _ = model.eval().remember(picture)
-    pooled = nn.functional.avg_pool2d(picture, 4 // pool)  # (B, 3, 2·pool, 3·pool)
+    image = images(2, 3, 8, 12, dtype=torch.float32)
+    content, _ = model.eval().remember(image)
+    pooled = nn.functional.avg_pool2d(image, 4 // pool)  # (B, 3, 2·pool, 3·pool)
     assert near(content, pooled.flatten(2).transpose(1, 2), 1e-6)
 
 
 # --- the oracle ------------------------------------------------------------------------------------------------------------------
 
 
-def features(model, picture):
+def features(model, image):
     """Φ of each patch by itself, pooled, laid out in one grid [row][column][channel] for each image."""
     patch, pool = model.config.patch, model.config.pool
-    rows, columns = picture.shape[2] // patch, picture.shape[3] // patch
+    rows, columns = image.shape[2] // patch, image.shape[3] // patch
     grids = []
-    for one in picture:
+    for one in image:
         grid = [[None] * (columns * pool) for _ in range(rows * pool)]
         for r in range(rows):
             for c in range(columns):
@@ -151,27 +151,27 @@ def features(model, picture):
 @torch.no_grad()
 def test_it_is_the_oracle(first, position, mixer):
     model = small(first=first, position=position, mixer=mixer, queries=2 if mixer else 1)
-    picture = images(2, 3, 14, 21)  # 2 × 3 patches: the learned table of 3 × 3 is stretched
-    want = torch.tensor(like(model, features(model, picture)), dtype=torch.float64)
-    assert near(model(picture), want, 1e-9)
+    image = images(2, 3, 14, 21)  # 2 × 3 patches: the learned table of 3 × 3 is stretched
+    want = torch.tensor(like(model, features(model, image)), dtype=torch.float64)
+    assert near(model(image), want, 1e-9)
 
 
 @torch.no_grad()
 def test_it_is_the_oracle_with_cells_in_its_patches_and_on_its_own_grid():
-    model, picture = small(pool=2, layers=3, mixer=True), images(2, 3, 21, 21)
+    model, image = small(pool=2, layers=3, mixer=True), images(2, 3, 21, 21)
     assert model.position.table.shape == (6, 6, 15)
-    want = torch.tensor(like(model, features(model, picture)), dtype=torch.float64)
-    assert near(model(picture), want, 1e-9)
+    want = torch.tensor(like(model, features(model, image)), dtype=torch.float64)
+    assert near(model(image), want, 1e-9)
 
 
 @torch.no_grad()
 def test_the_first_queries_are_the_formula():
-    model, picture = small(queries=7, layers=0), images(2, 3, 14, 21)
-    content, memory = model.remember(picture)
+    model, image = small(queries=7, layers=0), images(2, 3, 14, 21)
+    content, memory = model.remember(image)
     embed = model.embed.weight.tolist(), model.embed.bias.tolist()
     formula = adaptive(model.first.latent.tolist())
     want = [formula(embed, one, None) for one in memory.tolist()]
-    assert near(model.queries(picture), torch.tensor(want, dtype=torch.float64), 1e-12)
+    assert near(model.queries(image), torch.tensor(want, dtype=torch.float64), 1e-12)
     assert not near(content, memory)
 
 
@@ -189,14 +189,14 @@ def test_adaptive_queries_by_hand():
 @torch.no_grad()
 @given(order=st.permutations(range(9)))
 def test_patches_may_stand_anywhere_if_their_positions_move_along(order):
-    model, picture = small(), images(2, 3, 21, 21)
-    tiles = picture.reshape(2, 3, 3, 7, 3, 7).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)[:, order]  # (B, 9, 3, 7, 7)
+    model, image = small(), images(2, 3, 21, 21)
+    tiles = image.reshape(2, 3, 3, 7, 3, 7).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)[:, order]  # (B, 9, 3, 7, 7)
     moved = tiles.unflatten(1, (3, 3)).permute(0, 3, 1, 4, 2, 5).reshape(2, 3, 21, 21)
     other = copy.deepcopy(model)
     other.position.table.copy_(model.position.table.flatten(0, 1)[order].unflatten(0, (3, 3)))
-    assert near(other(moved), model(picture))
+    assert near(other(moved), model(image))
     if list(order) != sorted(order):
-        assert not near(model(moved), model(picture))
+        assert not near(model(moved), model(image))
 
 
 @torch.no_grad()
@@ -217,36 +217,36 @@ def test_images_of_another_size_work(position):
 
 @torch.no_grad()
 def test_images_of_a_batch_do_not_see_each_other():
-    model, picture = small(first="projected", mixer=True), images(3, 3, 21, 21)
-    assert near(model(picture), torch.cat([model(one[None]) for one in picture]))
+    model, image = small(first="projected", mixer=True), images(3, 3, 21, 21)
+    assert near(model(image), torch.cat([model(one[None]) for one in image]))
 
 
 @torch.no_grad()
 def test_evaluation_is_deterministic_and_dropout_falls_in_training_only():
-    model, picture = small(dropout=0.5), images(2, 3, 21, 21)
-    exact = model(picture)
-    assert torch.equal(model(picture), exact)
-    assert torch.equal(small(dropout=0.0)(picture), exact)
+    model, image = small(dropout=0.5), images(2, 3, 21, 21)
+    exact = model(image)
+    assert torch.equal(model(image), exact)
+    assert torch.equal(small(dropout=0.0)(image), exact)
     torch.manual_seed(0)
     for part in model.modules():
         part.training = not isinstance(part, nn.BatchNorm2d)
-    assert not near(model(picture), exact)
+    assert not near(model(image), exact)
     for part in model.modules():
         if isinstance(part, nn.Dropout):
             part.eval()
-    assert not near(model(picture), exact)  # dropout on the weights, and on what a layer adds
+    assert not near(model(image), exact)  # dropout on the weights, and on what a layer adds
 
 
 @pytest.mark.parametrize("first", FIRST)
 def test_gradients_are_right_and_reach_every_weight(first):
-    model, picture = small(first=first, mixer=True, queries=1), images(1, 3, 14, 21).requires_grad_()
+    model, image = small(first=first, mixer=True, queries=1), images(1, 3, 14, 21).requires_grad_()
     names, weights = zip(*model.named_parameters(), strict=True)
 
-    def run(picture, *weights):
-        return torch.func.functional_call(model, dict(zip(names, weights, strict=True)), picture)
+    def run(image, *weights):
+        return torch.func.functional_call(model, dict(zip(names, weights, strict=True)), image)
 
-    assert torch.autograd.gradcheck(run, (picture, *weights), fast_mode=True)
-    (model(picture) * images(1, 5, seed=3)).sum().backward()
+    assert torch.autograd.gradcheck(run, (image, *weights), fast_mode=True)
+    (model(image) * images(1, 5, seed=3)).sum().backward()
     assert all(weight.grad is not None and weight.grad.any() for weight in model.parameters())
 
 
@@ -254,9 +254,9 @@ def test_gradients_are_right_and_reach_every_weight(first):
 
 
 def test_watch_sees_every_cross_attention():
-    model, picture = small(layers=3), images(2, 3, 14, 21)
+    model, image = small(layers=3), images(2, 3, 14, 21)
     with foveal.watch(model) as seen, torch.no_grad():
-        model(picture)
+        model(image)
     assert list(seen) == ["first", *(f"layers.{layer}.attention.layer" for layer in range(3))]
     for name, record in seen.items():
         assert record.weights.shape == (2, 1 if name == "first" else 3, 2, 6)
@@ -267,8 +267,8 @@ def test_watch_sees_every_cross_attention():
 @torch.no_grad()
 def test_it_compiles_without_a_graph_break(first):
     torch._dynamo.reset()
-    model, picture = small(first=first, mixer=first == "projected").float(), images(2, 3, 14, 21, dtype=torch.float32)
-    assert near(torch.compile(model, backend="eager", fullgraph=True)(picture), model(picture), 1e-6)
+    model, image = small(first=first, mixer=first == "projected").float(), images(2, 3, 14, 21, dtype=torch.float32)
+    assert near(torch.compile(model, backend="eager", fullgraph=True)(image), model(image), 1e-6)
 
 
 @pytest.mark.filterwarnings("ignore")  # those of the exporter about itself
@@ -283,18 +283,18 @@ def test_it_is_exported_for_any_batch_and_onnxruntime_agrees(first, position, mi
         )
     session = onnxruntime.InferenceSession(file.getvalue(), providers=["CPUExecutionProvider"])
     for batch in (1, 5):
-        picture = images(batch, 3, 21, 21, dtype=torch.float32)
-        (logits,) = session.run(None, {"images": picture.numpy()})
-        assert near(torch.from_numpy(logits), model(picture), 1e-5)
+        image = images(batch, 3, 21, 21, dtype=torch.float32)
+        (logits,) = session.run(None, {"images": image.numpy()})
+        assert near(torch.from_numpy(logits), model(image), 1e-5)
 
 
 @torch.no_grad()
 def test_its_weights_are_carried_over():
-    model, picture = small(first="projected", mixer=True), images(2, 3, 21, 21)
+    model, image = small(first="projected", mixer=True), images(2, 3, 21, 21)
     other = Icam(model.config).double().eval()
-    assert not near(other(picture), model(picture))
+    assert not near(other(image), model(image))
     other.load_state_dict(model.state_dict())
-    assert torch.equal(other(picture), model(picture))
+    assert torch.equal(other(image), model(image))
 
 
 @torch.no_grad()
@@ -312,12 +312,12 @@ def test_any_module_may_be_phi():
 
 @torch.no_grad()
 def test_half_precision_stays_near():
-    model, picture = small().float(), images(2, 3, 21, 21, dtype=torch.float32)
-    exact, rounded = model(picture), copy.deepcopy(model).bfloat16()(picture.bfloat16())
+    model, image = small().float(), images(2, 3, 21, 21, dtype=torch.float32)
+    exact, rounded = model(image), copy.deepcopy(model).bfloat16()(image.bfloat16())
     assert rounded.dtype == torch.bfloat16
     assert near(rounded.float(), exact, 0.1 * float(exact.abs().max()))
     with torch.autocast("cpu", torch.bfloat16):
-        assert near(model(picture).float(), exact, 0.1 * float(exact.abs().max()))
+        assert near(model(image).float(), exact, 0.1 * float(exact.abs().max()))
 
 
 # --- bad input -------------------------------------------------------------------------------------------------------------------
@@ -333,7 +333,7 @@ class Wide(nn.Identity):
 
 BAD = [
     ({"patch": 5}, "Icam's patch: expected a divisor of the image's side 21, got 5"),
-    ({"width": "a"}, "Icam's width: expected a whole number, at least 1, got 'a'"),
+    ({"width": "a"}, "Icam's width: expected an integer, at least 1, got 'a'"),
     ({"heads": 4}, "Icam's heads: expected a divisor of the width 15, got 4"),
     ({"layers": -1}, "Icam's layers: expected at least 0, got -1"),
     ({"queries": 0}, "Icam's queries: expected at least 1, got 0"),
@@ -378,7 +378,7 @@ def test_images_that_do_not_fit_are_named_in_one_line(given_images, said):
 
 
 def test_a_phi_that_does_not_fit_is_named_in_one_line():
-    with pytest.raises(FovealError, match="Icam's phi, its attribute `width`: expected a whole number"):
+    with pytest.raises(FovealError, match="Icam's phi, its attribute `width`: expected an integer"):
         Icam(IcamConfig(**SMALL), nn.Conv2d(3, 5, 1))
     for phi, shape in ((Flat(), r"\(9, 147\)"), (Wide(), r"\(9, 3, 7, 7\)")):
         with pytest.raises(FovealError, match=rf"Icam's phi: expected a map .* got {shape}"):

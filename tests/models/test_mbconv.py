@@ -104,7 +104,7 @@ def carry(part, convolution, norm):
         (Stage(7, expand=0), "a stage's expand: expected at least 1, got 0"),
         (Stage(7, stride=0), "a stage's stride: expected at least 1, got 0"),
         (Stage(7, kernel=4), "a stage's kernel: expected an odd number, got 4"),
-        (Stage("a"), "a stage's width: expected a whole number, at least 1, got 'a'"),
+        (Stage("a"), "a stage's width: expected an integer, at least 1, got 'a'"),
         (7, "Stages' stages: expected a tuple of Stage, got 7"),
     ],
 )

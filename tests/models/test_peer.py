@@ -42,7 +42,7 @@ def test_every_peer_is_listed():
     [
         (PeerConfig("resnet-19"), "no peer is called 'resnet-19'; the nearest is 'resnet-18'"),
         (PeerConfig("resnet-18", image=100), "Peer's image: expected a multiple of 32, got 100"),
-        (PeerConfig("resnet-18", image="a"), "Peer's image: expected a whole number, at least 1, got 'a'"),
+        (PeerConfig("resnet-18", image="a"), "Peer's image: expected an integer, at least 1, got 'a'"),
         (PeerConfig("resnet-18", image=0), "Peer's image: expected at least 1, got 0"),
         (PeerConfig("resnet-18", classes=0), "Peer's classes: expected at least 1, got 0"),
     ],
@@ -85,7 +85,7 @@ def test_statistics_are_of_many_batches(kind):
 
 @pytest.mark.parametrize("kind", PUBLISHED)
 def test_new_weights_let_the_picture_through(kind):
-    """transformers' own do not: logits of EfficientNet differ by 1e-31 between pictures."""
+    """transformers' own do not: logits of EfficientNet differ by 1e-31 between images."""
     torch.manual_seed(0)
     peer = Peer(PEERS[kind]).train()
     with torch.no_grad():

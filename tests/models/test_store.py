@@ -73,9 +73,9 @@ def test_a_model_comes_back_bit_by_bit(tmp_path, dtype):
     assert same(other, model)
     assert not other.training
     assert all(weight.requires_grad for weight in other.parameters())
-    picture = torch.randn(2, 3, 14, 14).to(dtype)
+    image = torch.randn(2, 3, 14, 14).to(dtype)
     with torch.no_grad():
-        assert torch.equal(other(picture), model(picture))
+        assert torch.equal(other(image), model(image))
 
 
 @pytest.mark.parametrize(("name", "changes"), [("icam-30k", {}), ("icam-31k", {"queries": 2}), ("mobilevit-xxs", {"image": 64})])
@@ -216,7 +216,7 @@ CONFIGS = {
     "another first query": ({"first": "adaptive"}, "expected the weights of a small, got others"),
     "more layers": ({"layers": 3}, "expected the weights of a small, got others"),
     "an unknown setting": ({"colour": "red"}, "expected settings of IcamConfig, got others"),
-    "a wrong setting": ({"width": "a"}, "Icam's width: expected a whole number"),
+    "a wrong setting": ({"width": "a"}, "Icam's width: expected an integer"),
     "a wrong position": ({"position": ["polar"]}, "no position is called"),
     "wrong stages": ({"stages": 3}, "expected settings of IcamConfig, got others"),
     "a wrong stage": ({"stages": [{"colour": 3}]}, "expected settings of IcamConfig, got others"),

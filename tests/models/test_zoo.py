@@ -67,7 +67,7 @@ def test_no_name_is_used_twice():
         ("icam-31k", {"klasses": 3}, "no setting of icam-31k is called 'klasses'; the nearest is 'classes'"),
         ("icam-31k", {"family": "peer"}, "no setting of icam-31k is called 'family'"),
         ("icam-31k", {"classes": 0}, "Icam's classes: expected at least 1, got 0"),
-        ("icam-31k", {"classes": "two"}, "Icam's classes: expected a whole number, at least 1, got 'two'"),
+        ("icam-31k", {"classes": "two"}, "Icam's classes: expected an integer, at least 1, got 'two'"),
         ("transformer-base", {"classes": 3}, "no setting of transformer-base is called 'classes'"),
         ("resnet-18", {"width": 3}, "no setting of resnet-18 is called 'width'"),
     ],

@@ -1,4 +1,4 @@
-"""Every way a picture can be saved gives RGB; every way a file can be bad gives one line that says which."""
+"""Every way an image can be saved gives RGB; every way a file can be bad gives one line that says which."""
 
 import contextlib
 import io
@@ -121,7 +121,7 @@ def test_bad_files_say_why(tmp_path):
         assert reason(tmp_path / f"cut.{suffix}"), suffix
     (tmp_path / "empty.jpg").touch()
     assert reason(tmp_path / "empty.jpg") == "is empty (0 bytes)"
-    (tmp_path / "text.jpg").write_text("no picture at all")
+    (tmp_path / "text.jpg").write_text("no image at all")
     assert "not an image" in reason(tmp_path / "text.jpg")
     assert reason(tmp_path / "nowhere.jpg") == "no such file"
     assert "folder" in reason(tmp_path)
@@ -175,7 +175,7 @@ def test_the_error_crosses_processes():
 def test_a_size_is_a_size(tmp_path):
     path = saved(tmp_path / "a.png", two_by_three())
     for wrong in (0, -1, 1.5):
-        with pytest.raises(FovealError, match="size of a picture"):
+        with pytest.raises(FovealError, match="size of an image"):
             open_image(path, wrong)
 
 

@@ -1,4 +1,4 @@
-"""A set of pictures small enough to train on in a second, and the recipe that does it."""
+"""A set of images small enough to train on in per second, and the recipe that does it."""
 
 import csv
 import json
@@ -17,7 +17,7 @@ FLAGS = ["--size", "32", "--settings", "{image: 32, patch: 8}", "--batch", "5", 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
-def picture(number, label):
+def image(number, label):
     """Noise, brighter on the left for label 0 and on the right for label 1; grey for none."""
     pixels = np.random.default_rng(number).integers(60, 120, (SIDE, SIDE, 3), np.uint8)
     if label is not None:
@@ -27,7 +27,7 @@ def picture(number, label):
 
 
 def a_set(folder, count=23, multi_label=False, splits="train train val train test train"):
-    """labels.csv with splits and 3 folds, of classes left and right: one a picture, or none, one or both."""
+    """labels.csv with splits and 3 folds, of classes left and right: one an image, or none, one or both."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = ["file,left,right,split,fold" if multi_label else "file,label,split,fold"]
     for number in range(count):
@@ -35,7 +35,7 @@ def a_set(folder, count=23, multi_label=False, splits="train train val train tes
         split = splits.split()[number % len(splits.split())]
         if multi_label:
             label = (0, 1, None)[number * 7 % 11 % 3]
-        Image.fromarray(picture(number, label)).save(folder / f"{number}.png")
+        Image.fromarray(image(number, label)).save(folder / f"{number}.png")
         marks = f"{int(label == 0)},{int(label == 1)}" if multi_label else ("left", "right")[label]
         lines.append(f"{number}.png,{marks},{split},{number % 3}")
     (folder / "labels.csv").write_text("\n".join(lines) + "\n")

@@ -1,4 +1,4 @@
-"""Two processes on a CPU: one set of files, every picture judged once, and a killed run goes on."""
+"""Two processes on a CPU: one set of files, every image judged once, and a killed run goes on."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ sys.exit(cli.main())
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """5 pictures that select, one that tests: neither can be halved."""
+    """5 images that select, one that tests: neither can be halved."""
     folder = a_set(tmp_path_factory.mktemp("set"), count=29, splits="train train val train train train")
     text = (folder / "labels.csv").read_text()
     (folder / "labels.csv").write_text(
@@ -57,7 +57,7 @@ def test_one_process_speaks(a_run):
     assert [line.split(" ·")[0] for line in err] == [
         "epoch 1 of 2",
         "epoch 2 of 2",
-        f"1 pictures could not be read: {folder}/bad.csv says why",
+        f"1 images could not be read: {folder}/bad.csv says why",
     ]
     assert len(out) == 3
     assert out[1].startswith("validation score")

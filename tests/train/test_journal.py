@@ -32,7 +32,7 @@ class Trainer:
 
 
 class Module:
-    unit = "pictures"
+    unit = "images"
 
     def __init__(self, value):
         self.evaluated = nn.Linear(2, 3)
@@ -92,7 +92,7 @@ def test_state(tmp_path):
 
 
 def test_pace_within_an_epoch(tmp_path, monkeypatch):
-    """Ten pictures a second, 100 of 400 done: 30 s of this epoch, and four more of as long as the last one took."""
+    """Ten images per second, 100 of 400 done: 30 s of this epoch, and four more of as long as the last one took."""
     journal, trainer = Journal(tmp_path, "best", said=False), Trainer()
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
@@ -102,10 +102,10 @@ def test_pace_within_an_epoch(tmp_path, monkeypatch):
         journal.on_train_batch_start(trainer, Module(0.0), batch, place)
         now[0] += 1.0
         journal.on_train_batch_end(trainer, Module(0.0), None, batch, place)
-    assert journal.pace(trainer, Module(0.0), 0.25) == {"pictures/s": "10", "left": "190 s"}
+    assert journal.pace(trainer, Module(0.0), 0.25) == {"images/s": "10", "left": "190 s"}
     journal.rows = [{"seconds": 100.0}]
     trainer.current_epoch = 1
-    assert journal.pace(trainer, Module(0.0), 0.25) == {"pictures/s": "10", "left": "390 s"}
+    assert journal.pace(trainer, Module(0.0), 0.25) == {"images/s": "10", "left": "390 s"}
     trainer.max_epochs = 100
     assert journal.pace(trainer, Module(0.0), 0.25)["left"] == "165 min"
 
@@ -115,7 +115,7 @@ def test_said_on_stderr(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("epoch 2 of 5 · loss 0.1250 · val_score 0.5000 · ")
-    assert re.search(r" · pictures/s [\d,]+ · left \d+ s\n$", err)
+    assert re.search(r" · images/s [\d,]+ · left \d+ s\n$", err)
     assert err.count("\n") == 1
 
 
@@ -170,5 +170,5 @@ def test_of_epochs_with_the_same_score_the_one_with_the_smaller_loss_is_kept(tmp
     optimizer = types.SimpleNamespace(param_groups=[{"lr": 0.1}])
     for epoch, (score, loss) in enumerate(((0.0, 0.9), (0.0, 0.4), (0.0, 0.6), (0.5, 2.0), (0.5, 2.0))):
         trainer = types.SimpleNamespace(current_epoch=epoch, optimizers=[optimizer], max_epochs=9)
-        journal._note(trainer, types.SimpleNamespace(evaluated=model, unit="pictures"), {"val_score": score, "val_loss": loss}, score, 1.0)
+        journal._note(trainer, types.SimpleNamespace(evaluated=model, unit="images"), {"val_score": score, "val_loss": loss}, score, 1.0)
         assert journal.best_epoch == (0, 1, 1, 3, 3)[epoch]

@@ -12,7 +12,7 @@ import yaml
 from data.bad import BAD, spoiled
 from PIL import Image
 from torch.nn import functional as F
-from train.little import FIELDS, a_set, figures, picture, result, rows, same_run
+from train.little import FIELDS, a_set, figures, image, result, rows, same_run
 
 from foveal.data.read import read
 from foveal.errors import FovealError
@@ -89,7 +89,7 @@ def test_same_seed_same_result(a_run, data, tmp_path, monkeypatch):
     recipe = recipe_for(data, smoothing=0.0, keep="last", seed=3)
     train(recipe, tmp_path / "again", machine=CPU)
     same_run(tmp_path / "again", a_run)
-    monkeypatch.setattr(feeds_module, "ROOM", 0)  # pictures are decoded as they are asked for
+    monkeypatch.setattr(feeds_module, "ROOM", 0)  # images are decoded as they are asked for
     train(recipe, tmp_path / "streamed", machine=CPU)
     same_run(tmp_path / "streamed", a_run)
     train(recipe, tmp_path / "workers", machine=Machine("cpu", workers=2))
@@ -135,7 +135,7 @@ def test_a_split_that_cannot_be_read(tmp_path, monkeypatch, streamed):
     for row in rows(data / "labels.csv"):
         if row["split"] == "val":
             (data / row["file"]).write_bytes(b"")
-    with pytest.raises(FovealError, match=r"split val: expected at least one picture that can be read, got none"):
+    with pytest.raises(FovealError, match=r"split val: expected at least one image that can be read, got none"):
         train(recipe_for(data), tmp_path / "run", machine=CPU)
 
 
@@ -164,7 +164,7 @@ def test_half_precision_on_a_cpu(data, tmp_path):
     train(recipe_for(data, precision="bf16", epochs=1), tmp_path / "run", machine=CPU)
     assert np.isfinite(read_predicted(tmp_path / "run" / "predictions-val.csv", multi_label=False).logits).all()
     assert all(tensor.dtype != torch.bfloat16 for tensor in read_file(tmp_path / "run" / "model.safetensors")[0].values())
-    with pytest.raises(FovealError, match="the setting precision: expected 32 or bf16 on a CPU, got 16"):
+    with pytest.raises(FovealError, match="--precision: expected 32 or bf16 on a CPU, got 16"):
         train(recipe_for(data, precision="16"), tmp_path / "other", machine=CPU)
     assert not (tmp_path / "other").exists()
 
@@ -172,7 +172,7 @@ def test_half_precision_on_a_cpu(data, tmp_path):
 def test_start_from_another_model(a_run, data, tmp_path, monkeypatch):
     third = tmp_path / "set"
     shutil.copytree(data, third)
-    Image.fromarray(picture(99, None)).save(third / "99.png")
+    Image.fromarray(image(99, None)).save(third / "99.png")
     with (third / "labels.csv").open("a") as lines:
         lines.write("99.png,third,train,0\n")
     recipe = recipe_for(third, start=str(a_run), epochs=1)
@@ -186,12 +186,12 @@ def test_start_from_another_model(a_run, data, tmp_path, monkeypatch):
 
 
 REFUSED = [
-    ({"size": 33}, "the setting size: expected pictures that icam-31k takes, got 33 × 33"),
+    ({"size": 33}, "--size: expected images that icam-31k takes, got 33 × 33"),
     ({"fold": 3}, "fold: expected 0 to 2, got 3"),
     ({"settings": {"image": 32, "patch": 7}}, "patch"),
-    ({"settings": {"classes": 3}}, "the setting settings: expected fields of the model's config, got 'classes'"),
+    ({"settings": {"classes": 3}}, "--settings: expected fields of the model's config, got 'classes'"),
     ({"settings": {"patches": 8}}, "no setting of icam-31k is called 'patches'; the nearest is 'patch'"),
-    ({"settings": {3: 8}}, "the setting settings: expected fields of the model's config, got 3"),
+    ({"settings": {3: 8}}, "--settings: expected fields of the model's config, got 3"),
     ({"model": "icam"}, "no model is called 'icam'"),
     ({"data": "/nowhere"}, "/nowhere: expected pipes, or a folder or a csv file that exists"),
     ({"start": "/nowhere"}, "a run's folder with a model.safetensors, icam-pipes or icam-fast-pipes, got /nowhere"),
@@ -203,7 +203,7 @@ REFUSED = [
     ("changes", "says"), REFUSED, ids=[next(iter(changes)) + str(number) for number, (changes, _) in enumerate(REFUSED)]
 )
 def test_refused_before_anything_is_written(data, tmp_path, monkeypatch, changes, says):
-    monkeypatch.setattr(ClassifyData, "__init__", lambda *args: pytest.fail("pictures were decoded"))
+    monkeypatch.setattr(ClassifyData, "__init__", lambda *args: pytest.fail("images were decoded"))
     with pytest.raises(FovealError, match=says) as caught:
         train(recipe_for(data, **changes), tmp_path / "run", machine=CPU)
     assert "\n" not in str(caught.value)
@@ -215,7 +215,7 @@ def test_refused_before_anything_is_written(data, tmp_path, monkeypatch, changes
     [
         (Machine("cuda"), "device: expected auto, or one that this machine has"),
         (Machine("cpu", strategy="dpd"), "cannot train on cpu × 1, strategy dpd"),
-        (Machine("cpu", devices=2), "the setting batch: expected a multiple of the 2 devices, got 5"),
+        (Machine("cpu", devices=2), "--batch: expected a multiple of the 2 devices, got 5"),
         (Machine("cpu", devices=17), "a multiple of the 17 devices"),
     ],
 )
@@ -228,16 +228,16 @@ def test_a_machine_that_is_not_there(data, tmp_path, machine, says):
 
 
 def test_a_split_without_a_picture_is_not_told_as_one_that_cannot_be_read(tmp_path):
-    """Two classes with a picture each: divided, there is none to train with."""
+    """Two classes with an image each: divided, there is none to train with."""
     for label, name in enumerate(("left", "right")):
         (tmp_path / "set" / name).mkdir(parents=True)
-        Image.fromarray(picture(label, label)).save(tmp_path / "set" / name / "0.png")
-    with pytest.raises(FovealError, match="set, split train: expected at least one picture with a label, got none of its 2; add pictures"):
+        Image.fromarray(image(label, label)).save(tmp_path / "set" / name / "0.png")
+    with pytest.raises(FovealError, match="set, split train: expected at least one image with a label, got none of its 2; add images"):
         train(recipe_for(tmp_path / "set"), tmp_path / "run", machine=CPU)
 
 
 def test_few_pictures(tmp_path):
-    """One picture in a split, a class that is never trained on, a batch larger than the set."""
+    """One image in a split, a class that is never trained on, a batch larger than the set."""
     data = a_set(tmp_path / "set", count=3, splits="train val test")
     lines = ["file,label,split", "0.png,left,train", "1.png,right,val", "2.png,left,test"]
     (data / "labels.csv").write_text("\n".join(lines) + "\n")
@@ -269,7 +269,7 @@ def test_a_test_split_without_labels(tmp_path, monkeypatch):
 
 def test_diverging_is_one_line_and_leaves_what_was_there(data, tmp_path):
     folder = tmp_path / "run"
-    with pytest.raises(FovealError, match="training: expected finite numbers, got NaN or infinity; lower the setting lr"):
+    with pytest.raises(FovealError, match="training: expected finite numbers, got NaN or infinity; lower --lr"):
         train(recipe_for(data, lr=1e9, clip=0.0, warmup=0.0, epochs=9), folder, machine=CPU)
     assert not (folder / "result.json").exists()
     if (folder / "last.ckpt").exists():
@@ -288,8 +288,8 @@ def test_patience(data, tmp_path, monkeypatch):
 
 def test_blank(data, tmp_path, monkeypatch):
     seen = []
-    real = Classify.pictures
-    monkeypatch.setattr(Classify, "pictures", lambda self, batch: seen.append(real(self, batch)) or seen[-1])
+    real = Classify.images
+    monkeypatch.setattr(Classify, "images", lambda self, batch: seen.append(real(self, batch)) or seen[-1])
     for room in (2**30, 0):
         monkeypatch.setattr(feeds_module, "ROOM", room)
         train(recipe_for(data, epochs=1, blank=[[0, 0, 1, 0.25]]), tmp_path / str(room), machine=CPU)

@@ -1,8 +1,8 @@
 """Augmentation of batches, suited to pipes: gravity stays where it is, while camera, lamp, lens, dirt and burnt-in text vary.
 
-Every picture draws its own numbers, on the device where the batch lies, and every operation takes the whole batch: 500 operations for `pipe`
+Every image draws its own numbers, on the device where the batch lies, and every operation takes the whole batch: 500 operations for `pipe`
 and no question to the device. The same as a chain of kornia's augmentation modules took 1,760 and waited for its masks; training on an H200 at
-batch 64 went from 2,000 to 5,000 pictures a second. kornia's functions do the colour and the blur here, too.
+batch 64 went from 2,000 to 5,000 images per second. kornia's functions do the colour and the blur here, too.
 """
 
 import math
@@ -19,7 +19,7 @@ CORNERS = ((0.0, 0.0, 0.25, 0.25), (0.7, 0.0, 1.0, 0.25), (0.0, 0.75, 0.45, 1.0)
 
 @dataclass(frozen=True)
 class Variation:
-    """How far pictures may vary. Unless it says otherwise, a number x means: by a factor, or a shift, drawn evenly from −x to x."""
+    """How far images may vary. Unless it says otherwise, a number x means: by a factor, or a shift, drawn evenly from −x to x."""
 
     turn: float = 0.0  # degrees of camera roll
     shift: float = 0.0  # shares of the side
@@ -31,18 +31,18 @@ class Variation:
     hue: float = 0.0  # shares of the circle
     tint: float = 0.0  # of each colour by itself: the lamp
     gamma: float = 0.0  # log of the exponent
-    grey: float = 0.0  # share of the pictures that lose their colour
-    blur: float = 0.0  # deviation in pixels of a Gaussian cut at ±3, mixed with the sharp picture, of a third of them
-    noise: float = 0.0  # deviation, of a third of the pictures
-    hide: float = 0.0  # largest share of the picture under a patch of one colour
-    hidden: float = 0.0  # share of the pictures that get such a patch
-    text: float = 0.0  # share of the corners that are taken from another picture: burnt-in text must tell nothing
+    grey: float = 0.0  # share of the images that lose their colour
+    blur: float = 0.0  # deviation in pixels of a Gaussian cut at ±3, mixed with the sharp image, of a third of them
+    noise: float = 0.0  # deviation, of a third of the images
+    hide: float = 0.0  # largest share of the image under a patch of one colour
+    hidden: float = 0.0  # share of the images that get such a patch
+    text: float = 0.0  # share of the corners that are taken from another image: burnt-in text must tell nothing
 
 
 VARIATIONS: dict[str, Variation | None] = {
     "none": None,
     "light": Variation(brightness=0.1, contrast=0.1, saturation=0.1, hue=0.1),  # the published recipe's, with its mirror
-    "lamp": Variation(brightness=0.3, contrast=0.3, tint=0.08, gamma=0.35, noise=0.03, hide=0.06, hidden=0.5),  # for drawn frames
+    "lamp": Variation(brightness=0.3, contrast=0.3, tint=0.08, gamma=0.35, noise=0.03, hide=0.06, hidden=0.5),  # for rendered frames
     "mild": Variation(5, 0.05, 0.1, 0.0, 0.15, 0.15, tint=0.04, hide=0.06, hidden=0.3),  # for weights that know pipes already
     "pipe": Variation(10, 0.08, 0.2, 0.0, 0.3, 0.3, tint=0.08, gamma=0.3, blur=1.5, noise=0.03, hide=0.1, hidden=0.5),
     "strong": Variation(
@@ -75,7 +75,7 @@ class Vary(nn.Module):
         if v.blur:
             images = blurred(images, self.kernel)  # type: ignore[arg-type]
         if v.noise:
-            images = images + v.noise * chance(images, 1 / 3) * torch.randn_like(images)
+            images = images + v.noise * bernoulli(images, 1 / 3) * torch.randn_like(images)
         if v.hidden:
             images = hidden(images, v.hide, v.hidden)
         return images.clamp(0.0, 1.0)
@@ -86,14 +86,14 @@ def even(images: Tensor, reach: float, columns: int = 1) -> Tensor:
     return (torch.rand(len(images), columns, 1, 1, device=images.device) * 2 - 1) * reach
 
 
-def chance(images: Tensor, share: float) -> Tensor:
+def bernoulli(images: Tensor, share: float) -> Tensor:
     """(B, 1, 1, 1): true for about this share."""
     return torch.rand(len(images), 1, 1, 1, device=images.device) < share
 
 
 def moved(images: Tensor, v: Variation) -> Tensor:
     """Mirrored (never upside down: water lies at the bottom), rolled, shifted, nearer or farther; what comes into sight is a reflection."""
-    mirror = chance(images, 0.5)
+    mirror = bernoulli(images, 0.5)
     if not (v.turn or v.shift or v.zoom or v.shear):
         return torch.where(mirror, images.flip(3), images)
     side = torch.where(mirror, -1.0, 1.0).flatten()
@@ -119,17 +119,17 @@ def lit(images: Tensor, v: Variation) -> Tensor:
         hsv = adjust_saturation_raw(hsv, 1 + even(images, v.saturation).flatten())
         images = hsv_to_rgb(adjust_hue_raw(hsv, even(images, 2 * math.pi * v.hue).flatten()))
     if v.grey:
-        images = torch.where(chance(images, v.grey), images.mean(1, keepdim=True), images)
+        images = torch.where(bernoulli(images, v.grey), images.mean(1, keepdim=True), images)
     if v.gamma:
         images = images.clamp(1e-4, 1.0) ** torch.exp(even(images, v.gamma))
     return images
 
 
 def blurred(images: Tensor, kernel: Tensor) -> Tensor:
-    """A third of the pictures more or less out of focus."""
+    """A third of the images more or less out of focus."""
     from kornia.filters import filter2d_separable
 
-    share = torch.rand(len(images), 1, 1, 1, device=images.device) * chance(images, 1 / 3)
+    share = torch.rand(len(images), 1, 1, 1, device=images.device) * bernoulli(images, 1 / 3)
     return torch.lerp(images, filter2d_separable(images, kernel, kernel), share)
 
 
@@ -139,22 +139,22 @@ def hidden(images: Tensor, area: float, share: float) -> Tensor:
     size, shape = torch.rand(len(images), 1, 1, 1, device=images.device) * area, torch.exp(even(images, math.log(3)))
     middle = torch.rand(len(images), 2, 1, 1, device=images.device)
     under = (along[None, None, None, :] - middle[:, :1]).abs() < (size * shape).sqrt() / 2
-    under = under & ((down[None, None, :, None] - middle[:, 1:]).abs() < (size / shape).sqrt() / 2) & chance(images, share)
+    under = under & ((down[None, None, :, None] - middle[:, 1:]).abs() < (size / shape).sqrt() / 2) & bernoulli(images, share)
     return torch.where(under, torch.rand(len(images), 3, 1, 1, device=images.device), images)
 
 
 def other_text(images: Tensor, share: float) -> Tensor:
-    """Corners of another picture of the batch in place of its own."""
+    """Corners of another image of the batch in place of its own."""
     height, width = images.shape[2:]
     other, images = images.roll(1, 0), images.clone()
     for x0, y0, x1, y1 in CORNERS:
         rows, columns = slice(round(y0 * height), round(y1 * height)), slice(round(x0 * width), round(x1 * width))
-        images[:, :, rows, columns] = torch.where(chance(images, share), other[:, :, rows, columns], images[:, :, rows, columns])
+        images[:, :, rows, columns] = torch.where(bernoulli(images, share), other[:, :, rows, columns], images[:, :, rows, columns])
     return images
 
 
 def mixed(images: Tensor, targets: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
-    """Mixup: λ x_i + (1 − λ) x_j with the targets mixed alike, λ ~ Beta(α, α) for each picture (Zhang et al., 2018)."""
+    """Mixup: λ x_i + (1 − λ) x_j with the targets mixed alike, λ ~ Beta(α, α) for each image (Zhang et al., 2018)."""
     share = torch.distributions.Beta(alpha, alpha).sample((len(images),)).to(images)
     other = torch.randperm(len(images), device=images.device)
     s, t = share[:, None, None, None], share[:, None]

@@ -1,4 +1,4 @@
-"""Batches for torch: pictures by index, out of a pack or decoded as they are asked for."""
+"""Batches for torch: images by index, out of a pack or decoded as they are asked for."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,13 +10,14 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from foveal.data.order import Order
-from foveal.data.pack import Pack, paint
+from foveal.data.pack import Pack
 from foveal.data.source import Source
+from foveal.runtime.blank import paint
 from foveal.runtime.image import BadImage
 
 
 class Batch(NamedTuple):
-    images: Tensor  # (B, 3, S, S) uint8; empty where the pictures already lie on the device
+    images: Tensor  # (B, 3, S, S) uint8; empty where the images already lie on the device
     labels: Tensor  # (B,) int64, or (B, C) float32
     index: Tensor  # type: ignore[assignment]  # (B,) int64, in the source; a batch is not searched as tuples are
     good: Tensor  # (B,) bool: could be read
@@ -41,7 +42,7 @@ class Batches(Dataset[Batch]):
             pixels, good = self.packed.pixels[indices], self.packed.good[indices]
         else:
             pixels, good = self._decode(indices)
-            if good.any():  # a good one stands in for the bad: at no weight, but BatchNorm and mixup see no black picture
+            if good.any():  # a good one stands in for the bad: at no weight, but BatchNorm and mixup see no black image
                 pixels[~good], labels[~good] = pixels[good.argmax()], labels[good.argmax()].clone()
         return Batch(torch.from_numpy(pixels).permute(0, 3, 1, 2), labels, index, torch.from_numpy(good))
 

@@ -1,9 +1,9 @@
-"""Class folders: every picture lies in a folder that is called as its class.
+"""Class folders: every image lies in a folder that is called as its class.
 
-    DIR/CLASS/picture.jpg                    no split given
-    DIR/{train,val,test}/CLASS/picture.jpg   val may be called valid or validation, test testing, train training
+    DIR/CLASS/image.jpg                    no split given
+    DIR/{train,val,test}/CLASS/image.jpg   val may be called valid or validation, test testing, train training
 
-A class folder is searched to its bottom; what is hidden is ignored, and what is no picture by its suffix is counted.
+A class folder is searched to its bottom; what is hidden is ignored, and what is no image by its suffix is counted.
 """
 
 import os
@@ -11,28 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from foveal.data.source import SPLITS, FilePictures, Names, Source
+from foveal.data.source import SPLITS, FileImages, Names, Source
 from foveal.data.table import WORDS
 from foveal.errors import FovealError, reading
-
-SUFFIXES = (
-    ".jpg",
-    ".jpeg",
-    ".jpe",
-    ".jfif",
-    ".png",
-    ".bmp",
-    ".tif",
-    ".tiff",
-    ".webp",
-    ".gif",
-    ".ppm",
-    ".pgm",
-    ".pbm",
-    ".pnm",
-    ".jp2",
-    ".avif",
-)
+from foveal.runtime.image import SUFFIXES
 
 
 def read_folder(root: Path, name: str) -> Source:
@@ -53,23 +35,23 @@ def read_folder(root: Path, name: str) -> Source:
             labels += [label] * len(files)
             splits += [split] * len(files)
     if not names:
-        raise _unusable(root, f"{len(classes)} folders without a picture" + (f" ({other} other files)" if other else ""))
+        raise _unusable(root, f"{len(classes)} folders without an image" + (f" ({other} other files)" if other else ""))
     counts = np.bincount(labels, minlength=len(classes))
     if len(classes) < 2:
-        raise _unusable(root, f"the one class {classes[0]} ({counts[0]} pictures)")
+        raise _unusable(root, f"the one class {classes[0]} ({counts[0]} images)")
     if not counts.all():
         raise FovealError(
-            f"{root}: expected pictures in every class folder, got none in {classes[int(np.argmin(counts))]}; fill or remove it"
+            f"{root}: expected images in every class folder, got none in {classes[int(np.argmin(counts))]}; fill or remove it"
         )
-    notes = (f"{other} files left out: they are no pictures by their suffix",) if other else ()
-    pictures = FilePictures(str(root), Names.of(names))
+    notes = (f"{other} files left out: they are no images by their suffix",) if other else ()
+    images = FileImages(str(root), Names.of(names))
     return Source(
-        name, "class folders", tuple(classes), False, np.array(labels, np.int64), np.array(splits, np.int8), pictures, notes=notes
+        name, "class folders", tuple(classes), False, np.array(labels, np.int64), np.array(splits, np.int8), images, notes=notes
     )  # fmt: skip
 
 
 def holds_classes(root: Path) -> bool:
-    """Whether at least two folders with pictures lie there, as read_folder wants them. One called images is no class: a table's pictures lie so."""
+    """Whether at least two folders with images lie there, as read_folder wants them. One called images is no class: a table's images lie so."""
     folders = _folders(root)
     if "images" in folders:
         return False
@@ -107,7 +89,7 @@ def _folders(root: Path) -> list[str]:
 
 
 def _files(folder: Path) -> tuple[list[str], int]:
-    """The pictures below a folder, as names relative to it in sorted order; and how many other files there are."""
+    """The images below a folder, as names relative to it in sorted order; and how many other files there are."""
     found: list[str] = []
     other = 0
     for place, inside, files in os.walk(folder):
@@ -128,4 +110,4 @@ def _hidden(name: str) -> bool:
 
 
 def _unusable(root: Path, got: str) -> FovealError:
-    return FovealError(f"{root}: expected a labels.csv, or a folder for each of at least 2 classes with pictures inside, got {got}")
+    return FovealError(f"{root}: expected a labels.csv, or a folder for each of at least 2 classes with images inside, got {got}")

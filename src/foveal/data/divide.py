@@ -1,8 +1,8 @@
-"""Which pictures train, which choose, which test, where nobody said: shares of every class, groups kept whole, the same for the same seed.
+"""Which images train, which choose, which test, where nobody decided: shares of every class, groups kept whole, the same for the same seed.
 
-Pictures are put in the order of their rarest class, then of their set of classes, then by chance; along that order the test set takes
-a picture whenever ⌊r·share⌋ steps up, and val does the same with what is left. So every stretch of the order, and with it every class, is
-divided by the shares, to a picture or two. Groups are too uneven for that: the largest goes first, to the split that lacks its classes most.
+Images are put in the order of their rarest class, then of their set of classes, then at random; along that order the test set takes
+an image whenever ⌊r·share⌋ steps up, and val does the same with what is left. So every stretch of the order, and with it every class, is
+divided by the shares, to an image or two. Groups are too uneven for that: the largest goes first, to the split that lacks its classes most.
 """
 
 import numpy as np
@@ -22,18 +22,18 @@ def divide(
     """(N,) index in SPLITS. labels: (N,) class numbers, or (N, C) of 0/1."""
     expect(len(shares) == 3 and min(shares) >= 0 and shares[0] > 0 and abs(sum(shares) - 1) < 1e-6, "shares", "three that add to 1", shares)
     expect_integer(seed, "seed", least=0)
-    chance = np.random.default_rng(seed)
+    random = np.random.default_rng(seed)
     sets = labels if labels.ndim == 2 else _one_hot(labels)
     if group is None:
-        split = _along_the_order(sets, shares, chance)
+        split = _along_the_order(sets, shares, random)
         members = np.arange(len(labels))
-        held = sets == 1
+        present = sets == 1
     else:
         _, members = np.unique(group, return_inverse=True)
-        held = np.zeros((int(members.max(initial=-1)) + 1, sets.shape[1]), np.int64)
-        np.add.at(held, members, (sets == 1).astype(np.int64))
-        split = _largest_first(held, np.bincount(members, minlength=len(held)), shares, chance)
-    _spread_rare_classes(held > 0, split, shares)
+        present = np.zeros((int(members.max(initial=-1)) + 1, sets.shape[1]), np.int64)
+        np.add.at(present, members, (sets == 1).astype(np.int64))
+        split = _largest_first(present, np.bincount(members, minlength=len(present)), shares, random)
+    _spread_rare_classes(present > 0, split, shares)
     return split[members]
 
 
@@ -44,21 +44,21 @@ def _one_hot(labels: NDArray[np.integer]) -> NDArray[np.uint8]:
     return sets
 
 
-def _along_the_order(sets: NDArray[np.integer], shares: tuple[float, float, float], chance: np.random.Generator) -> NDArray[np.int8]:
+def _along_the_order(sets: NDArray[np.integer], shares: tuple[float, float, float], random: np.random.Generator) -> NDArray[np.int8]:
     count, classes = sets.shape
     frequency = (sets == 1).sum(0)
     rarest = np.full(count, classes)
     for label in np.argsort(-frequency, kind="stable"):  # common first, so that the rarest has the last word
         rarest[sets[:, label] == 1] = label
     combination = np.zeros(count)  # equal sets, equal numbers
-    for label, key in enumerate(chance.random((classes,)).tolist()):
+    for label, key in enumerate(random.random((classes,)).tolist()):
         combination += key * (sets[:, label] == 1)
-    order = np.lexsort((chance.random((count,)), combination, rarest))
+    order = np.lexsort((random.random((count,)), combination, rarest))
     split = np.zeros(count, np.int8)
-    test = _steps(count, shares[2], chance.random())
+    test = _steps(count, shares[2], random.random())
     split[order[test]] = 2
     left = order[~test]
-    val = _steps(len(left), shares[1] / (1 - shares[2]), chance.random())
+    val = _steps(len(left), shares[1] / (1 - shares[2]), random.random())
     split[left[val]] = 1
     return split
 
@@ -68,25 +68,25 @@ def _steps(count: int, share: float, start: float) -> NDArray[np.bool_]:
 
 
 def _largest_first(
-    held: NDArray[np.int64], sizes: NDArray[np.int64], shares: tuple[float, float, float], chance: np.random.Generator
+    present: NDArray[np.int64], sizes: NDArray[np.int64], shares: tuple[float, float, float], random: np.random.Generator
 ) -> NDArray[np.int8]:
-    wanted = np.outer(shares, np.append(held.sum(0), sizes.sum())).astype(np.float64)  # (3, C + 1): of each class, and of all
-    content = np.column_stack([held, sizes])
+    wanted = np.outer(shares, np.append(present.sum(0), sizes.sum())).astype(np.float64)  # (3, C + 1): of each class, and of all
+    content = np.column_stack([present, sizes])
     weight = 1 / np.maximum(content.sum(0), 1)  # a rare class counts as much as a common one
-    split = np.zeros(len(held), np.int8)
+    split = np.zeros(len(present), np.int8)
     allowed = np.array(shares) > 0
-    for unit in np.lexsort((chance.random(len(held)), -sizes)):
+    for unit in np.lexsort((random.random(len(present)), -sizes)):
         gain = np.abs(wanted) - np.abs(wanted - content[unit])  # how much nearer to what is wanted
         split[unit] = np.argmax(np.where(allowed, gain @ weight, -np.inf))
         wanted[split[unit]] -= content[unit]
     return split
 
 
-def _spread_rare_classes(held: NDArray[np.bool_], split: NDArray[np.int8], shares: tuple[float, float, float]) -> None:
-    """A class with enough pictures (or groups) is in every split: one is moved from where most are."""
+def _spread_rare_classes(present: NDArray[np.bool_], split: NDArray[np.int8], shares: tuple[float, float, float]) -> None:
+    """A class with enough images (or groups) is in every split: one is moved from where most are."""
     wanted = [place for place in range(3) if shares[place] > 0]
-    for label in range(held.shape[1]):
-        units = np.flatnonzero(held[:, label])
+    for label in range(present.shape[1]):
+        units = np.flatnonzero(present[:, label])
         if len(units) < len(wanted):
             continue
         counts = np.bincount(split[units], minlength=3)
@@ -94,7 +94,7 @@ def _spread_rare_classes(held: NDArray[np.bool_], split: NDArray[np.int8], share
             if counts[place] == 0:
                 donor = int(np.argmax(counts))
                 candidates = units[split[units] == donor]
-                moved = candidates[np.argmin(held[candidates].sum(1))]  # the one with the fewest other classes
+                moved = candidates[np.argmin(present[candidates].sum(1))]  # the one with the fewest other classes
                 split[moved] = place
                 counts[donor] -= 1
                 counts[place] += 1

@@ -1,11 +1,11 @@
 """Which sentence pairs can be learned from. Every bad one is counted, the first of each kind are named by file and line, and then it is
 left out, or all is refused, as the caller chose. Of a val or test that was given every pair is kept that can be scored: to leave out what is hard
-would flatter the score. What is bad about them is told all the same.
+would flatter the score. What is bad about them is reported all the same.
 
     empty              nothing, or only spaces, on one side
     not UTF-8          bytes in another encoding, or the sign � of text that was damaged before
     control characters
-    too long           more than `longest` words, or 10 · `longest` characters, on one side
+    too long           more than `max_length` words, or 10 · `max_length` characters, on one side
     lengths apart      one side has more than `ratio` times the characters of the other, and SLACK more: no translation
     no reference       of a given val or test: a line without a translation to compare with
 """
@@ -21,9 +21,9 @@ from foveal.errors import FovealError, expect, expect_integer, is_number, short_
 CHOICES = ("drop", "refuse")
 HARD = ("too long", "lengths apart")  # bad to learn from, and no fault of a test
 UNSCORED = "no reference"
-SHOWN = 3  # of each kind are named
+NAMED = 3  # of each kind
 SLACK = 24  # characters: "Yes." may become a sentence
-CHARACTERS = 10  # a word: languages without spaces have a limit, too
+CHARACTERS = 10  # per word: languages without spaces have a limit, too
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f]")  # but tab, line feed and next line, which are spaces here
 
 Text = bytes | str | None  # as it stands in a file; None: not there
@@ -46,11 +46,11 @@ class Pair(NamedTuple):
 
 
 @dataclass
-class Sieve:
+class PairFilter:
     """Lets good pairs through, with single spaces and composed characters, and remembers the others."""
 
     bad: str = "drop"
-    longest: int = 250
+    max_length: int = 250
     ratio: float = 6.0
     counts: dict[str, int] = field(default_factory=dict)
     kept: dict[str, int] = field(default_factory=dict)  # bad, but of a val or test that was given
@@ -59,7 +59,7 @@ class Sieve:
     def __post_init__(self) -> None:
         if self.bad not in CHOICES:
             raise unknown("way with bad pairs", str(self.bad), CHOICES)
-        expect_integer(self.longest, "longest")
+        expect_integer(self.max_length, "max_length")
         expect(is_number(self.ratio) and self.ratio >= 1, "ratio", "a number from 1", short_repr(self.ratio))
 
     def through(self, rows: Iterable[Row], files: tuple[str, str], split: str = "") -> Iterator[Pair]:
@@ -84,17 +84,17 @@ class Sieve:
                 source_words, target_words = len(source.split()), len(target.split())
             yield Pair(row.split, source, target, source_words + target_words, max(source_words, target_words))
 
-    def told(self) -> list[str]:
+    def notes(self) -> list[str]:
         """A sentence for each kind of bad pair."""
-        left = [f"{count} pairs left out, {kind}: {self._places(self.counts, kind)}" for kind, count in self.counts.items()]
-        told = "pairs of a given val or test kept, as a score without them would flatter"
-        return left + [f"{count} {told}, {kind}: {self._places(self.kept, kind)}" for kind, count in self.kept.items()]
+        dropped = [f"{count} pairs left out, {kind}: {self._places(self.counts, kind)}" for kind, count in self.counts.items()]
+        note = "pairs of a given val or test kept, as a score without them would flatter"
+        return dropped + [f"{count} {note}, {kind}: {self._places(self.kept, kind)}" for kind, count in self.kept.items()]
 
     def finish(self) -> None:
-        """Refuse, if there is a reason and the caller chose so. At the end: one line then tells of all."""
+        """Refuse, if there is a reason and the caller chose so. At the end: one line then reports all."""
         faults = [(self.counts, kind) for kind in self.counts] + [(self.kept, kind) for kind in self.kept if kind not in HARD]
         if self.bad == "refuse" and faults:
-            found = "; ".join(f"{held[kind]} {kind} ({self._places(held, kind)})" for held, kind in faults)
+            found = "; ".join(f"{counts[kind]} {kind} ({self._places(counts, kind)})" for counts, kind in faults)
             raise FovealError(f"sentence pairs: expected none that is bad, got {found}; mend them, or leave them out (--bad drop)")
 
     def _side(self, text: Text, fault: str, side: int) -> tuple[str, int]:
@@ -115,20 +115,20 @@ class Sieve:
             raise _BadSideError("empty", side)
         if not text.isprintable() and CONTROL.search(text.rstrip("\r\n")):
             raise _BadSideError("control characters", side)
-        if len(words) > self.longest or len(text) > CHARACTERS * self.longest:
+        if len(words) > self.max_length or len(text) > CHARACTERS * self.max_length:
             raise _BadSideError("too long", side)
         return " ".join(words), len(words)
 
-    def _remember(self, held: dict[str, int], kind: str, place: str) -> None:
-        held[kind] = held.get(kind, 0) + 1
-        if held[kind] <= SHOWN:
-            self.places.setdefault(self._key(held, kind), []).append(place)
+    def _remember(self, counts: dict[str, int], kind: str, place: str) -> None:
+        counts[kind] = counts.get(kind, 0) + 1
+        if counts[kind] <= NAMED:
+            self.places.setdefault(self._key(counts, kind), []).append(place)
 
-    def _places(self, held: dict[str, int], kind: str) -> str:
-        return ", ".join(self.places[self._key(held, kind)]) + (", …" if held[kind] > SHOWN else "")
+    def _places(self, counts: dict[str, int], kind: str) -> str:
+        return ", ".join(self.places[self._key(counts, kind)]) + (", …" if counts[kind] > NAMED else "")
 
-    def _key(self, held: dict[str, int], kind: str) -> str:
-        return f"kept, {kind}" if held is self.kept else kind
+    def _key(self, counts: dict[str, int], kind: str) -> str:
+        return f"kept, {kind}" if counts is self.kept else kind
 
 
 class _BadSideError(Exception):

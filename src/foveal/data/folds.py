@@ -18,18 +18,18 @@ Numbers = NDArray[np.int64]
 DIGITS = 19  # of a number that fits 64 bits
 
 
-def folds(table: "Table", by: str | None, notes: list[str]) -> tuple[Numbers | None, tuple[str, ...]]:
-    """(N,) folds as 0 to F − 1, None without any; and their names, where they are the values of the column `by`."""
-    if by is not None:
-        return _by_value(table, by, notes)
+def folds(table: "Table", fold_column: str | None, notes: list[str]) -> tuple[Numbers | None, tuple[str, ...]]:
+    """(N,) folds as 0 to F − 1, None without any; and their names, where they are the values of the column `fold_column`."""
+    if fold_column is not None:
+        return _by_value(table, fold_column, notes)
     return (_by_number(table, notes) if "fold" in table.columns else None), ()
 
 
-def groups(table: "Table", split: NDArray[np.int8], fold: Numbers | None, by: str | None, notes: list[str]) -> Numbers | None:
-    """(N,) groups as numbers, None without any. A picture without one is a group of its own.
+def groups(table: "Table", split: NDArray[np.int8], fold: Numbers | None, fold_column: str | None, notes: list[str]) -> Numbers | None:
+    """(N,) groups as numbers, None without any. An image without one is a group of its own.
 
     A group in two splits, or two folds of the column fold, is an error: somebody divided badly. Campaigns are what they are: a group that
-    lies in two of them is told of.
+    lies in two of them is noted.
     """
     if "group" not in table.columns:
         return None
@@ -37,10 +37,10 @@ def groups(table: "Table", split: NDArray[np.int8], fold: Numbers | None, by: st
     names = [name or f"\0{row}" for row, name in enumerate(table.columns["group"])]
     group = np.array([place.setdefault(name, len(place)) for name in names], np.int64)
     _expect_whole(table, group, "split", split)
-    if fold is not None and by is None:
+    if fold is not None and fold_column is None:
         _expect_whole(table, group, "fold", fold)
     elif fold is not None and (torn := sorted({names[row] for row in _torn(group, fold)})):
-        notes.append(f"groups in more than one fold by {by}, so that what is tested was partly trained on: {_shortened(torn)}")
+        notes.append(f"groups in more than one fold by {fold_column}, so that what is tested was partly trained on: {_shortened(torn)}")
     return group
 
 
@@ -48,7 +48,7 @@ def _by_number(table: "Table", notes: list[str]) -> Numbers:
     numbers = []
     for row, value in enumerate(table.columns["fold"]):
         if not (value.isascii() and value.isdigit() and len(value) < DIGITS):
-            raise table.error(row, f"column fold: expected a whole number from 0, got {value[:50]!r}")
+            raise table.error(row, f"column fold: expected an integer from 0, got {value[:50]!r}")
         numbers.append(int(value))
     there, fold = np.unique(numbers, return_inverse=True)
     if (there != np.arange(len(there))).any():
@@ -56,16 +56,16 @@ def _by_number(table: "Table", notes: list[str]) -> Numbers:
     return fold.astype(np.int64)
 
 
-def _by_value(table: "Table", by: str, notes: list[str]) -> tuple[Numbers, tuple[str, ...]]:
+def _by_value(table: "Table", fold_column: str, notes: list[str]) -> tuple[Numbers, tuple[str, ...]]:
     """A fold for each value, in their order: numbers by size, words by letter."""
-    column = table.columns[by]
+    column = table.columns[fold_column]
     for row, value in enumerate(column):
         if not value:
-            raise table.error(row, f"column {by}: expected a value, which is the picture's fold, got nothing")
+            raise table.error(row, f"column {fold_column}: expected a value, which is the image's fold, got nothing")
     numbers = all(value.isascii() and value.isdigit() and len(value) < DIGITS for value in column)
     values = sorted(set(column), key=lambda value: (int(value) if numbers else 0, value))
     place = {value: fold for fold, value in enumerate(values)}
-    notes.append(f"folds by {by}: {_shortened(values)}")
+    notes.append(f"folds by {fold_column}: {_shortened(values)}")
     return np.array([place[value] for value in column], np.int64), tuple(values)
 
 
@@ -83,7 +83,7 @@ def _expect_whole(table: "Table", group: Numbers, column: str, values: NDArray[n
 
 
 def _torn(group: Numbers, fold: Numbers) -> Numbers:
-    """The pictures whose group lies in more than one fold."""
+    """The images whose group lies in more than one fold."""
     pairs = np.unique(np.stack([group, fold]), axis=1)
     return np.flatnonzero(np.bincount(pairs[0])[group] > 1)
 

@@ -1,12 +1,12 @@
-"""Near-twins: pictures so alike that one in train gives the answer to the other in test.
+"""Near-duplicates: images so alike that one in train gives the answer to the other in test.
 
     hash(x) = the 64 signs of g[y, x + 1] − g[y, x],  g = x in grey, averaged down to 8 rows of 9        (the difference hash)
-    twins   = pairs from two splits, or two folds, whose hashes differ in at most d bits, and whose edges agree:
+    near-duplicates = pairs from two splits, or two folds, whose hashes differ in at most d bits, and whose edges agree:
               the smaller of corr(∂x g, ∂x g′) and corr(∂y g, ∂y g′) on 24 × 24 means is at least 0.8
 
-If two hashes of 64 bits differ in at most d places, then of d + 1 bands at least one is equal: so only pictures that share a band are
-compared. The edges tell twins from mere relatives: two smooth pictures lit alike agree in every sign. A picture without contrast has no
-hash, and no twin.
+If two hashes of 64 bits differ in at most d places, then of d + 1 bands at least one is equal: so only images that share a band are
+compared. The edges tell duplicates from mere relatives: two smooth images lit alike agree in every sign. An image without contrast has no
+hash, and no duplicate.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from foveal.runtime.image import BadImage, Pixels
 SIDE = 72  # a multiple of the 9 columns and the 8 rows
 DISTANCE, LIKENESS = 4, 0.8
 FINE = 24  # means a side, for the edges
-KEPT = 10_000  # small pictures that are kept in memory
+KEPT = 10_000  # small images that are kept in memory
 GREY = np.array([0.299, 0.587, 0.114])
 CONTRAST = 8.0  # grey levels between the darkest and the brightest of the 72 means, below which nothing is to be seen
 ALL = (1 << 64) - 1
@@ -33,7 +33,7 @@ Codes = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class NearDuplicates:
-    """Two pictures of two splits or two folds, in how many of 64 bits their hashes differ, and how alike they are."""
+    """Two images of two splits or two folds, in how many of 64 bits their hashes differ, and how alike they are."""
 
     first: str
     second: str
@@ -52,14 +52,14 @@ def hash_of(pixels: Pixels) -> int | None:
 
 
 def likeness_of(pixels: Pixels, other: Pixels) -> float:
-    """How well the edges of two pictures agree, −1 to 1: the worse of the two directions."""
+    """How well the edges of two images agree, −1 to 1: the worse of the two directions."""
     here, there = _means(pixels, FINE, FINE), _means(other, FINE, FINE)
     agreements = []
     for axis in (0, 1):
         one, two = (np.diff(means, axis=axis).ravel() for means in (here, there))
         one, two = one - one.mean(), two - two.mean()
         length = float(np.sqrt((one @ one) * (two @ two)))
-        if (one @ one) + (two @ two) > 0:  # bars have no edge along themselves, and that tells nothing
+        if (one @ one) + (two @ two) > 0:  # bars have no edge along themselves, and that says nothing
             agreements.append(float(one @ two) / length if length else 0.0)
     return min(agreements, default=0.0)
 
@@ -69,7 +69,7 @@ def _means(pixels: Pixels, rows: int, columns: int) -> NDArray[np.float64]:
 
 
 def hashes(source: Source) -> tuple[Codes, NDArray[np.bool_]]:
-    """(N,) hashes, and (N,) whether there is one: a bad or an empty picture has none."""
+    """(N,) hashes, and (N,) whether there is one: a bad or an empty image has none."""
     codes, there = np.zeros(len(source), np.uint64), np.zeros(len(source), bool)
     for index in range(len(source)):
         try:
@@ -89,7 +89,7 @@ def near_duplicates(
     likeness: float = LIKENESS,
     across: str = "splits",
 ) -> list[NearDuplicates]:
-    """All near-twins across the splits of a source, or across its "folds", nearest first."""
+    """All near-duplicates across the splits of a source, or across its "folds", nearest first."""
     expect(across in ("splits", "folds"), "across", "splits or folds", across)
     part = source.split if across == "splits" else source.fold
     if part is None:
@@ -108,7 +108,7 @@ def near_duplicates(
         if alike >= likeness:
             here, away = (SPLITS[part[k]] if across == "splits" else source.fold_name(int(part[k])) for k in (one, other))
             found.append(NearDuplicates(source.file(one), source.file(other), (here, away), apart, round(alike, 3)))
-    return sorted(found, key=lambda twin: (-twin.likeness, twin.first, twin.second))
+    return sorted(found, key=lambda pair: (-pair.likeness, pair.first, pair.second))
 
 
 def pairs(

@@ -27,7 +27,7 @@ class Order:
     ) -> None:
         """weight (N,): how often each is drawn, with replacement, instead of once. rank, world: which process this is, and of how many."""
         expect_integer(batch, "batch")
-        expect(len(indices) > 0, "the split", "at least one picture that can be read", "none")
+        expect(len(indices) > 0, "the split", "at least one image that can be read", "none")
         self.indices, self.batch, self.seed, self.shuffle, self.weight = indices, batch, seed, shuffle, weight
         self.rank, self.world, self.epoch = rank, world, 0
 
@@ -55,11 +55,11 @@ class Order:
 
 
 def rarity(labels: NDArray[np.integer], multi_label: bool) -> NDArray[np.float64]:
-    """How often to draw each picture so that rare classes are seen as often as common ones.
+    """How often to draw each image so that rare classes are seen as often as common ones.
 
     One label: 1/count of its class. Several: the largest 1/count of its classes, where to have none is a class, too.
     """
     if not multi_label:
         return np.asarray(1.0 / np.bincount(labels)[labels])
-    held = np.column_stack([labels == 1, ~(labels == 1).any(1)])
-    return np.asarray(np.where(held, 1.0 / np.maximum(held.sum(0), 1), 0.0).max(1))
+    present = np.column_stack([labels == 1, ~(labels == 1).any(1)])
+    return np.asarray(np.where(present, 1.0 / np.maximum(present.sum(0), 1), 0.0).max(1))

@@ -1,11 +1,11 @@
-"""All pictures of a set, decoded once to one size: an array (N, S, S, 3) of bytes.
+"""All images of a set, decoded once to one size: an array (N, S, S, 3) of bytes.
 
-A picture that cannot be read is left out and listed with its reason; it never ends a run.
+An image that cannot be read is left out and listed with its reason; it never ends a run.
 """
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveal.data.source import Source
-from foveal.errors import FovealError, expect, is_number, short_repr
+from foveal.errors import FovealError
 from foveal.runtime.image import BadImage
-
-GREY = 128
 
 Progress = Callable[[Iterable[Any], int, str], Iterable[Any]]  # items, how many, what is done: shows how far it is, and hands the items on
 
@@ -34,7 +32,7 @@ class Bad:
 
 @dataclass(frozen=True, eq=False)
 class Pack:
-    """Pictures by their index in the source; `good` tells which of them could be read."""
+    """Images by their index in the source; `good` tells which of them could be read."""
 
     pixels: NDArray[np.uint8]  # (N, S, S, 3)
     good: NDArray[np.bool_]  # (N,)
@@ -45,7 +43,7 @@ class Pack:
 
 
 def pack(source: Source, size: int, progress: Progress = silent) -> Pack:
-    """Decode every picture to size × size.
+    """Decode every image to size × size.
 
     Threads are enough: Pillow lets go of the interpreter while it decodes and resizes.
     """
@@ -64,7 +62,7 @@ def pack(source: Source, size: int, progress: Progress = silent) -> Pack:
     # Threads that silence warnings at the same time would leave them silent for good.
     with warnings.catch_warnings(), ThreadPoolExecutor(os.cpu_count()) as pool:
         try:
-            for _ in progress(pool.map(one, range(count)), count, "opening pictures"):
+            for _ in progress(pool.map(one, range(count)), count, "opening images"):
                 pass
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -77,36 +75,14 @@ def _room(shape: tuple[int, ...]) -> NDArray[np.uint8]:
         return np.zeros(shape, np.uint8)
     except MemoryError:
         raise FovealError(
-            f"the pictures: expected {np.prod(shape) / 2**30:.1f} GiB of memory for them, got less; ask for a smaller size"
+            f"the images: expected {np.prod(shape) / 2**30:.1f} GiB of memory for them, got less; ask for a smaller size"
         ) from None
 
 
 def why(source: Source, index: int, size: int) -> Bad:
-    """Why a picture that could not be read cannot."""
+    """Why an image that could not be read cannot."""
     try:
         source.image(index, size)
     except BadImage as problem:
         return Bad(source.file(index), problem.reason)
     return Bad(source.file(index), "it could not be read before, and can be now")
-
-
-def paint(pixels: NDArray[np.uint8], boxes: Iterable[Sequence[float]]) -> None:
-    """Paint boxes, in shares of the picture, grey: (…, S, S, 3) in place."""
-    side = pixels.shape[-2]
-    for box in boxes:
-        expect_box(box)
-        x0, y0, x1, y1 = (round(share * side) for share in box)
-        pixels[..., y0:y1, x0:x1, :] = GREY
-
-
-def painted(side: int, boxes: Iterable[Sequence[float]]) -> NDArray[np.bool_]:
-    """(S, S): where `paint` paints."""
-    pixels = np.zeros((side, side, 3), np.uint8)
-    paint(pixels, boxes)
-    return np.asarray(pixels[..., 0] == GREY)
-
-
-def expect_box(box: object) -> None:
-    numbers = isinstance(box, (list, tuple)) and len(box) == 4 and all(map(is_number, box))
-    fits = numbers and 0 <= box[0] < box[2] <= 1 and 0 <= box[1] < box[3] <= 1  # type: ignore[index]
-    expect(fits, "the setting blank", "boxes [x0, y0, x1, y1] in shares of the picture, from 0 to 1", short_repr(box))

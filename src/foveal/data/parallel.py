@@ -6,23 +6,24 @@
     a .tsv or .jsonl file
 
 All of them plain or gzip. Where no split is given, val and test are taken by a hash of the source sentence: the same every time, and a sentence
-that comes twice is on one side only. A val or test that is given is kept whole, hard sentences included: see `sieve`.
+that comes twice is on one side only. A val or test that is given is kept whole, hard sentences included: filter_pairs.py.
 """
 
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foveal.data.filter_pairs import Row, Sieve
+from foveal.data.filter_pairs import PairFilter, Row
 from foveal.data.parallel_files import SIDES, aligned, choose, in_name, jsonl, language, tsv
 from foveal.data.source import SPLITS
 from foveal.errors import FovealError, expect, reading
 
-LONGEST = 250  # words of a sentence to learn from
+MAX_LENGTH = 250  # words of a sentence to learn from
 SHARE, MOST = 0.05, 2000  # of all sentences, and sentences: val and test each, where nobody gave them
 BEGINNINGS = {"train": "train", "val": "val", "dev": "val", "newsdev": "val", "test": "test", "tst": "test", "newstest": "test"}
 TABLES = {".tsv": tsv, ".jsonl": jsonl, ".ndjson": jsonl}
@@ -47,8 +48,8 @@ class Parallel:
     format: str
     languages: tuple[str, str]  # source, target
     splits: dict[str, Pairs]  # train, val, test, and further tests under their own names
-    words: float  # a sentence, on the mean
-    longest: int  # words
+    words: float  # per sentence, on average
+    longest: int  # words of the longest sentence
     dropped: dict[str, int]  # why → how many pairs
     notes: tuple[str, ...] = ()  # what was left out, guessed or made: a sentence each
 
@@ -60,9 +61,14 @@ class Parallel:
         sizes = " · ".join(f"{split} {len(pairs)}" for split, pairs in self.splits.items())
         left = f", {sum(self.dropped.values())} left out" if self.dropped else ""
         source, target = self.languages
-        return f"{self.name}: {self.format}, {source} → {target}, {sizes} pairs, {self.words:.1f} words a sentence, longest {self.longest}{left}"
+        return f"{self.name}: {self.format}, {source} → {target}, {sizes} pairs, {self.words:.1f} words per sentence, longest {self.longest}{left}"
 
-    def told(self) -> str:
+    @property
+    def folds(self) -> int:
+        """None: sentences have one division into splits."""
+        return 0
+
+    def summary(self) -> str:
         """The one line, and under it what was left out, guessed or made."""
         return "\n  ".join([self.describe(), *self.notes])
 
@@ -75,7 +81,7 @@ class Parallel:
                 digest.update("\n".join(side).encode() + b"\n\n")
         return digest.hexdigest()[:16]
 
-    def facts(self) -> dict[str, object]:
+    def facts(self) -> dict[str, Any]:
         """What a run folder keeps of its data: plain values that JSON can hold."""
         return {
             "name": self.name,
@@ -91,25 +97,25 @@ class Parallel:
 
 
 def read_parallel(
-    where: str, *, source: str | None = None, target: str | None = None, bad: str = "drop", longest: int = LONGEST, ratio: float = 6.0
+    where: str, *, source: str | None = None, target: str | None = None, bad: str = "drop", max_length: int = MAX_LENGTH, ratio: float = 6.0
 ) -> Parallel:
     """Read a set. `source` and `target` choose languages, or name those of files that do not. `bad` pairs are left out (drop) or are an
-    error (refuse): see `sieve`, which `longest` (words) and `ratio` (of characters) are for."""
-    where, filter_pairs, notes = str(where), Sieve(bad, longest, ratio), list[str]()
+    error (refuse): see PairFilter, which `max_length` (words) and `ratio` (of characters) are for."""
+    where, pair_filter, notes = str(where), PairFilter(bad, max_length, ratio), list[str]()
     if where.partition(":")[0] == "grammar" and not Path(where).exists():
         from foveal.data.grammar import read_grammar
 
         for what, asked, given in (("source", source, "en"), ("target", target, "de")):
             expect(asked in (None, given), what, f"{given}: the grammar's languages are en and de", asked)
-        return _gathered("grammar", "made by a grammar", ("en", "de"), read_grammar(where), filter_pairs, notes)
+        return _gathered("grammar", "made by a grammar", ("en", "de"), read_grammar(where), pair_filter, notes)
     path = Path(where).expanduser()
     with reading(where):
         if path.is_dir():
             name = path.resolve().name
-            return _gathered(name, *_folder(path, source, target, notes), filter_pairs, notes)
+            return _gathered(name, *_folder(path, source, target, notes), pair_filter, notes)
         if path.exists() or "," not in where:
-            return _gathered(_stem(path), *_table(path, source, target), filter_pairs, notes)
-        return _gathered(*_two_files(where, source, target), filter_pairs, notes)
+            return _gathered(_stem(path), *_table(path, source, target), pair_filter, notes)
+        return _gathered(*_two_files(where, source, target), pair_filter, notes)
 
 
 def _folder(folder: Path, source: str | None, target: str | None, notes: list[str]) -> tuple[str, tuple[str, str], list[Stream]]:
@@ -118,7 +124,7 @@ def _folder(folder: Path, source: str | None, target: str | None, notes: list[st
     for path in files:
         if spoken := language(path):
             stems.setdefault(path.name.removesuffix(".gz").removesuffix(f".{spoken}"), {}).setdefault(spoken, path)
-    stems = {stem: held for stem, held in stems.items() if len(held) > 1}
+    stems = {stem: files_of for stem, files_of in stems.items() if len(files_of) > 1}
     if not stems:
         return _tables(folder, [path for path in files if _kind(path) in TABLES], source, target, notes)
     named = _named_splits(folder, list(stems), notes)
@@ -193,11 +199,11 @@ def _split_of_stem(stem: str) -> str:
 
 
 def _direction(found: list[str], names: tuple[str, ...], source: str | None, target: str | None, where: str) -> tuple[str, str]:
-    """From which language to which: as asked, as a name tells (de-en), or from English."""
+    """From which language to which: as asked, as a name has it (de-en), or from English."""
     if source is None and target is None and len(found) == 2:
-        told = next((pair for name in names if set(pair := in_name(name)) == set(found)), ())
-        expect(bool(told) or "en" in found, where, "a source and a target", " and ".join(found), "say which with --source and --target")
-        source = told[0] if told else "en"
+        named = next((pair for name in names if set(pair := in_name(name)) == set(found)), ())
+        expect(bool(named) or "en" in found, where, "a source and a target", " and ".join(found), "choose with --source and --target")
+        source = named[0] if named else "en"
     return choose(sorted(found), source, target, where)
 
 
@@ -209,39 +215,39 @@ def _stem(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).stem
 
 
-def _gathered(name: str, format: str, languages: tuple[str, str], streams: list[Stream], filter_pairs: Sieve, notes: list[str]) -> Parallel:  # noqa: A002 — as in Source
+def _gathered(name: str, format: str, languages: tuple[str, str], streams: list[Stream], pair_filter: PairFilter, notes: list[str]) -> Parallel:  # noqa: A002 — as in Source
     lists: dict[str, Pairs] = {split: Pairs([], []) for split in ("", *SPLITS)}
     words = most = 0
     for split, files, rows in streams:
-        for pair in filter_pairs.through(rows, files, split):
-            held = lists.setdefault(pair.split or split, Pairs([], []))
-            held.source.append(pair.source)
-            held.target.append(pair.target)
+        for pair in pair_filter.through(rows, files, split):
+            pairs = lists.setdefault(pair.split or split, Pairs([], []))
+            pairs.source.append(pair.source)
+            pairs.target.append(pair.target)
             words, most = words + pair.words, max(most, pair.longest)
-    filter_pairs.finish()
+    pair_filter.finish()
     count = sum(map(len, lists.values()))
     if not count:
-        found = ", ".join(f"{number} {kind}" for kind, number in filter_pairs.counts.items()) or "none"
+        found = ", ".join(f"{number} {kind}" for kind, number in pair_filter.counts.items()) or "none"
         raise FovealError(f"{name}: expected sentence pairs, got no good one ({found})")
-    notes += [*filter_pairs.told(), *_divide(name, lists)]
+    notes += [*pair_filter.notes(), *_divide(name, lists)]
     splits = {split: pairs for split, pairs in lists.items() if len(pairs)}
     expect("train" in splits, name, "pairs for training", " · ".join(splits))
-    return Parallel(name, format, languages, splits, words / (2 * count), most, dict(filter_pairs.counts), (*notes, *_crossing(splits)))
+    return Parallel(name, format, languages, splits, words / (2 * count), most, dict(pair_filter.counts), (*notes, *_crossing(splits), *_copies(splits)))
 
 
 def _divide(name: str, lists: dict[str, Pairs]) -> list[str]:
-    """Make the splits that nobody gave, in place; what is said of it."""
-    untold = lists.pop("")
+    """Make the splits that nobody gave, in place; notes on it."""
+    unsplit = lists.pop("")
     if not any(map(len, lists.values())):
-        lists["train"], wanted = untold, ["val", "test"]
-    elif len(untold):
-        return [f"{len(untold)} pairs are in no split"]
+        lists["train"], wanted = unsplit, ["val", "test"]
+    elif len(unsplit):
+        return [f"{len(unsplit)} pairs are in no split"]
     elif len(lists["train"]) and not len(lists["val"]):
         wanted = ["val"] if len(lists["test"]) else ["val", "test"]
     else:
         return []
     everything = lists["train"]
-    keys, sentence = np.unique(_hashes(everything.source), return_inverse=True)  # in the order of their hash, which is by chance
+    keys, sentence = np.unique(_hashes(everything.source), return_inverse=True)  # in the order of their hash, which is random
     expect(len(keys) > len(wanted), name, f"at least {len(wanted) + 1} different sentences, to make splits of", len(keys))
     each = min(MOST, max(1, round(SHARE * len(keys))))
     part = sentence // each  # 0, 1, … and whatever is beyond `wanted` trains
@@ -262,3 +268,9 @@ def _crossing(splits: dict[str, Pairs]) -> list[str]:
     known = set(splits["train"].source)
     found = {split: sum(sentence in known for sentence in pairs.source) for split, pairs in splits.items() if split != "train"}
     return [f"{count} source sentences of {split} are in train, too" for split, count in found.items() if count]
+
+
+def _copies(splits: dict[str, Pairs]) -> list[str]:
+    """One file given twice: whatever is trained on it learns to copy."""
+    same = all(source == target for pairs in splits.values() for source, target in zip(pairs.source, pairs.target, strict=True))
+    return ["source and target are the same in every pair: there is nothing to translate"] if same else []

@@ -2,7 +2,7 @@
 
     two files   line i of one is the translation of line i of the other
     tsv         two columns, a third for the split if there is one; a header names them. Quotation marks are text
-    jsonl       an object a line: {"en": …, "de": …}, or {"translation": {"en": …, "de": …}}; "split" if there is one
+    jsonl       one object per line: {"en": …, "de": …}, or {"translation": {"en": …, "de": …}}; "split" if there is one
 
 Lines end at a line feed and nowhere else: the other line breaks of Unicode may stand inside a sentence, and would shift one file against the other.
 """
@@ -49,7 +49,7 @@ _MARKS_OF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file with their ends; what is gzip is told by its first bytes, not by its name."""
+    """The lines of a file with their ends; what is gzip is known by its first bytes, not by its name."""
     with reading(path), path.open("rb") as raw:
         first = raw.peek(2)[:2]
         if first in _MARKS_OF_16:
@@ -61,7 +61,7 @@ def lines(path: Path) -> Iterator[bytes]:
             with gzip.open(raw) as unpacked:
                 yield from _without_mark(unpacked)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise FovealError(f"{path}: expected a whole gzip file, got a damaged one ({error}); fetch it again") from None
+            raise FovealError(f"{path}: expected a complete gzip file, got a damaged one ({error}); fetch it again") from None
 
 
 def aligned(source: Path, target: Path) -> Iterator[Row]:
@@ -84,7 +84,7 @@ def language(path: Path) -> str:
 
 
 def in_name(name: str) -> tuple[str, ...]:
-    """The two languages that a name tells in their order: ("de", "en") of wmt.de-en; () if it tells none."""
+    """The two languages that a name has, in their order: ("de", "en") of wmt.de-en; () if it has none."""
     found = re.findall(r"(?<![A-Za-z])([a-z]{2})[-_]([a-z]{2})(?![A-Za-z])", name)
     return found[-1] if found else ()
 
@@ -112,8 +112,8 @@ def tsv(path: Path, source: str | None, target: str | None) -> tuple[tuple[str, 
             if len(parts) != len(names):
                 yield Row(number, "", None, None, f"not {len(names)} columns")
                 continue
-            told = "" if split is None else split_of(parts[split].decode(errors="replace"), path, number)
-            yield Row(number, told, parts[places[0]], parts[places[1]])
+            own = "" if split is None else split_of(parts[split].decode(errors="replace"), path, number)
+            yield Row(number, own, parts[places[0]], parts[places[1]])
 
     return languages, each()
 
@@ -121,15 +121,15 @@ def tsv(path: Path, source: str | None, target: str | None) -> tuple[tuple[str, 
 def jsonl(path: Path, source: str | None, target: str | None) -> tuple[tuple[str, str], Iterator[Row]]:
     """Languages and rows."""
     first = next((line for line in lines(path) if line.strip()), b"")
-    _, held = _object(first)
+    _, texts = _object(first)
     expect(
-        held is not None,
+        texts is not None,
         f"{path}, its first line",
         "an object with a sentence for each of two languages",
         short_repr(first[:60].decode(errors="replace").strip()),
     )
-    assert held is not None
-    names = [name for name, value in held.items() if isinstance(value, str) and name.lower() != SPLIT]
+    assert texts is not None
+    names = [name for name, value in texts.items() if isinstance(value, str) and name.lower() != SPLIT]
     spoken = [name for name in names if LANGUAGE.fullmatch(name) and name != "id"]
     languages = choose(spoken if len(spoken) > 1 else names, source, target, str(path))
 
@@ -137,21 +137,21 @@ def jsonl(path: Path, source: str | None, target: str | None) -> tuple[tuple[str
         for number, line in enumerate(lines(path), start=1):
             if not line.strip():
                 continue
-            whole, held = _object(line)
-            if held is None:
+            record, texts = _object(line)
+            if texts is None:
                 yield Row(number, "", None, None, "not a JSON object")
                 continue
-            told = split_of(str(whole.get(SPLIT) or ""), path, number)
-            pair = [held.get(name) for name in languages]
+            own = split_of(str(record.get(SPLIT) or ""), path, number)
+            pair = [texts.get(name) for name in languages]
             fault = next((f"no text for {name}" for name, text in zip(languages, pair, strict=True) if not isinstance(text, str)), "")
-            yield Row(number, told, pair[0], pair[1], fault)
+            yield Row(number, own, pair[0], pair[1], fault)
 
     return languages, each()
 
 
 def choose(names: list[str], source: str | None, target: str | None, where: str) -> tuple[str, str]:
     """Source and target among the languages that there are, in the order in which they were found."""
-    advice = "say which with --source and --target"
+    advice = "choose with --source and --target"
     for what, name in (("source", source), ("target", target)):
         expect(name is None or name in names, what, f"a language of {where}: {', '.join(names)}", name)
     expect(source is None or source != target, "target", "another language than the source", target)
@@ -164,7 +164,7 @@ def choose(names: list[str], source: str | None, target: str | None, where: str)
 
 
 def split_of(word: str, path: Path, number: int) -> str:
-    """train, val or test; "" if nothing is told."""
+    """train, val or test; "" if nothing is given."""
     word = word.strip().lower()
     word = "val" if word == "dev" else word
     expect(word in WORDS, f"{path}, line {number}", "train, val or test as the split", short_repr(word))
@@ -194,8 +194,8 @@ def _is_header(cells: list[str], source: str | None, target: str | None) -> bool
 
 def _unnamed(path: Path, cells: list[str], source: str | None, target: str | None) -> list[str]:
     """Names for the columns of a table without a header: source, target, and a split where the first line has one."""
-    told = in_name(path.name.lower()) or SIDES
-    names = [source or told[0], target or told[1]]
+    known = in_name(path.name.lower()) or SIDES
+    names = [source or known[0], target or known[1]]
     if len(cells) == 2:
         return names
     places = [place for place, cell in enumerate(cells) if cell.strip().lower() in {*WORDS, "dev"} - {""}]
@@ -207,10 +207,10 @@ def _unnamed(path: Path, cells: list[str], source: str | None, target: str | Non
 def _object(line: bytes) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """The object of a line, and the part of it that holds the sentences."""
     try:
-        whole = json.loads(line)
+        record = json.loads(line)
     except (ValueError, RecursionError):
         return {}, None
-    if not isinstance(whole, dict):
+    if not isinstance(record, dict):
         return {}, None
-    held = whole.get("translation", whole)
-    return whole, held if isinstance(held, dict) else None
+    texts = record.get("translation", record)
+    return record, texts if isinstance(texts, dict) else None

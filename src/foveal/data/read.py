@@ -1,6 +1,6 @@
 """read(what) → Source: finds out which of the field's formats a name or a path is, and reads it.
 
-pipes, pipes:N, pipes:N:SEED           drawn pipes, no download
+pipes, pipes:N, pipes:N:SEED           rendered pipes, no download
 a folder with SewerML_{Train,Val,Test}.csv
 a .csv file, or a folder with labels.csv (or index.csv, or one csv alone that has no class folders beside it)
 any other folder                       class folders
@@ -26,47 +26,47 @@ def read(
     name_or_path: str,
     *,
     label: str | None = None,
-    by: str | None = None,
+    fold_column: str | None = None,
     split: tuple[float, float, float] | None = SHARES,
     seed: int = 0,
 ) -> Source:
-    """Read a set. `label` picks the column of a csv that holds the classes, `by` one whose values are the folds. `split` are the shares
+    """Read a set. `label` picks the column of a csv that holds the classes, `fold_column` one whose values are the folds. `split` are the shares
     of train, val and test where the set gives none; a set that has train and no val gives val's share of train away. split=None leaves
     it as it is given."""
     text = str(name_or_path)
     if is_rendered(text):
         from foveal.data.rendered import read_pipes
 
-        expect(by is None, "by", "none: drawn pipes have no columns", by)
+        expect(fold_column is None, "--fold-column", "none: rendered pipes have no columns", fold_column)
         return _divided(read_pipes(text), split, seed)
-    path = Path(text).expanduser()
+    path = _expanded(text)
     with reading(path):
-        source = _from_path(path, label, by)
+        source = _from_path(path, label, fold_column)
     return _divided(source, split, seed)
 
 
 def is_rendered(name: str) -> bool:
-    """Whether this names drawn pipes, and no file."""
+    """Whether this names rendered pipes, and no file."""
     return name.partition(":")[0] == "pipes" and not Path(name).exists()
-
-
-def located(name: str) -> str:
-    """A path that is there, from the root on, so that it is found from any folder; any other name as it is."""
-    path = Path(name).expanduser()
-    with reading(path):
-        return str(path.resolve()) if path.exists() else name
 
 
 def has_column(name: str, column: str) -> bool:
     """Whether the csv of a set has this column; a set without a csv has none."""
-    path = Path(name).expanduser()
+    path = _expanded(name)
     if is_rendered(name) or not path.exists() or (path.is_dir() and is_sewer_ml(path)):
         return False
     table = _table_in(path) if path.is_dir() else path
     return table is not None and column in columns_of(table)
 
 
-def _from_path(path: Path, label: str | None, by: str | None) -> Source:
+def _expanded(name: str) -> Path:
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:  # ~somebody who is not there
+        return Path(name)
+
+
+def _from_path(path: Path, label: str | None, fold_column: str | None) -> Source:
     if not path.exists():
         raise FovealError(f"{path}: expected pipes, or a folder or a csv file that exists, got nothing there")
     name = path.resolve().name if path.is_dir() else path.resolve().parent.name
@@ -74,18 +74,18 @@ def _from_path(path: Path, label: str | None, by: str | None) -> Source:
         expect(
             path.suffix.lower() in (".csv", ".tsv", ".txt"), str(path), "a folder or a csv file", f"a file of kind {path.suffix or 'none'}"
         )
-        return read_table(path, name, label, by)
+        return read_table(path, name, label, fold_column)
     if is_sewer_ml(path):
-        for what, column in (("label", label), ("by", by)):
+        for what, column in (("--label", label), ("--fold-column", fold_column)):
             expect(column is None, what, "none: Sewer-ML has its own columns", column)
         return read_sewer_ml(path, name)
     if (table := _table_in(path)) is not None:
-        return read_table(table, name, label, by)
+        return read_table(table, name, label, fold_column)
     unfinished = (path / MARK).is_file()  # a rendering has its labels only when all frames are drawn; its folders are no classes
     expect(not unfinished, str(path), "a finished rendering", "one that was stopped half-way", "go on with the same foveal render command")
     aside = _csv_files(path)
     advice = f"to read {aside[0].name}, name that file itself" if len(aside) == 1 else ""
-    for what, column in (("label", label), ("by", by)):
+    for what, column in (("--label", label), ("--fold-column", fold_column)):
         expect(column is None, what, f"none, since {path} is read as class folders", column, advice)
     source = read_folder(path, name)
     return replace(source, notes=(*source.notes, f"the class folders are read; {advice}")) if advice else source
@@ -122,7 +122,7 @@ def _divided(source: Source, shares: tuple[float, float, float] | None, seed: in
         group = None if source.group is None else source.group[train]
         split[train] = divide(source.labels[train], group, (1 - shares[1], shares[1], 0.0), seed)
         made = ["train", "val"]
-        note = f"no val was given: {int((split == 1).sum())} pictures of train, seed {seed}"
+        note = f"no val was given: {int((split == 1).sum())} images of train, seed {seed}"
     else:
         return source
     source = replace(source, split=split, notes=(*source.notes, note))
@@ -131,8 +131,8 @@ def _divided(source: Source, shares: tuple[float, float, float] | None, seed: in
 
 
 def _too_rare(source: Source, made: list[str]) -> str:
-    """What no division can mend: a class with one picture is trained on or tested, never both."""
-    held = np.stack([source.counts(source.indices(name)) for name in made])  # (splits, C)
-    rare = [f"{name} ({count})" for name, count, least in zip(source.classes, held.sum(0), held.min(0), strict=True) if not least]
-    many = "pictures" if source.group is None else "groups"
+    """What no division can mend: a class with one image is trained on or tested, never both."""
+    counts = np.stack([source.counts(source.indices(name)) for name in made])  # (splits, C)
+    rare = [f"{name} ({count})" for name, count, least in zip(source.classes, counts.sum(0), counts.min(0), strict=True) if not least]
+    many = "images" if source.group is None else "groups"
     return f"classes with too few {many} to be in {', '.join(made[:-1])} and {made[-1]}: {', '.join(rare)}" if rare else ""

@@ -1,4 +1,4 @@
-"""The drawn pipes as a Source: `pipes` is 2,400 frames, `pipes:N` is N, `pipes:N:SEED` is N others.
+"""The rendered pipes as a Source: `pipes` is 2,400 frames, `pipes:N` is N, `pipes:N:SEED` is N others.
 
 Nothing is stored: frame i of a set is render(SEED · 1,000,000 + i), drawn when it is asked for and the same every time. What it shows is
 decided before it is drawn, so that the labels of all frames are known at once.
@@ -20,7 +20,7 @@ SIZE = 224
 
 
 @dataclass(frozen=True)
-class RenderedPictures:
+class RenderedImages:
     """Frames that are drawn when they are asked for."""
 
     count: int
@@ -30,7 +30,7 @@ class RenderedPictures:
         return self.count
 
     def frame_seed(self, index: int) -> int:
-        """What to give to foveal.data.pipes.render for this picture."""
+        """What to give to foveal.data.pipes.render for this image."""
         return self.seed * STRIDE + index
 
     def file(self, index: int) -> str:
@@ -51,14 +51,14 @@ def read_pipes(name: str) -> Source:
     """The Source that `pipes`, `pipes:N` or `pipes:N:SEED` names, divided 70 · 15 · 15."""
     from foveal.data.pipes.render import KINDS
 
-    pictures = RenderedPictures(*_count_and_seed(name))
-    labels = kinds_shown(pictures)
-    return Source(name, "pipes", KINDS, True, labels, split_of(pictures), pictures)
+    images = RenderedImages(*_count_and_seed(name))
+    labels = kinds_shown(images)
+    return Source(name, "pipes", KINDS, True, labels, split_of(images), images)
 
 
-def split_of(pictures: RenderedPictures) -> NDArray[np.int8]:
+def split_of(images: RenderedImages) -> NDArray[np.int8]:
     """(N,) index in SPLITS: a function of the frame's own seed, so that pipes:300 tests on nothing that pipes:1600 trains on."""
-    seeds = np.array([pictures.frame_seed(index) for index in range(len(pictures))], np.uint64)
+    seeds = np.array([images.frame_seed(index) for index in range(len(images))], np.uint64)
     with np.errstate(over="ignore"):  # the finaliser of splitmix64, which scatters neighbours
         seeds += np.uint64(0x9E3779B97F4A7C15)
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -67,15 +67,15 @@ def split_of(pictures: RenderedPictures) -> NDArray[np.int8]:
     return np.searchsorted(np.cumsum(SHARES)[:2], share, side="right").astype(np.int8)
 
 
-def kinds_shown(pictures: RenderedPictures) -> NDArray[np.uint8]:
+def kinds_shown(images: RenderedImages) -> NDArray[np.uint8]:
     """(N, C) of 0/1: which kinds each frame shows. The same draw as the renderer's, without the drawing."""
     from foveal.data.pipes.plan import draw_kinds
     from foveal.data.pipes.render import KINDS
     from foveal.data.pipes.scene import stream
 
-    labels = np.zeros((len(pictures), len(KINDS)), np.uint8)
-    for index in range(len(pictures)):
-        for kind in draw_kinds(stream(pictures.frame_seed(index), "plan")):
+    labels = np.zeros((len(images), len(KINDS)), np.uint8)
+    for index in range(len(images)):
+        for kind in draw_kinds(stream(images.frame_seed(index), "plan")):
             labels[index, KINDS.index(kind)] = 1
     return labels
 
@@ -84,8 +84,8 @@ def _count_and_seed(name: str) -> tuple[int, int]:
     _, *rest = name.split(":")
     numbers = [int(part) for part in rest if part.isascii() and part.isdigit() and len(part) < 10]
     if len(numbers) != len(rest) or len(rest) > 2:
-        raise FovealError(f"drawn pipes: expected pipes, pipes:N or pipes:N:SEED with whole numbers, such as pipes:5000, got {name!r}")
+        raise FovealError(f"rendered pipes: expected pipes, pipes:N or pipes:N:SEED with integers, such as pipes:5000, got {name!r}")
     count, seed = (*numbers, *(COUNT, 0)[len(numbers) :])
     if not 1 <= count <= STRIDE or seed > LARGEST_SEED:
-        raise FovealError(f"drawn pipes: expected 1 to {STRIDE} frames and a seed from 0 to {LARGEST_SEED}, got {name!r}")
+        raise FovealError(f"rendered pipes: expected 1 to {STRIDE} frames and a seed from 0 to {LARGEST_SEED}, got {name!r}")
     return count, seed

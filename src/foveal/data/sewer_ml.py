@@ -1,7 +1,7 @@
-"""Sewer-ML in its official layout, indexed without a Python object for each of its 1.3 million pictures.
+"""Sewer-ML in its official layout, indexed without a Python object for each of its 1.3 million images.
 
     DIR/SewerML_Train.csv  SewerML_Val.csv  SewerML_Test.csv      any of them; a file with names only has no labels
-    DIR/Train/*.png  Val (or Valid)  Test                         or the pictures beside the csv
+    DIR/Train/*.png  Val (or Valid)  Test                         or the images beside the csv
 
 Columns: Filename, a 0/1 column for each of the 17 codes, others (VA the water level, ND no defect). No code at all means normal.
 The csv is read in blocks: the places of all commas and line ends, as (rows, columns), are where every field starts and stops.
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from foveal.data.source import SPLITS, UNKNOWN_BIT, FilePictures, Names, Source
+from foveal.data.source import SPLITS, UNKNOWN_BIT, FileImages, Names, Source
 from foveal.errors import FovealError
 from foveal.metrics.importance import CIW
 
@@ -40,7 +40,7 @@ def read_sewer_ml(folder: Path, name: str) -> Source:
     places = [next((place for place in FOLDERS[split] if (folder / place).is_dir()), "") for split in there]
     lengths = np.concatenate([np.zeros(1, np.int64), *(part.lengths for part in parts)])
     names = Names(b"".join(part.names for part in parts), np.cumsum(lengths, dtype=np.int64))
-    pictures = FilePictures(str(folder), names, tuple(places), np.repeat(np.arange(len(there), dtype=np.int8), sizes))
+    images = FileImages(str(folder), names, tuple(places), np.repeat(np.arange(len(there), dtype=np.int8), sizes))
     return Source(
         name=name,
         format="Sewer-ML",
@@ -48,7 +48,7 @@ def read_sewer_ml(folder: Path, name: str) -> Source:
         multi_label=True,
         labels=np.concatenate([part.labels for part in parts]),
         split=np.repeat(np.array([SPLITS.index(split) for split in there], np.int8), sizes),
-        pictures=pictures,
+        images=images,
         importance=np.array(list(CIW.values())),
         notes=tuple(note for part in parts for note in part.notes),
     )
@@ -73,13 +73,13 @@ class _Part:
             inside[stops[:, place]] -= 1  # a name without a letter adds nothing
             names.append(block[np.cumsum(inside[:-1], dtype=np.int8) > 0].tobytes())
             lengths.append((stops[:, place] - starts[:, place]).astype(np.int32))
-            self._expect(lengths[-1] > 0, "Filename: expected the name of a picture, got nothing")
+            self._expect(lengths[-1] > 0, "Filename: expected the name of an image, got nothing")
             labels.append(self._bits(block, starts, stops, codes) if codes else np.full((len(starts), len(CODES)), UNKNOWN_BIT, np.uint8))
             if defect is not None:
                 odd += int((labels[-1].any(1) != (self._bits(block, starts, stops, [defect])[:, 0] == 1)).sum())
             self.row += len(starts)
         if not self.row:
-            raise FovealError(f"{path}: expected a header and a line for each picture, got no picture")
+            raise FovealError(f"{path}: expected a header and a line for each image, got no image")
         if odd:
             self.notes.append(f"{path.name}: in {odd} lines the column Defect says otherwise than the codes; the codes are used")
         self.labels, self.names, self.lengths = np.concatenate(labels), b"".join(names), np.concatenate(lengths)

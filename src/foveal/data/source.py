@@ -1,6 +1,6 @@
-"""A set of labelled pictures as every part of foveal sees it: classes, labels, splits, and a way to get picture i.
+"""A set of labelled images as every part of foveal sees it: classes, labels, splits, and a way to get image i.
 
-A Source holds arrays, never a Python object for each picture, so that a million of them cost a few ten megabytes and travel to worker processes.
+A Source holds arrays, never a Python object for each image, so that a million of them cost a few ten megabytes and travel to worker processes.
 """
 
 import hashlib
@@ -13,16 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveal.errors import expect, is_integer, short_repr, unknown
+from foveal.runtime.card import check_classes
 from foveal.runtime.image import Pixels, open_image
 
 SPLITS = ("train", "val", "test")
-UNKNOWN, UNKNOWN_BIT = -1, 255  # the label of a picture whose label nobody gave: one-label, multi-label
-UNTOLD = "?"  # the same in a table of predictions, where the class would stand
+UNKNOWN, UNKNOWN_BIT = -1, 255  # the label of an image whose label nobody gave: one-label, multi-label
+UNLABELLED = "?"  # the same in a table of predictions, where the class would stand
 LISTED = 8  # classes that the one line names
 
 
-class Pictures(Protocol):
-    """Where pictures come from: files, or a renderer."""
+class Images(Protocol):
+    """Where images come from: files, or a renderer."""
 
     def __len__(self) -> int: ...
     def file(self, index: int) -> str: ...
@@ -49,8 +50,8 @@ class Names:
 
 
 @dataclass(frozen=True, eq=False)
-class FilePictures:
-    """Files on disk: picture i is root / folders[place[i]] / names[i]. Nothing is looked at before it is asked for."""
+class FileImages:
+    """Files on disk: image i is root / folders[place[i]] / names[i]. Nothing is looked at before it is asked for."""
 
     root: str
     names: Names
@@ -73,15 +74,15 @@ class FilePictures:
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """N labelled pictures. Unknown labels are −1 (one-label) or 255 (multi-label); a split of −1 is in no split."""
+    """N labelled images. Unknown labels are −1 (one-label) or 255 (multi-label); a split of −1 is in no split."""
 
     name: str
     format: str
     classes: tuple[str, ...]
-    multi_label: bool  # several classes may hold for one picture
+    multi_label: bool  # several classes may hold for one image
     labels: NDArray[np.integer]  # many: (N, C) uint8 of 0/1; else (N,) int64
     split: NDArray[np.int8]  # (N,) index in SPLITS
-    pictures: Pictures
+    images: Images
     fold: NDArray[np.int64] | None = None
     group: NDArray[np.int64] | None = None
     importance: NDArray[np.float64] | None = None  # (C,) class-importance weights
@@ -89,29 +90,26 @@ class Source:
     fold_names: tuple[str, ...] = ()  # what the folds are called, where they are the values of a column
 
     def __post_init__(self) -> None:
-        count = len(self.pictures)
-        expect(
-            self.labels.shape == ((count, len(self.classes)) if self.multi_label else (count,)),
-            "labels",
-            f"{count} rows",
-            self.labels.shape,
-        )
+        count = len(self.images)
+        shape = (count, len(self.classes)) if self.multi_label else (count,)
+        expect(self.labels.shape == shape, "labels", f"{count} rows", self.labels.shape)
+        check_classes(self.classes, f"the classes of {printable(self.name)}")
         for name in self.classes:
-            fits = name != UNTOLD and ";" not in name and name.splitlines() == [name]  # a table of predictions has them joined by ;
-            expect(fits, f"a class of {self.name}", f"a name without ; and line breaks that is not {UNTOLD}", short_repr(name), "rename it")
+            fits = name != UNLABELLED and ";" not in name  # a table of predictions has them joined by ;
+            expect(fits, f"a class of {self.name}", f"a name without ; that is not {UNLABELLED}", short_repr(name), "rename the class")
         for what, values in (("split", self.split), ("fold", self.fold), ("group", self.group)):
             expect(values is None or values.shape == (count,), what, f"{count} values", None if values is None else values.shape)
 
     def __len__(self) -> int:
-        return len(self.pictures)
+        return len(self.images)
 
     def file(self, index: int) -> str:
-        """What to call picture `index` in a report."""
-        return self.pictures.file(self._checked(index))
+        """What to call image `index` in a report."""
+        return self.images.file(self._checked(index))
 
     def image(self, index: int, size: int | None = None) -> Pixels:
         """(H, W, 3) uint8 RGB, or exactly (size, size, 3). Raises BadImage."""
-        return self.pictures.image(self._checked(index), size)
+        return self.images.image(self._checked(index), size)
 
     @property
     def folds(self) -> int:
@@ -122,7 +120,7 @@ class Source:
         return self.fold_names[fold] if self.fold_names else f"fold {fold}"
 
     def indices(self, split: str, fold: int | None = None) -> NDArray[np.int64]:
-        """The pictures of a split. With folds: fold k tests, fold k + 1 (mod F) is val, the rest trains."""
+        """The images of a split. With folds: fold k tests, fold k + 1 (mod F) is val, the rest trains."""
         if split not in SPLITS:
             raise unknown("split", str(split), SPLITS)
         if fold is None:
@@ -134,12 +132,12 @@ class Source:
         return np.flatnonzero({"test": test, "val": val, "train": ~(test | val)}[split])
 
     def known(self, indices: NDArray[np.integer] | None = None) -> NDArray[np.bool_]:
-        """Which pictures have a label."""
+        """Which images have a label."""
         labels = self.labels if indices is None else self.labels[indices]
         return np.asarray((labels != UNKNOWN_BIT).all(1) if self.multi_label else labels != UNKNOWN)
 
     def counts(self, indices: NDArray[np.integer] | None = None) -> NDArray[np.int64]:
-        """(C,) how many pictures show each class."""
+        """(C,) how many images show each class."""
         labels = self.labels if indices is None else self.labels[indices]
         if self.multi_label:
             return np.asarray((labels == 1).sum(0, dtype=np.int64))
@@ -152,7 +150,7 @@ class Source:
             counted = [*counted[: LISTED - 1], f"… {len(counted) - LISTED + 1} more"]
         if self.multi_label:
             counted.append(f"none {int(((self.labels != 1).all(1) & self.known()).sum())}")
-        parts = [f"{len(self.classes)} {'classes, any number a picture' if self.multi_label else 'classes'} ({', '.join(counted)})"]
+        parts = [f"{len(self.classes)} {'classes, several labels per image' if self.multi_label else 'classes'} ({', '.join(counted)})"]
         sizes = [(name, int((self.split == place).sum())) for place, name in ((0, "train"), (1, "val"), (2, "test"), (-1, "in no split"))]
         parts.append(" · ".join(f"{name} {size}" for name, size in sizes if size))
         if unlabelled := int((~self.known()).sum()):
@@ -161,19 +159,19 @@ class Source:
             parts.append(f"{self.folds} folds")
         if self.group is not None:
             parts.append(f"{len(np.unique(self.group))} groups")
-        return f"{self.name}: {self.format}, {', '.join(parts)}"
+        return f"{printable(self.name)}: {self.format}, {', '.join(parts)}"
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """The one line, and under it what the reader left out, guessed or made."""
-        return "\n  ".join([self.describe(), *self.notes])
+        return "\n  ".join([self.describe(), *map(printable, self.notes)])
 
     def fingerprint(self) -> str:
-        """Of pictures, labels and splits: the same if, and only if, nothing has moved from one split to another."""
+        """Of images, labels and splits: the same if, and only if, nothing has moved from one split to another."""
         digest = hashlib.sha256()
         for values in (self.labels, self.split, self.fold):
             digest.update(b"" if values is None else np.ascontiguousarray(values).tobytes())
-        names = getattr(self.pictures, "names", None)
-        digest.update(names.buffer if isinstance(names, Names) else self.file(0).encode() if len(self) else b"")
+        names = getattr(self.images, "names", None)
+        digest.update(names.buffer if isinstance(names, Names) else os.fsencode(self.file(0)) if len(self) else b"")
         return digest.hexdigest()[:16]
 
     def facts(self) -> dict[str, object]:
@@ -182,22 +180,27 @@ class Source:
         for place, split in enumerate(SPLITS):
             chosen = np.flatnonzero(self.split == place)
             classes = dict(zip(self.classes, self.counts(chosen).tolist(), strict=True))
-            sizes[split] = {"pictures": len(chosen), "labelled": int(self.known(chosen).sum()), "classes": classes}
+            sizes[split] = {"images": len(chosen), "labelled": int(self.known(chosen).sum()), "classes": classes}
         return {
-            "name": self.name,
+            "name": printable(self.name),
             "format": self.format,
             "classes": list(self.classes),
             "multi_label": self.multi_label,
-            "pictures": len(self),
+            "images": len(self),
             "splits": sizes,
             "folds": self.folds,
-            "fold_names": list(self.fold_names),
+            "fold_names": list(map(printable, self.fold_names)),
             "groups": 0 if self.group is None else len(np.unique(self.group)),
             "importance": None if self.importance is None else self.importance.tolist(),
-            "notes": list(self.notes),
+            "notes": list(map(printable, self.notes)),
             "fingerprint": self.fingerprint(),
         }
 
     def _checked(self, index: int) -> int:
-        expect(is_integer(index) and 0 <= index < len(self), "picture", f"a number from 0 to {len(self) - 1}", short_repr(index))
+        expect(is_integer(index) and 0 <= index < len(self), "image", f"a number from 0 to {len(self) - 1}", short_repr(index))
         return int(index)
+
+
+def printable(text: str) -> str:
+    """A name of a file as text that can be written anywhere: bytes that are no UTF-8 are shown as \\xNN."""
+    return os.fsencode(text).decode("utf-8", "backslashreplace")

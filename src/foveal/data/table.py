@@ -1,8 +1,8 @@
-"""labels.csv: a header, then one line a picture.
+"""labels.csv: a header, then one line an image.
 
-    file    the picture, relative to the folder of the csv
+    file    the image, relative to the folder of the csv
     label   its class; several joined by `;` make the set multi-label, as a header `labels` does. Instead: one 0/1 column for each class
-    split   train, val or test (optional);   fold: a whole number (optional);   group: what may not be torn apart (optional)
+    split   train, val or test (optional);   fold: an integer (optional);   group: what may not be torn apart (optional)
 
 Any other column can make the folds instead, a fold for each of its values: a campaign, a city, a camera.
 
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveal.data.folds import folds, groups
-from foveal.data.source import UNKNOWN, FilePictures, Names, Source
+from foveal.data.source import UNKNOWN, FileImages, Names, Source
 from foveal.errors import FovealError, expect, reading, unknown
 
 KNOWN, BITS = ("file", "split", "fold", "group"), ("0", "1")
@@ -46,25 +46,25 @@ class Table:
         return Table(self.path, columns, [self.lines[row] for row in rows])
 
 
-def read_table(path: Path, name: str, label: str | None = None, by: str | None = None) -> Source:
-    """The Source that a csv describes. `label` names the column of the classes, or several 0/1 columns with commas between them; `by`
+def read_table(path: Path, name: str, label: str | None = None, fold_column: str | None = None) -> Source:
+    """The Source that a csv describes. `label` names the column of the classes, or several 0/1 columns with commas between them; `fold_column`
     the column whose values are the folds, instead of the column fold."""
     table = parse(path)
     notes: list[str] = []
-    if by is not None and (by not in table.columns or by == "file"):
-        raise unknown(f"column of {path.name}", by, set(table.columns) - {"file"})
-    chosen, bits = _label_columns(table, label, by)
+    if fold_column is not None and (fold_column not in table.columns or fold_column == "file"):
+        raise unknown(f"column of {path.name}", fold_column, set(table.columns) - {"file"})
+    chosen, bits = _label_columns(table, label, fold_column)
     classes, multi_label, labels, rows = _from_bits(table, chosen) if bits else _from_words(table, chosen[0], notes)
-    rows = _once(table, rows, labels, by, notes)
+    rows = _once(table, rows, labels, fold_column, notes)
     table, labels = table.kept(rows), labels[rows]
-    fold, names = folds(table, by, notes)
+    fold, names = folds(table, fold_column, notes)
     split = np.array([_split(table, row, word) for row, word in enumerate(table.columns.get("split", [""] * len(rows)))], np.int8)
-    group = groups(table, split, fold, by, notes)
-    used = {"file", "split", by or "fold", "group", *chosen}
+    group = groups(table, split, fold, fold_column, notes)
+    used = {"file", "split", fold_column or "fold", "group", *chosen}
     if ignored := [column for column in table.columns if column not in used]:
         notes.append(f"columns not used: {', '.join(ignored)}")
-    pictures = FilePictures(str(path.parent), Names.of(table.columns["file"]), (_folder(table),))
-    return Source(name, path.name, classes, multi_label, labels, split, pictures, fold, group, notes=tuple(notes), fold_names=names)
+    images = FileImages(str(path.parent), Names.of(table.columns["file"]), (_folder(table),))
+    return Source(name, path.name, classes, multi_label, labels, split, images, fold, group, notes=tuple(notes), fold_names=names)
 
 
 def columns_of(path: Path) -> list[str]:
@@ -99,12 +99,12 @@ def parse(path: Path) -> Table:
     except csv.Error as error:
         raise FovealError(f"{path}, line {reader.line_num}: expected separated text, got {error}; check the quotation marks") from None
     if not rows:
-        raise FovealError(f"{path}: expected a header and a line for each picture, got {'a header only' if header else 'nothing'}")
+        raise FovealError(f"{path}: expected a header and a line for each image, got {'a header only' if header else 'nothing'}")
     columns = {name: [cell.strip() for cell in column] for name, column in zip(header, zip(*rows, strict=True), strict=True)}
     table = Table(path, columns, lines)
     for row, file in enumerate(columns["file"]):
         if not file:
-            raise table.error(row, "column file: expected the name of a picture, got nothing")
+            raise table.error(row, "column file: expected the name of an image, got nothing")
     return table
 
 
@@ -140,18 +140,20 @@ def _header(path: Path, cells: list[str]) -> list[str]:
     return header
 
 
-def _label_columns(table: Table, label: str | None, by: str | None) -> tuple[list[str], bool]:
+def _label_columns(table: Table, label: str | None, fold_column: str | None) -> tuple[list[str], bool]:
     """Which columns hold the classes, and whether they are 0/1 columns."""
-    columns = [name for name in table.columns if name not in (*KNOWN, by)]
+    columns = [name for name in table.columns if name not in (*KNOWN, fold_column)]
     if label is not None:
         wanted = [label] if label in table.columns else [part.strip() for part in label.split(",")]
         for name in wanted:
             if name not in table.columns or name == "file":
                 raise unknown(f"column of {table.path.name}", name, set(table.columns) - {"file"})
-            expect(name != by, "by", "another column than that of the classes", name, "a fold would have one class only")
+            expect(
+                name != fold_column, "--fold-column", "another column than that of the classes", name, "a fold would have one class only"
+            )
         return wanted, len(wanted) > 1
     for name in ("label", "labels"):
-        expect(by != name, "by", "another column than that of the classes", name, "a fold would have one class only")
+        expect(fold_column != name, "--fold-column", "another column than that of the classes", name, "a fold would have one class only")
         if name in table.columns:
             return [name], False
     found = [name for name in columns if _share_of_bits(table.columns[name]) > TELLING]
@@ -193,11 +195,11 @@ def _from_words(table: Table, column: str, notes: list[str]) -> Labelled:
         return classes, True, labels, list(range(len(sets)))
     rows = [row for row, several in enumerate(sets) if several]
     if left := len(sets) - len(rows):
-        notes.append(f"{left} pictures left out: their {column} is empty")
+        notes.append(f"{left} images left out: their {column} is empty")
     return classes, False, np.array([place[several[0]] if several else UNKNOWN for several in sets], np.int64), rows
 
 
-def _once(table: Table, rows: list[int], labels: NDArray[np.integer], by: str | None, notes: list[str]) -> list[int]:
+def _once(table: Table, rows: list[int], labels: NDArray[np.integer], fold_column: str | None, notes: list[str]) -> list[int]:
     """Every file once; listed again with another label, split, fold or group it is an error."""
     first: dict[str, int] = {}
     kept = []
@@ -209,7 +211,7 @@ def _once(table: Table, rows: list[int], labels: NDArray[np.integer], by: str | 
             continue
         if not np.array_equal(labels[row], labels[earlier]):
             raise table.error(row, f"{file} has another label than in line {table.lines[earlier]}; keep one of the two lines")
-        for column in ("split", by or "fold", "group"):
+        for column in ("split", fold_column or "fold", "group"):
             values = table.columns.get(column)
             if values is not None and values[row] != values[earlier]:
                 raise table.error(row, f"{file} has {column} {values[row]}, but {values[earlier]} in line {table.lines[earlier]}")

@@ -30,7 +30,7 @@ class TextBatch(NamedTuple):
     source: Tensor  # (B, M) int64: the sentence, the end mark, padding
     target_in: Tensor  # (B, N) int64: the begin mark, the sentence, padding
     target_out: Tensor  # (B, N) int64: the sentence, the end mark, padding
-    places: Tensor  # (T,) int64: where target_out, laid flat, is no padding: what a loss need not look at is never computed
+    places: Tensor  # (T,) int64: where target_out, laid flat, is no padding: what has no loss is never computed
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +68,9 @@ class Tokens:
         starts = self.offsets[indices]
         lengths = self.offsets[np.asarray(indices) + 1] - starts
         place = np.arange(int(lengths.max(initial=0)) + 1) - before  # (L + 1,)
-        held = (place >= 0) & (place < lengths[:, None])
-        filled = np.full(held.shape, pad, np.int64)
-        filled[held] = self.values[(starts[:, None] + place)[held]]
+        inside = (place >= 0) & (place < lengths[:, None])
+        filled = np.full(inside.shape, pad, np.int64)
+        filled[inside] = self.values[(starts[:, None] + place)[inside]]
         return filled, lengths
 
 
@@ -111,21 +111,23 @@ def collate(pairs: TokenPairs, pad: int = PAD, begin: int = BEGIN, end: int = EN
     target_in[:, 0] = begin
     target_out, lengths = pairs.target.rows(chosen, 0, pad)
     target_out[rows, lengths] = end
-    held = np.flatnonzero(np.arange(target_out.shape[1]) <= lengths[:, None])
-    return TextBatch(*map(torch.from_numpy, (source, target_in, target_out, held)))
+    places = np.flatnonzero(np.arange(target_out.shape[1]) <= lengths[:, None])
+    return TextBatch(*map(torch.from_numpy, (source, target_in, target_out, places)))
 
 
-def settled(batch: TextBatch, tokens: int, most: int | None = None, pad: int = PAD, end: int = END) -> tuple[Tensor, Tensor, Tensor]:
-    """source, target_in and target_out of a batch of at most so many tokens, padded so that there are few shapes of them: a width is even (unless
-    there are only `most` positions), and has as many rows as its batches may have. Rows of nothing have a source of one mark, so that there is
-    something to look at, and no target."""
+def bucketed(
+    batch: TextBatch, tokens: int, max_positions: int | None = None, pad: int = PAD, end: int = END
+) -> tuple[Tensor, Tensor, Tensor]:
+    """source, target_in and target_out of a batch of at most `tokens` tokens, padded so that there are few shapes of them: a width is even
+    (unless there are only `max_positions`), and has as many rows as its batches may have. Empty rows have a source of one mark, so that there
+    is something to attend to, and no target."""
     wide = max(batch.source.shape[1], batch.target_in.shape[1])
     odd = wide % 2
-    width, rows = wide if wide == most else wide + odd, tokens // max(1, wide - 1 + odd)
+    width, rows = wide if wide == max_positions else wide + odd, tokens // max(1, wide - 1 + odd)
     expect(rows >= len(batch.source), "a batch", f"at most {rows} pairs, {tokens} tokens", f"{len(batch.source)} of width {wide}")
 
-    def padded(words: Tensor) -> Tensor:
-        return functional.pad(words, (0, width - words.shape[1], 0, rows - words.shape[0]), value=pad)
+    def padded(part: Tensor) -> Tensor:
+        return functional.pad(part, (0, width - part.shape[1], 0, rows - part.shape[0]), value=pad)
 
     source = padded(batch.source)
     source[len(batch.source) :, 0] = end
@@ -143,12 +145,12 @@ class TokenBatches:
         *,
         sentences: int | None = None,
         seed: int = 0,
-        longest: int | None = None,
+        max_length: int | None = None,
         shuffle: bool = True,
         rank: int = 0,
         world: int = 1,
     ) -> None:
-        """Lengths without marks. sentences: that many pairs a batch, whatever their tokens. longest: pairs with a side of more tokens, marks
+        """Lengths without marks. sentences: that many pairs per batch, whatever their tokens. max_length: pairs with a side of more tokens, marks
         not counted, are left out. Without shuffle: short ones first. rank, world: which process this is, and of how many."""
         self.source, self.target = np.asarray(lengths_source, np.int64) + 1, np.asarray(lengths_target, np.int64) + 1
         same = self.source.ndim == 1 and self.source.shape == self.target.shape
@@ -160,21 +162,21 @@ class TokenBatches:
         expect(rank < world, "rank", f"below {world}, the number of processes", rank)
         width = np.maximum(self.source, self.target)
         kept = np.arange(len(width))
-        if longest is not None:
-            expect_integer(longest, "longest")
-            kept = np.flatnonzero(width <= longest + 1)
+        if max_length is not None:
+            expect_integer(max_length, "max_length")
+            kept = np.flatnonzero(width <= max_length + 1)
         self.left_out = len(width) - len(kept)
         expect(
             len(kept) > 0,
             "pairs",
             "at least one to put into a batch",
             f"none of {len(width)}",
-            "give a larger longest" if len(width) else "",
+            "give a larger max_length" if len(width) else "",
         )
         if sentences is None:
             widest = int(width[kept].max())
             expect(
-                widest <= tokens, "tokens", f"at least {widest}, the longest sentence with its mark", tokens, "give more, or give longest"
+                widest <= tokens, "tokens", f"at least {widest}, the longest sentence with its mark", tokens, "give more, or give max_length"
             )
         else:
             expect_integer(sentences, "sentences")
@@ -208,10 +210,10 @@ class TokenBatches:
         room = sum(len(batch) * int(self.source[batch].max() + self.target[batch].max()) for batch in self.batches())
         return 1 - float((self.source + self.target)[self._indices].sum()) / room
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """One line for a log."""
         sizes = np.diff(self._cuts)
-        text = f"{len(self)} batches an epoch, {sizes.min()} to {sizes.max()} pairs each, {self.padding():.1%} padding"
+        text = f"{len(self)} batches per epoch, {sizes.min()} to {sizes.max()} pairs each, {self.padding():.1%} padding"
         return f"{text}, {self.left_out} pairs left out as too long" if self.left_out else text
 
 

@@ -48,7 +48,7 @@ class Way:
 
 
 def prune(model: nn.Module, target: int, unit: str = "weights", by: str = "l1", *, size: int = 224) -> nn.Module:
-    """A copy of a classifier with at most `target` weights or flops, and its classes. size: side of the pictures in pixels."""
+    """A copy of a classifier with at most `target` weights or flops, and its classes. size: side of the images in pixels."""
     if unit not in UNITS:
         raise unknown("unit of a target", unit, UNITS)
     if by not in METHODS:
@@ -92,7 +92,7 @@ def _least(high: int, fits: Callable[[int], bool]) -> int:
 
 
 def counter(unit: str, size: int) -> Callable[[nn.Module], int]:
-    """What counts a model's weights, or its flops of one picture with this side."""
+    """What counts a model's weights, or its flops of one image with this side."""
     return weights if unit == "weights" else lambda model: flops(model, torch.zeros(1, 3, size, size))
 
 

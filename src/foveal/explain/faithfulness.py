@@ -1,7 +1,7 @@
-"""Are the maps an explanation? Measured on drawn pipes, where the place of every finding is known.
+"""Are the maps an explanation? Measured on rendered pipes, where the place of every finding is known.
 
     points        is the largest cell of the map one that the finding's mask touches?     random: the share of cells that it touches
-    weight        Σ_cells map · share of the cell inside the mask                         random: the mask's share of the picture
+    weight        Σ_cells map · share of the cell inside the mask                         random: the mask's share of the image
     deletion      hide the cells in the order of the map, largest first; the area under   random: the mean over several random orders
                   the probability of what was named, over the share hidden
 
@@ -57,14 +57,14 @@ def faithfulness(
 ) -> dict[str, Any]:
     """Means with 95 % intervals of every measure and map, and the curves behind the deletion area; plain values that JSON can hold.
 
-    orders: random orders to compare with. steps: points of a curve. fill: "mean", the picture's mean colour, or "blur".
+    orders: random orders to compare with. steps: points of a curve. fill: "mean", the image's mean colour, or "blur".
     """
     for value, what in ((orders, "orders"), (steps, "steps"), (resamples, "resamples")):
         expect_integer(value, what)
     if fill not in FILLS:
         raise unknown("fill", str(fill), FILLS)
     shared = [name for name in card.classes if name in KINDS]
-    expect(bool(shared), "a model to measure on drawn pipes", f"classes among {', '.join(KINDS)}", ", ".join(card.classes[:5]))
+    expect(bool(shared), "a model to measure on rendered pipes", f"classes among {', '.join(KINDS)}", ", ".join(card.classes[:5]))
     tally = _Tally(TorchClassifier(model, card, device, batch), orders, steps, FILLS[fill], np.random.default_rng(seed))
     for frame in frames:
         tally.add(frame)

@@ -2,11 +2,11 @@
 
     by gradient   I_h = E_x Σ_(w of h) |∂L/∂w · w|          by masking   I_h = E_x [L without h] − E_x [L]
 
-Symbols: x a picture, L its loss; w of h the rows of W_Q, W_K and W_V and the columns of W_O that belong to head h. Heads that share keys and values
+Symbols: x an image, L its loss; w of h the rows of W_Q, W_K and W_V and the columns of W_O that belong to head h. Heads that share keys and values
 each count them.
 Papers: Paul Michel, Omer Levy, Graham Neubig (2019). Are sixteen heads really better than one? NeurIPS. arXiv:1905.10650. Pavlo Molchanov et al.
 (2019). Importance estimation for neural network pruning. CVPR. arXiv:1906.10771.
-Departs from the papers: the gradient is that of weights, picture by picture, where Michel et al. take that of a head's output.
+Departs from the papers: the gradient is that of weights, image by image, where Michel et al. take that of a head's output.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]  # logits (B, C) and what is true of t
 
 
 def loss_of(multi_label: bool) -> Loss:
-    """Cross-entropy; of several labels a picture, that of each class."""
+    """Cross-entropy; of several labels an image, that of each class."""
     return (lambda logits, truth: F.binary_cross_entropy_with_logits(logits, truth.to(logits.dtype))) if multi_label else F.cross_entropy
 
 

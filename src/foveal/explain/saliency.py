@@ -1,8 +1,8 @@
-"""Where a model looked, as maps over the picture's cells.
+"""Where a model looked, as maps over the image's cells.
 
     attention   α of every layer, head and query on the patches:                     the weights themselves, they sum to 1
     gradient    Σ_c |x ⊙ ∂logit/∂x|, averaged over each cell:                        input × gradient
-    occlusion   max(0, p − p with the cell in the picture's mean colour):            what the answer loses without the cell
+    occlusion   max(0, p − p with the cell in the image's mean colour):            what the answer loses without the cell
 
 The first says what was looked at, and nothing of what was made of it; the others belong to one answer. How well any of them explains
 is measured in `faithful.py`. Gradient and occlusion are scaled to sum to 1, unless they are 0 everywhere.
@@ -62,7 +62,7 @@ def sides_of(model: nn.Module, images: Tensor) -> Sides:
 
 
 def gradient(model: nn.Module, images: Tensor, target: Tensor | Sequence[int] | int, sides: Sides | None = None) -> Array:
-    """(B, rows, columns): input × gradient for the logit of `target`, one class or one for each picture (B,)."""
+    """(B, rows, columns): input × gradient for the logit of `target`, one class or one for each image (B,)."""
     rows, columns = sides or sides_of(model, images)
     with torch.inference_mode(False), torch.enable_grad():
         inputs = images.detach().clone().requires_grad_()

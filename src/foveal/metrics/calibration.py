@@ -1,7 +1,7 @@
 """Whether a probability means what it says, and one number that makes it so.
 
     ECE = Σ_b (n_b/N)·|accuracy of bin b − mean confidence of bin b|,   15 bins of equal width
-    temperature T = argmin_T NLL(softmax(logits/T)), or of sigmoid(logits/T) with many labels
+    temperature T = argmin_T NLL(softmax(logits/T)), or of sigmoid(logits/T) with several labels
 
 One label: the confidence is the probability of the most probable class. Many: each class by itself, its probability against 0/1, and
 the mean over the classes. A bin holds [low, high); the last one holds 1 too. n_b cancels: ECE = Σ_b |Σ_{i in b} w_i·(right_i − confidence_i)| / Σ w.
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foveal.errors import expect
 from foveal.metrics.classification import Labels, checked, marks, weights
 from foveal.metrics.ranking import Array, ratio
+from foveal.runtime.answers import probabilities
 
 BINS = 15
 COLDEST, HOTTEST = 0.05, 20.0
@@ -35,20 +35,6 @@ class Bins:
     right: Array
 
 
-def apply(logits: NDArray[np.floating], multi_label: bool, temperature: float = 1.0) -> Array:
-    """Probabilities of logits (N, C): sigmoid of each with many labels, softmax over the classes with one."""
-    scaled = np.asarray(logits, np.float64)
-    expect(scaled.ndim == 2 and scaled.size > 0, "logits", "an array (N, C), not empty", f"the shape {scaled.shape}")
-    expect(bool(np.isfinite(scaled).all()), "logits", "numbers", "nan or infinity", "look for a model that diverged")
-    expect(temperature > 0, "temperature", "above 0", temperature)
-    scaled = scaled / temperature
-    if multi_label:
-        small = np.exp(-np.abs(scaled))
-        return np.where(scaled >= 0, 1.0, small) / (1.0 + small)
-    powers = np.exp(scaled - scaled.max(1, keepdims=True))
-    return np.asarray(powers / powers.sum(1, keepdims=True))
-
-
 def calibration_error(truth: Labels, probability: Array, weight: Array | None = None) -> Array:
     """ECE, (...) for weights (..., N); nan without weight."""
     weight, gaps = weights(weight, len(truth)), []
@@ -59,7 +45,7 @@ def calibration_error(truth: Labels, probability: Array, weight: Array | None = 
 
 
 def reliability(truth: Labels, probability: Array) -> Bins:
-    """The bins behind ECE; with many labels, the answers for all classes together."""
+    """The bins behind ECE; with several labels, the answers for all classes together."""
     pairs = _answers(truth, probability)
     confidence, right = (np.concatenate([pair[side] for pair in pairs]) for side in (0, 1))
     place = _bin(confidence)
@@ -68,7 +54,7 @@ def reliability(truth: Labels, probability: Array) -> Bins:
 
 
 def negative_log_likelihood(truth: Labels, logits: NDArray[np.floating], temperature: float = 1.0) -> float:
-    """Mean over the images (and, with many labels, over the classes), in nats."""
+    """Mean over the images (and, with several labels, over the classes), in nats."""
     scaled = np.asarray(logits, np.float64) / temperature
     if truth.ndim == 2:
         return float(np.mean(np.logaddexp(0.0, np.where(truth.astype(bool), -scaled, scaled))))
@@ -80,13 +66,13 @@ def negative_log_likelihood(truth: Labels, logits: NDArray[np.floating], tempera
 def fit_temperature(truth: Labels, logits: NDArray[np.floating]) -> float:
     """T from validation logits (N, C)."""
     multi_label = truth.ndim == 2
-    checked(truth, apply(logits, multi_label))
+    checked(truth, probabilities(logits, multi_label))
     scores = np.asarray(logits, np.float64)
     real = marks(truth, scores.shape[1])
     low, high = -np.log(HOTTEST), -np.log(COLDEST)  # of log s
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        slope = ((apply(scores, multi_label, float(np.exp(-middle))) - real) * scores).sum()
+        slope = ((probabilities(scores, multi_label, float(np.exp(-middle))) - real) * scores).sum()
         low, high = (low, middle) if slope > 0 else (middle, high)
     return float(np.exp(-(low + high) / 2)) if scores.any() else 1.0  # all logits 0: no temperature changes anything
 

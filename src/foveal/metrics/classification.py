@@ -3,7 +3,7 @@
     P = TP/(TP+FP)    R = TP/(TP+FN)    F_β = (1+β²)·P·R/(β²·P+R) = (1+β²)·TP/((1+β²)·TP + β²·FN + FP)
     accuracy = weight of the images that are wholly right     balanced accuracy = mean R     macro F1 = mean F1     mAP = mean AP
 
-N images, C classes. truth: (N,) class index, one label an image, or (N, C) 0/1, many. chosen: what was decided, in the same form.
+N images, C classes. truth: (N,) class index, one label per image, or (N, C) 0/1, many. chosen: what was decided, in the same form.
 probability (N, C). weight (N,): an image counts that much, 2 as if it were there twice; (R, N) asks R questions at once, and every
 result then opens with R. Without weights every image counts 1.
 
@@ -70,7 +70,7 @@ def checked(truth: Labels | Sequence[int], probability: NDArray[np.floating]) ->
     expect(scores.min() >= 0 and scores.max() <= 1, "probability", "values in [0, 1]", f"{scores.min():g} … {scores.max():g}")
     fits = labels.shape in (scores.shape[:1], scores.shape)
     expect(fits, "truth", f"({len(scores)},) or {scores.shape}, as probability is", f"the shape {labels.shape}")
-    expect(labels.dtype.kind in "iub", "truth", "whole numbers", labels.dtype)
+    expect(labels.dtype.kind in "iub", "truth", "integers", labels.dtype)
     low, high = int(labels.min()), int(labels.max())
     most = 1 if labels.ndim == 2 else scores.shape[1] - 1
     expect(low >= 0 and high <= most, "truth", f"labels 0…{most}", f"{low}…{high}", "leave out images that have no label")
@@ -80,17 +80,6 @@ def checked(truth: Labels | Sequence[int], probability: NDArray[np.floating]) ->
 def marks(labels: Labels, classes: int) -> Marks:
     """Labels of either form as yes or no for each class: (N, C)."""
     return labels.astype(bool) if labels.ndim == 2 else labels[:, None] == np.arange(classes)
-
-
-def decide(probability: Array, multi_label: bool, threshold: Array | float | None = None) -> Labels:
-    """The answer. Many labels: probability ≥ threshold, 0.5 unless told, one or (C,). One label: the most probable class (the first
-    of several); of two classes, with a threshold, class 1 when its probability reaches it."""
-    if multi_label:
-        return np.asarray(probability >= (0.5 if threshold is None else threshold), bool)
-    if threshold is None:
-        return np.asarray(probability.argmax(1), np.int64)
-    expect(probability.shape[1] == 2, "a threshold for one label an image", "two classes", probability.shape[1])
-    return np.asarray(probability[:, 1] >= threshold, np.int64)
 
 
 def weights(weight: Array | None, count: int) -> Array:
@@ -105,21 +94,21 @@ def weights(weight: Array | None, count: int) -> Array:
 def tally(truth: Labels, chosen: Labels, classes: int, weight: Array | None = None) -> Counts:
     """The four counts of every class against all others."""
     expect(truth.shape == chosen.shape, "chosen", f"the shape of truth, {truth.shape}", chosen.shape)
-    real, said, weight = marks(truth, classes), marks(chosen, classes), weights(weight, len(truth))
-    hit, positive, named = (weight @ part.astype(np.float64) for part in (real & said, real, said))
+    real, predicted, weight = marks(truth, classes), marks(chosen, classes), weights(weight, len(truth))
+    hit, positive, named = (weight @ part.astype(np.float64) for part in (real & predicted, real, predicted))
     return Counts(hit, named - hit, positive - hit, weight.sum(-1)[..., None] - positive - named + hit)
 
 
 def confusion(truth: Labels, chosen: Labels, classes: int, weight: Array | None = None) -> Array:
-    """One label an image: (..., C, C), a row for what it is, a column for what it was taken for."""
-    expect(truth.ndim == chosen.ndim == 1, "a confusion matrix", "one label an image, (N,)", f"{truth.shape} and {chosen.shape}")
+    """One label per image: (..., C, C), a row for what it is, a column for what it was taken for."""
+    expect(truth.ndim == chosen.ndim == 1, "a confusion matrix", "one label per image, (N,)", f"{truth.shape} and {chosen.shape}")
     weight, cell = weights(weight, len(truth)), truth.astype(np.int64) * classes + chosen
     rows = [np.bincount(cell, row, classes * classes) for row in weight.reshape(-1, len(truth))]
     return np.stack(rows).astype(np.float64).reshape(*weight.shape[:-1], classes, classes)
 
 
 def accuracy(truth: Labels, chosen: Labels, weight: Array | None = None) -> Array:
-    """The share of images that are wholly right; with many labels this is called exact match."""
+    """The share of images that are wholly right; with several labels this is called exact match."""
     weight = weights(weight, len(truth))
     right = truth == chosen if truth.ndim == 1 else (truth.astype(bool) == chosen.astype(bool)).all(1)
     return ratio(weight @ right.astype(np.float64), weight.sum(-1))

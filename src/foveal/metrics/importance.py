@@ -12,8 +12,9 @@ Paper: Haurum and Moeslund, Sewer-ML: A Multi-Label Sewer Defect Classification 
 import numpy as np
 
 from foveal.errors import expect
-from foveal.metrics.classification import Labels, decide, tally
+from foveal.metrics.classification import Labels, tally
 from foveal.metrics.ranking import Array
+from foveal.runtime.answers import decide
 
 CIW = {  # the codes of Sewer-ML in the paper's order
     "RB": 1.0,
@@ -47,13 +48,13 @@ def f2_ciw(
 
 def f1_normal(truth: Labels, probability: Array, weight: Array | None = None, *, threshold: Array | float | None = None) -> Array:
     """F1_Normal; truth and probability (N, C)."""
-    real, said = (~np.any(labels, axis=1)[:, None] for labels in (truth, decide(probability, True, threshold)))
-    return tally(real, said, 1, weight).f()[..., 0]
+    real, predicted = (~np.any(labels, axis=1)[:, None] for labels in (truth, decide(probability, True, threshold)))
+    return tally(real, predicted, 1, weight).f()[..., 0]
 
 
 def expect_importance(importance: Array, classes: int) -> Array:
     importance = np.asarray(importance, np.float64)
-    expect(importance.shape == (classes,), "importance", f"({classes},), a weight a class", f"the shape {importance.shape}")
+    expect(importance.shape == (classes,), "importance", f"({classes},), one weight per class", f"the shape {importance.shape}")
     fits = bool(np.isfinite(importance).all() and (importance >= 0).all() and importance.sum() > 0)
     expect(fits, "importance", "numbers, none negative, not all 0", "others")
     return importance

@@ -48,7 +48,7 @@ def bootstrap(
 def _units(count: int, groups: NDArray[np.integer] | None) -> Callable[[np.random.Generator], Array]:
     """A function that draws one vector of weights."""
     unit = np.arange(count) if groups is None else np.unique(groups, return_inverse=True)[1].reshape(-1)
-    expect(unit.shape == (count,), "groups", f"({count},), a group an image", f"the shape {unit.shape}")
+    expect(unit.shape == (count,), "groups", f"({count},), one group per image", f"the shape {unit.shape}")
     units = int(unit.max()) + 1
 
     def draw(random: np.random.Generator) -> Array:

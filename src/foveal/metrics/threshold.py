@@ -4,7 +4,7 @@
 
 The lowest cut, everything is yes, lies halfway to 0. Of cuts that are equally good, the one nearest 0.5 is taken. A class whose
 validation images say nothing (none has it; for balanced accuracy also: all have it) keeps 0.5.
-Choose on validation scores only: a threshold chosen on the images that are judged flatters the figure.
+Choose on validation scores only: a threshold chosen on the images that are evaluated flatters the figure.
 """
 
 import re
@@ -16,30 +16,29 @@ from numpy.typing import NDArray
 from foveal.errors import FovealError, expect
 from foveal.metrics.classification import Counts, Labels, checked, marks
 from foveal.metrics.ranking import Array, Ranking
+from foveal.runtime.answers import DEFAULT
 
-DEFAULT = 0.5
 
-
-def thresholds(truth: Labels, probability: NDArray[np.floating], aim: str = "F1") -> Array:
-    """The best threshold of every class against all others, (C,). aim: "F1", "F2", any "F<β>", or "balanced accuracy"."""
+def thresholds(truth: Labels, probability: NDArray[np.floating], metric: str = "F1") -> Array:
+    """The best threshold of every class against all others, (C,). metric: "F1", "F2", any "F<β>", or "balanced accuracy"."""
     truth, scores = checked(truth, probability)
-    real, worth = marks(truth, scores.shape[1]), _worth(aim)
+    real, worth = marks(truth, scores.shape[1]), _worth(metric)
     return np.array([_best(Ranking(real[:, index], scores[:, index]), worth) for index in range(scores.shape[1])])
 
 
-def threshold_of_two(truth: Labels, probability: NDArray[np.floating], aim: str = "balanced accuracy") -> float:
+def threshold_of_two(truth: Labels, probability: NDArray[np.floating], metric: str = "balanced accuracy") -> float:
     """One label, two classes: the probability of class 1 from which on the answer is class 1."""
     truth, scores = checked(truth, probability)
     expect(truth.ndim == 1 and scores.shape[1] == 2, "one threshold", "one label and two classes", f"probability {scores.shape}")
-    return _best(Ranking(truth == 1, scores[:, 1]), _worth(aim))
+    return _best(Ranking(truth == 1, scores[:, 1]), _worth(metric))
 
 
-def _worth(aim: str) -> Callable[[Counts], Array]:
-    if aim.lower() == "balanced accuracy":
+def _worth(metric: str) -> Callable[[Counts], Array]:
+    if metric.lower() == "balanced accuracy":
         return lambda counts: counts.balanced
-    named = re.fullmatch(r"f(\d+(?:\.\d+)?)", aim.lower())
+    named = re.fullmatch(r"f(\d+(?:\.\d+)?)", metric.lower())
     if named is None:
-        raise FovealError(f"aim of a threshold: expected 'F1', 'F2', another 'F<beta>' or 'balanced accuracy', got {aim!r}")
+        raise FovealError(f"the metric of a threshold: expected 'F1', 'F2', another 'F<beta>' or 'balanced accuracy', got {metric!r}")
     beta = float(named[1])
     return lambda counts: counts.f(beta)
 

@@ -111,7 +111,7 @@ class Squeeze(nn.Module):
 class FewChannels(nn.Conv2d):
     """A convolution of three channels, whose weights' gradient is a product of matrices where a GPU must be deterministic.
 
-    cuDNN's deterministic kernel for it takes 25 of the 55 ms of a training step of icam-31k with 256 pictures (H200); with this one the step takes 32.
+    cuDNN's deterministic kernel for it takes 25 of the 55 ms of a training step of icam-31k with 256 images (H200); with this one the step takes 32.
     """
 
     def forward(self, x: Tensor) -> Tensor:

@@ -98,7 +98,7 @@ class Peer(nn.Module):
 def begin_well(part: nn.Module) -> None:
     """Begin as the papers do, where transformers' port, which is meant to be given weights, does not.
 
-    It draws the scales of EfficientNet's and MobileViT's BatchNorm near 0: nothing of the picture reaches the logits, and no training mends it. It hands
+    It draws the scales of EfficientNet's and MobileViT's BatchNorm near 0: nothing of the image reaches the logits, and no training mends it. It hands
     torch the 0.99 of EfficientNet's and MobileNetV2's papers, which is the old statistics' share there and the new batch's share here: trained so,
     a network is judged with the statistics of its last batch.
     """

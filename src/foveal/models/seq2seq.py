@@ -4,12 +4,12 @@
     c_i = last (attention="none"),   or  c_i = Σ_j α_ij h_j,   α_ij = softmax_j vᵀ tanh(W_q s_{i−1} + W_k h_j) (attention="additive")
     s_i = GRU(s_{i−1}, [√A·E_target,i; c_i]);   t_i = tanh(W_t [s_i; √A·E_target,i; c_i]);   logits = t_i E_outᵀ
 
-Symbols: A the width of words, C that of a state, h_j ∈ R^{2C}, M the length of the source. Without attention all that the decoder learns of a source, short or long, is 2C numbers: the bottleneck that attention removes.
+Symbols: A the width of embeddings, C that of a state, h_j ∈ R^{2C}, M the length of the source. Without attention all that the decoder learns of a source, short or long, is 2C numbers: the bottleneck that attention removes.
 Paper: Kyunghyun Cho, Bart van Merriënboer, Caglar Gulcehre, Dzmitry Bahdanau, Fethi Bougares, Holger Schwenk, Yoshua Bengio (2014). Learning phrase representations using RNN encoder-decoder for statistical machine translation. EMNLP. arXiv:1406.1078.
 Paper: Ilya Sutskever, Oriol Vinyals, Quoc V. Le (2014). Sequence to sequence learning with neural networks. NeurIPS. arXiv:1409.3215.
 Paper: Dzmitry Bahdanau, Kyunghyun Cho, Yoshua Bengio (2015). Neural machine translation by jointly learning to align and translate. ICLR. arXiv:1409.0473.
-Departs from the paper: without attention the encoder reads both ways, and the last states reach every step, as in Cho's. t_i is one tanh layer where the papers have maxout, and the words' tables are tied and scaled as in the Transformer, so that the two compare. s_0 is made of both last states, where Bahdanau takes one.
-Cost: O((M + N)·C²) time, one step after the other; with attention O(N·M·C) more. With the vocabulary of 37,000 words (4,736,000 weights) `rnn` has 1,330,324 weights beside it and `rnn-attention` 1,326,832: about what transformer-tiny has, 1,325,056.
+Departs from the paper: without attention the encoder reads both ways, and the last states reach every step, as in Cho's. t_i is one tanh layer where the papers have maxout, and the tokens' tables are tied and scaled as in the Transformer, so that the two compare. s_0 is made of both last states, where Bahdanau takes one.
+Cost: O((M + N)·C²) time, one step after the other; with attention O(N·M·C) more. With the vocabulary of 37,000 tokens (4,736,000 parameters) `rnn` has 1,330,324 parameters beside it and `rnn-attention` 1,326,832: about what transformer-tiny has, 1,325,056.
 """
 
 from dataclasses import dataclass, field
@@ -21,17 +21,17 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from foveal.core.mask import Mask
 from foveal.errors import FovealError, expect, short_repr
 from foveal.layers.additive import Additive
-from foveal.models.sequence import Beams, Encoded, Tables, check_config, check_encoded, check_words, padding_of, read_lengths
+from foveal.models.sequence import Beams, Encoded, Tables, check_config, check_encoded, check_tokens, padding_of, read_lengths
 
 
 @dataclass(frozen=True)
 class Seq2SeqConfig:
     source_words: int = 37000  # size of the source's vocabulary
     target_words: int = 37000
-    width: int = 128  # A, of a word
+    width: int = 128  # A, of an embedding
     hidden: int = 220  # C, of a state: each way of the encoder, and the decoder
     attention: str = "additive"  # or "none"
-    dropout: float = 0.3  # on the words that are read, and on t
+    dropout: float = 0.3  # on embeddings, and on t
     tied: str = "all"  # "all": source, target and output are one table; "output": target and output are; "none"
     pad: int = 0  # ids of the marks
     begin: int = 1
@@ -51,9 +51,9 @@ PRESETS = {
 
 
 class Seq2Seq(nn.Module):
-    """Words of a source (B, M) and of a target (B, N), both padded on the right → logits of the target's next words (B, N, target_words)."""
+    """Tokens of a source (B, M) and of a target (B, N), both padded on the right → logits of the target's next tokens (B, N, target_words)."""
 
-    recordable = False  # for train/recorded.py: packing looks at lengths
+    recordable = False  # as a CUDA graph (train/cuda_graph.py): packing reads lengths on the CPU
 
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
@@ -73,41 +73,41 @@ class Seq2Seq(nn.Module):
         return source, source
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """target: what the decoder is given, which begins with the mark `begin`; logits[:, i] are of the word after target[:, i]."""
-        return self.words(self.decode(target, self.encode(source)))
+        """target: what the decoder is given, which begins with the mark `begin`; logits[:, i] are of the token after target[:, i]."""
+        return self.logits(self.decode(target, self.encode(source)))
 
     def encode(self, source: Tensor) -> Encoded:
-        check_words("the source", source, self.config.source_words)
+        check_tokens("the source", source, self.config.source_words)
         lengths = read_lengths(source, self.config.pad)
-        words = self.dropout(self.tables.read_source(source))  # (B, M, A)
-        # Packed, so that the way back begins at the last word and not at the padding; of nothing but padding one is read.
-        packed = pack_padded_sequence(words, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+        embedded = self.dropout(self.tables.read_source(source))  # (B, M, A)
+        # Packed, so that the way back begins at the last token and not at the padding; of nothing but padding one is read.
+        packed = pack_padded_sequence(embedded, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
         memory, _ = pad_packed_sequence(self.encoder(packed)[0], batch_first=True, total_length=source.shape[1])
         return Encoded(memory, padding_of(lengths, source.shape[1]), lengths)
 
     def decode(self, target: Tensor, encoded: Encoded) -> Tensor:
-        """All words of a target (B, N) → t (B, N, A), of which `words` makes logits."""
-        check_words("the target", target, self.config.target_words)
+        """All tokens of a target (B, N) → t (B, N, A), of which `logits` makes logits."""
+        check_tokens("the target", target, self.config.target_words)
         check_encoded(encoded)
-        words = self.dropout(self.tables.read_target(target))  # (B, N, A)
+        embedded = self.dropout(self.tables.read_target(target))  # (B, N, A)
         last = last_of(encoded)
         state = torch.tanh(self.first(last))  # (B, C)
         if self.attention is None:  # the context never changes, so all steps are one call
             context = last[:, None].expand(-1, target.shape[1], -1)
-            states, _ = self.decoder(torch.cat((words, context), -1), state[None])
-            return self._told(states, words, context)
+            states, _ = self.decoder(torch.cat((embedded, context), -1), state[None])
+            return self._readout(states, embedded, context)
         keys = self.attention.keys(encoded.memory)
-        told = []
-        for word in words.split(1, 1):  # (B, 1, A)
+        readouts = []
+        for one in embedded.split(1, 1):  # (B, 1, A)
             context = self.attention(state[:, None], encoded.memory, keys=keys, mask=encoded.mask)
-            states, after = self.decoder(torch.cat((word, context), -1), state[None])
-            told.append(self._told(states, word, context))
+            states, after = self.decoder(torch.cat((one, context), -1), state[None])
+            readouts.append(self._readout(states, one, context))
             state = after[0]
-        return torch.cat(told, 1)
+        return torch.cat(readouts, 1)
 
-    def words(self, hidden: Tensor) -> Tensor:
+    def logits(self, hidden: Tensor) -> Tensor:
         """(…, A) → logits (…, target_words)."""
-        return self.tables.words(hidden)
+        return self.tables.logits(hidden)
 
     @torch.no_grad()
     def begin_state(self, encoded: Encoded, beams: int, capacity: int) -> "State":
@@ -119,25 +119,25 @@ class Seq2Seq(nn.Module):
 
     @torch.no_grad()
     def step(self, tokens: Tensor, state: "State") -> Tensor:
-        """The next word of each row (R,) → logits of the word after it, (R, target_words)."""
-        check_words("the words of a step", tokens, self.config.target_words, "(R,)")
-        expect(len(tokens) == state.rows, "the words of a step", f"{state.rows}, one for each row", len(tokens))
-        words = self.dropout(self.tables.read_target(tokens[:, None]))  # (R, 1, A)
+        """The next token of each row (R,) → logits of the token after it, (R, target_words)."""
+        check_tokens("the tokens of a step", tokens, self.config.target_words, "(R,)")
+        expect(len(tokens) == state.rows, "the tokens of a step", f"{state.rows}, one for each row", len(tokens))
+        embedded = self.dropout(self.tables.read_target(tokens[:, None]))  # (R, 1, A)
         if self.attention is None:
             context = state.last[:, None].expand(-1, state.beams, -1)
         else:  # the beams of a source are queries to one memory
             queries = state.hidden.view(state.sources, state.beams, -1)
             context = self.attention(queries, state.memory, keys=state.keys, mask=state.mask)
         context = context.reshape(state.rows, 1, -1)
-        states, after = self.decoder(torch.cat((words, context), -1), state.hidden[None])
+        states, after = self.decoder(torch.cat((embedded, context), -1), state.hidden[None])
         state.hidden = after[0]
         state.length += 1
-        return self.words(self._told(states, words, context)[:, 0])
+        return self.logits(self._readout(states, embedded, context)[:, 0])
 
-    def _told(self, states: Tensor, words: Tensor, context: Tensor) -> Tensor:
+    def _readout(self, states: Tensor, embedded: Tensor, context: Tensor) -> Tensor:
         """t (B, N, A)."""
-        told: Tensor = self.dropout(torch.tanh(self.out(torch.cat((states, words, context), -1))))
-        return told
+        readout: Tensor = self.dropout(torch.tanh(self.out(torch.cat((states, embedded, context), -1))))
+        return readout
 
 
 class State(Beams):
@@ -149,7 +149,7 @@ class State(Beams):
         self.last, self.keys, self.memory = last, keys, encoded.memory  # (S, 2C), (S, M, C), (S, M, 2C)
         self.mask: Mask | None = encoded.mask
         self.lengths = encoded.lengths
-        self.length = 0  # how many words each row has
+        self.length = 0  # how many tokens each row has
 
     def reorder(self, parents: Tensor) -> None:
         """Row r becomes what row parents[r] was, a beam of the same source."""

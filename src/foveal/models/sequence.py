@@ -1,4 +1,4 @@
-"""What models from one sequence of words to another share: marks, padding, tables of words that may be one, and the rows of a beam search.
+"""What models from one sequence of tokens to another share: marks, padding, embedding tables that may be one, and the rows of a beam search.
 
     embed(w) = √C · E_w;   logits = h E_outᵀ + b;   the beams of source s are rows s·beams … (s + 1)·beams − 1
 
@@ -25,12 +25,12 @@ class Encoded(NamedTuple):
     """A source as a decoder reads it."""
 
     memory: Tensor  # (B, M, E)
-    mask: Mask | None  # which of the memory may be looked at; None: all of it
-    lengths: Tensor  # (B,), the words that are no padding
+    mask: Mask | None  # which of the memory may be attended to; None: all of it
+    lengths: Tensor  # (B,), the tokens that are no padding
 
 
 class Tables(nn.Module):
-    """One vector for each word: of the source, of the target, and of the output. What is tied is one tensor, and lies in a file once."""
+    """One vector for each token: of the source, of the target, and of the output. What is tied is one tensor, and lies in a file once."""
 
     def __init__(self, source_words: int, target_words: int, width: int, tied: str, bias: bool = False) -> None:
         """tied: "all": one table for all three; "output": one for target and output; "none". bias: on the logits."""
@@ -54,14 +54,14 @@ class Tables(nn.Module):
         """(target_words, C)."""
         return self.of_target if self.out is None else self.out.weight
 
-    def read_source(self, words: Tensor) -> Tensor:
-        """Words (B, M) → (B, M, C)."""
-        return functional.embedding(words, self.source.weight) * self.scale
+    def read_source(self, tokens: Tensor) -> Tensor:
+        """Tokens (B, M) → (B, M, C)."""
+        return functional.embedding(tokens, self.source.weight) * self.scale
 
-    def read_target(self, words: Tensor) -> Tensor:
-        return functional.embedding(words, self.of_target) * self.scale
+    def read_target(self, tokens: Tensor) -> Tensor:
+        return functional.embedding(tokens, self.of_target) * self.scale
 
-    def words(self, hidden: Tensor) -> Tensor:
+    def logits(self, hidden: Tensor) -> Tensor:
         """(…, C) → logits (…, target_words)."""
         return functional.linear(hidden, self.of_output, self.bias)
 
@@ -96,7 +96,7 @@ class Beams:
 def _indices(what: str, index: Tensor, count: int) -> Tensor:
     if not isinstance(index, Tensor) or index.dtype not in (torch.int32, torch.int64) or index.dim() != 1 or not len(index):
         got = f"{tuple(index.shape)} of {index.dtype}" if isinstance(index, Tensor) else short_repr(index)
-        raise FovealError(f"{what}: expected whole numbers in a tensor of one axis, at least one, got {got}")
+        raise FovealError(f"{what}: expected integers in a tensor of one axis, at least one, got {got}")
     if readable(index):
         fits = int(index.min()) >= 0 and int(index.max()) < count
         expect(fits, what, f"numbers from 0 to {count - 1}", f"{int(index.min())} to {int(index.max())}")
@@ -110,30 +110,30 @@ def check_encoded(encoded: Encoded, beams: int = 1) -> None:
 
 
 def read_lengths(source: Tensor, pad: int) -> Tensor:
-    """How many words (B,) stand before the padding of each source (B, M)."""
+    """How many tokens (B,) stand before the padding of each source (B, M)."""
     real = source != pad
     lengths = real.sum(1)
     if readable(source):
         right = bool((real == (torch.arange(source.shape[1]) < lengths[:, None])).all())
-        expect(right, "the source", f"padding (id {pad}) on the right only", "padding before a word")
+        expect(right, "the source", f"padding (id {pad}) on the right only", "padding before a token")
     return lengths
 
 
 def padding_of(lengths: Tensor, size: int) -> Mask | None:
-    """The mask of so many words out of `size`; none where it hides nothing, since kernels are faster without."""
+    """The mask of so many tokens out of `size`; none where it hides nothing, since kernels are faster without."""
     if readable(lengths) and (not len(lengths) or int(lengths.min()) == size):
         return None
     return padding(lengths)
 
 
-def check_words(what: str, words: Tensor, count: int, axes: str = "(B, N)") -> None:
-    """Raise a FovealError unless these are ids of words, of `count` there are."""
-    fits = isinstance(words, Tensor) and words.dtype in (torch.int32, torch.int64) and words.dim() == len(axes.strip("(,)").split(","))
+def check_tokens(what: str, tokens: Tensor, count: int, axes: str = "(B, N)") -> None:
+    """Raise a FovealError unless these are ids of tokens, of `count` there are."""
+    fits = isinstance(tokens, Tensor) and tokens.dtype in (torch.int32, torch.int64) and tokens.dim() == len(axes.strip("(,)").split(","))
     if not fits:
-        got = f"{tuple(words.shape)} of {words.dtype}" if isinstance(words, Tensor) else short_repr(words)
-        raise FovealError(f"{what}: expected ids of words, a tensor {axes} of int64, got {got}")
-    if readable(words) and words.numel():
-        least, most = int(words.min()), int(words.max())
+        got = f"{tuple(tokens.shape)} of {tokens.dtype}" if isinstance(tokens, Tensor) else short_repr(tokens)
+        raise FovealError(f"{what}: expected ids of tokens, a tensor {axes} of int64, got {got}")
+    if readable(tokens) and tokens.numel():
+        least, most = int(tokens.min()), int(tokens.max())
         expect(least >= 0 and most < count, what, f"ids from 0 to {count - 1}", least if least < 0 else most)
 
 
@@ -143,7 +143,7 @@ def readable(tensor: Tensor) -> bool:
 
 
 def check_config(name: str, config: Any, sizes: tuple[str, ...], shares: tuple[str, ...], choices: dict[str, Any]) -> None:
-    """Raise a FovealError unless sizes are whole numbers from 1, shares are in [0, 1), choices are known, and marks are words."""
+    """Raise a FovealError unless sizes are integers from 1, shares are in [0, 1), choices are known, and marks are tokens."""
     for size in (*sizes, "source_words", "target_words"):
         expect_integer(getattr(config, size), f"{name}'s {size}")
     for share in shares:
@@ -156,11 +156,11 @@ def check_config(name: str, config: Any, sizes: tuple[str, ...], shares: tuple[s
     fewer = min(config.source_words, config.target_words)
     for mark in MARKS:
         expect_integer(getattr(config, mark), f"{name}'s {mark}", 0)
-        expect(getattr(config, mark) < fewer, f"{name}'s {mark}", f"the id of one of {fewer} words", getattr(config, mark))
+        expect(getattr(config, mark) < fewer, f"{name}'s {mark}", f"the id of one of {fewer} tokens", getattr(config, mark))
     if config.tied == "all":
         expect(
             config.source_words == config.target_words,
-            f"{name}'s words",
+            f"{name}'s tokens",
             "one vocabulary, as tied='all' shares its table",
             f"{config.source_words} of the source and {config.target_words} of the target",
             "give tied='output'",

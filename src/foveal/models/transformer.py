@@ -1,22 +1,22 @@
-"""The Transformer: an encoder whose words look at each other, and a decoder whose words look at those before them and at the encoder's.
+"""The Transformer: an encoder whose tokens attend to each other, and a decoder whose tokens attend to those before them and to the encoder's.
 
     x⁰ = √C·E_source + PE;   x ← LN(x + Attention(x));   x ← LN(x + FFN(x)),   `layers` times;   m = x
     y⁰ = √C·E_target + PE;   y ← LN(y + CausalAttention(y));   y ← LN(y + Attention(y, m));   y ← LN(y + FFN(y)),   `decoder_layers` times;   logits = y E_outᵀ
 
-Symbols: B batch, M words of the source, N of the target, C the width, PE the positions. All of it is made of `layers/` and `position/`.
+Symbols: B batch, M tokens of the source, N of the target, C the width, PE the positions. All of it is made of `layers/` and `position/`.
 Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
-Departs from the paper: the projections of attention have biases, as in torch and Marian. norm="pre" ends each stack with one more LayerNorm; norm="none" and residual=False are ablations. position="relative" is Shaw's (a vector for each distance up to 16, one table a layer for all heads, no term on the values) and "rotary" RoFormer's, both in self-attention only, with nothing added to the input.
-Cost: O((M² + N² + N·M)·C + (M + N)·C²) time a layer.
+Departs from the paper: the projections of attention have biases, as in torch and Marian. norm="pre" ends each stack with one more LayerNorm; norm="none" and residual=False are ablations. position="relative" is Shaw's (a vector for each distance up to 16, one table per layer for all heads, no term on the values) and "rotary" RoFormer's, both in self-attention only, with nothing added to the input.
+Cost: O((M² + N² + N·M)·C + (M + N)·C²) time per layer.
 
-Weights with one vocabulary of 37,000 words, tied="all":
+Parameters with one vocabulary of 37,000 tokens, tied="all":
 
-    preset              width  hidden  heads  layers   words       blocks       all          the paper says
+    preset              width  hidden  heads  layers   tables      blocks       all          the paper says
     transformer-tiny    128    256     4      4 + 4    4,736,000   1,325,056    6,061,056
     transformer-small   256    1024    4      6 + 6    9,472,000   11,059,200   20,531,200
     transformer-base    512    2048    8      6 + 6    18,944,000  44,138,496   63,082,496   65 million
     transformer-big     1024   4096    16     6 + 6    37,888,000  176,357,376  214,245,376  213 million
 
-Of these, 36,864 (base) and 73,728 (big) are biases of attention. No vocabulary gives both of the paper's figures: 65 million would take some 40,700 words, 213 million some 35,800.
+Of these, 36,864 (base) and 73,728 (big) are biases of attention. No vocabulary gives both of the paper's figures: 65 million would take some 40,700 tokens, 213 million some 35,800.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ from foveal.layers.encoder import Encoder
 from foveal.layers.feed_forward import FeedForward
 from foveal.layers.multihead import MultiHead
 from foveal.layers.residual import Plain, PlainPostNorm, PlainPreNorm, PostNorm, PreNorm, Residual
-from foveal.models.sequence import Beams, Encoded, Tables, check_config, check_encoded, check_words, padding_of, read_lengths
+from foveal.models.sequence import Beams, Encoded, Tables, check_config, check_encoded, check_tokens, padding_of, read_lengths
 from foveal.position.learned import Learned
 from foveal.position.position import Position
 from foveal.position.relative import Relative
@@ -57,7 +57,7 @@ class TransformerConfig:
     dropout: float = 0.1  # on each layer's output, and on embedding + position
     attention_dropout: float = 0.0  # on α
     hidden_dropout: float = 0.0  # inside the feed-forward network
-    activation: str = "relu"  # of the feed-forward network: "relu", "swish" or "gelu"
+    activation: str = "relu"  # of the feed-forward network: "relu", "silu" (also called "swish") or "gelu"
     norm: str = "post"  # "post" is the paper's, "pre" has one more LayerNorm after each stack, "none"
     residual: bool = True  # False: an ablation
     position: str = "sinusoidal"  # or "learned", "relative", "rotary" or "none"
@@ -84,7 +84,7 @@ PRESETS = {
 
 
 class Transformer(nn.Module):
-    """Words of a source (B, M) and of a target (B, N), both padded on the right → logits of the target's next words (B, N, target_words)."""
+    """Tokens of a source (B, M) and of a target (B, N), both padded on the right → logits of the target's next tokens (B, N, target_words)."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class Transformer(nn.Module):
 
     @property
     def recordable(self) -> bool:
-        """For train/recorded.py: a GPU never waits in it for a look at numbers; but of attention's dropout one kernel draws the seed on the CPU."""
+        """Whether a step can be recorded as a CUDA graph: a GPU never waits in it for a look at numbers; but of attention's dropout one kernel draws the seed on the CPU."""
         return not self.config.attention_dropout
 
     def example(self, batch: int = 1) -> tuple[Tensor, ...]:
@@ -115,11 +115,11 @@ class Transformer(nn.Module):
         return source, source
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """target: what the decoder is given, which begins with the mark `begin`; logits[:, i] are of the word after target[:, i]."""
-        return self.words(self.decode(target, self.encode(source)))
+        """target: what the decoder is given, which begins with the mark `begin`; logits[:, i] are of the token after target[:, i]."""
+        return self.logits(self.decode(target, self.encode(source)))
 
     def encode(self, source: Tensor) -> Encoded:
-        check_words("the source", source, self.config.source_words)
+        check_tokens("the source", source, self.config.source_words)
         lengths = read_lengths(source, self.config.pad)
         mask = padding_of(lengths, source.shape[1])
         x = self.dropout(self.source_position(self.tables.read_source(source)))  # (B, M, C)
@@ -128,12 +128,12 @@ class Transformer(nn.Module):
         return Encoded(self.encoder_norm(x), mask, lengths)
 
     def decode(self, target: Tensor, encoded: Encoded) -> Tensor:
-        """All words at once: (B, N) → (B, N, C), of which `words` makes logits."""
-        check_words("the target", target, self.config.target_words)
+        """All tokens at once: (B, N) → (B, N, C), of which `logits` makes logits."""
+        check_tokens("the target", target, self.config.target_words)
         check_encoded(encoded)
         y = self.dropout(self.target_position(self.tables.read_target(target)))
         for layer in self.decoder:
-            # A word looks back only, and padding stands behind all words: causal is all the mask there needs to be.
+            # A token attends to those before it only, and padding stands behind all tokens: causal is all the mask there needs to be.
             y = self._through(layer, y, encoded.memory, memory_mask=encoded.mask)
         hidden: Tensor = self.decoder_norm(y)
         return hidden
@@ -145,13 +145,13 @@ class Transformer(nn.Module):
         y: Tensor = layer(x, *others, **named)
         return y
 
-    def words(self, hidden: Tensor) -> Tensor:
+    def logits(self, hidden: Tensor) -> Tensor:
         """(…, C) → logits (…, target_words)."""
-        return self.tables.words(hidden)
+        return self.tables.logits(hidden)
 
     @torch.no_grad()
     def begin_state(self, encoded: Encoded, beams: int, capacity: int) -> "State":
-        """What a search of `beams` beams for each source carries from step to step, with room for `capacity` words."""
+        """What a search of `beams` beams for each source carries from step to step, with room for `capacity` tokens."""
         check_encoded(encoded, beams)
         return State(
             [layer.new_cache(encoded.memory.shape[0] * beams, capacity) for layer in self._decoders()],
@@ -162,20 +162,20 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def step(self, tokens: Tensor, state: "State") -> Tensor:
-        """The next word of each row (R,) → logits of the word after it, (R, target_words)."""
-        check_words("the words of a step", tokens, self.config.target_words, "(R,)")
-        expect(len(tokens) == state.rows, "the words of a step", f"{state.rows}, one for each row", len(tokens))
+        """The next token of each row (R,) → logits of the token after it, (R, target_words)."""
+        check_tokens("the tokens of a step", tokens, self.config.target_words, "(R,)")
+        expect(len(tokens) == state.rows, "the tokens of a step", f"{state.rows}, one for each row", len(tokens))
         y = self.dropout(self.target_position(self.tables.read_target(tokens[:, None]), state.length))  # (R, 1, C)
         for layer, memory, cache in zip(self._decoders(), state.memories, state.caches, strict=True):
             y = layer.step(y, memory, memory_mask=state.mask, cache=cache)
-        return self.words(self.decoder_norm(y[:, 0]))
+        return self.logits(self.decoder_norm(y[:, 0]))
 
     def _decoders(self) -> list[Decoder]:
         return [layer for layer in self.decoder if isinstance(layer, Decoder)]
 
 
 class State(Beams):
-    """A beam search's memory: for each decoder layer the keys and values of the words so far, and those of the sources, which all beams share."""
+    """A beam search's memory: for each decoder layer the keys and values of the tokens so far, and those of the sources, which all beams share."""
 
     def __init__(self, caches: list[Cache], memories: list[Memory], encoded: Encoded, beams: int) -> None:
         super().__init__(encoded.memory.shape[0], beams)
@@ -184,7 +184,7 @@ class State(Beams):
 
     @property
     def length(self) -> int:
-        """How many words each row has."""
+        """How many tokens each row has."""
         return self.caches[0].length
 
     def reorder(self, parents: Tensor) -> None:
@@ -203,8 +203,8 @@ class State(Beams):
         self.mask = padding_of(self.lengths, self.memories[0].k.shape[2])
 
 
-FARTHEST = 16  # distances that Shaw's positions tell apart, as in the paper's base model
-ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"relu": nn.ReLU, "swish": nn.SiLU, "gelu": nn.GELU}
+FARTHEST = 16  # distances that Shaw's positions distinguish, as in the paper's base model
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"relu": nn.ReLU, "silu": nn.SiLU, "swish": nn.SiLU, "gelu": nn.GELU}
 NORMS: dict[tuple[str, bool], type[Residual]] = {
     ("post", True): PostNorm,
     ("pre", True): PreNorm,

@@ -1,4 +1,4 @@
-"""Heat over a photo: a map's cells as colours on the dimmed picture, and the sheet that shows what a model found and where it looked.
+"""Heat over a photo: a map's cells as colours on the dimmed image, and the sheet that shows what a model found and where it looked.
 
     cell value in [0, 1] → colour of rising lightness, laid the thicker the larger the value
 
@@ -80,7 +80,7 @@ def draw(sheet: Sheet) -> Image.Image:
     pen.text((EDGE, EDGE + 26), shortened(sheet.title, wide - 2 * EDGE, 30), INK, font(30), anchor="ls")
     pen.text((EDGE, EDGE + 54), shortened(sheet.caption, wide - 2 * EDGE, 16), SOFT, font(16), anchor="ls")
     photo = Image.fromarray(sheet.photo).resize((BIG, BIG), Image.Resampling.BILINEAR)
-    _placed(image, photo, "the picture", EDGE, top)
+    _placed(image, photo, "the image", EDGE, top)
     for number, panel in enumerate(sheet.large, 1):
         _placed(image, _numbered(sheet.photo, panel), panel.title, EDGE + number * (BIG + GAP), top)
     _list(image, sheet.probabilities, EDGE + (1 + len(sheet.large)) * (BIG + GAP), top)

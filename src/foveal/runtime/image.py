@@ -1,4 +1,4 @@
-"""One picture file → (H, W, 3) uint8 RGB, whatever it was saved as; or BadImage, which says in one line why not.
+"""One image file → (H, W, 3) uint8 RGB, whatever it was saved as; or BadImage, which says in one line why not.
 
 Turned as its EXIF says; what is see-through lies over black; 16-bit greys come down by their full range, 65535 → 255; of several frames the first.
 """
@@ -16,6 +16,9 @@ from foveal.errors import FovealError, expect_integer
 
 Pixels = NDArray[np.uint8]
 LARGEST = 100_000_000  # pixels: beyond this a file is a mistake or an attack
+SUFFIXES = (  # of files that are taken for images
+    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".tif", ".tiff", ".webp", ".gif", ".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".avif",
+)  # fmt: skip
 ORIENTATION = 0x0112  # the EXIF tag, and what its values ask for
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -30,7 +33,7 @@ Box = tuple[float, float, float, float]
 
 
 class BadImage(FovealError):  # noqa: N818 — it reads as what it is
-    """This file gives no picture; `reason` says why."""
+    """This file gives no image; `reason` says why."""
 
     def __init__(self, path: str, reason: str) -> None:
         self.path, self.reason = str(path), " ".join(reason.split())
@@ -44,18 +47,12 @@ def open_image(path: str | os.PathLike[str], size: int | None = None) -> Pixels:
     """The pixels of the file; with `size`, resized to exactly size × size, and decoded no finer than that needs."""
     name = os.fspath(path)
     if size is not None:
-        expect_integer(size, "size of a picture")
+        expect_integer(size, "size of an image")
     try:
         with _opened(name) as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what matters is raised as BadImage
             image, box = _decoded(file, name, size)
-            turn = _turn(image)
-            image = _in_colour(image, name)
-            if size is not None and image.size != (size, size):
-                image = image.resize((size, size), Image.Resampling.BILINEAR, box)
-            if turn is not None:
-                image = image.transpose(turn)
-            return np.array(image, dtype=np.uint8)  # a copy: it can be written to, and the file can go
+            return _pixels(image, box, size, name)
     except BadImage:
         raise
     except Image.DecompressionBombError:
@@ -64,6 +61,26 @@ def open_image(path: str | os.PathLike[str], size: int | None = None) -> Pixels:
         raise BadImage(name, "there is not enough memory for its pixels") from None
     except Exception as error:  # noqa: BLE001 — a damaged file can make a decoder raise anything
         raise BadImage(name, f"damaged: {error or type(error).__name__}") from None
+
+
+def from_pillow(image: Image.Image, size: int | None = None) -> Pixels:
+    """The same of an image that Pillow has opened already. Raises BadImage."""
+    try:
+        return _pixels(image, None, size, str(getattr(image, "filename", "") or "an image"))
+    except BadImage:
+        raise
+    except Exception as error:  # noqa: BLE001 — as above
+        raise BadImage("an image", f"damaged: {error or type(error).__name__}") from None
+
+
+def _pixels(image: Image.Image, box: Box | None, size: int | None, name: str) -> Pixels:
+    turn = _turn(image)
+    image = _in_colour(image, name)
+    if size is not None and image.size != (size, size):
+        image = image.resize((size, size), Image.Resampling.BILINEAR, box)
+    if turn is not None:
+        image = image.transpose(turn)
+    return np.array(image, dtype=np.uint8)  # a copy: it can be written to, and the file can go
 
 
 def kind_of(path: str | os.PathLike[str]) -> tuple[str, int, int]:
@@ -103,7 +120,7 @@ def _opened(name: str) -> BinaryIO:
 
 
 def _decoded(file: BinaryIO, name: str, size: int | None) -> tuple[Image.Image, Box | None]:
-    """The picture, and the part of it that shows something: an eighth of 1201 pixels is 150.1 of 151."""
+    """The image, and the part of it that shows something: an eighth of 1201 pixels is 150.1 of 151."""
     image = _identified(file, name)
     drafted = None
     if size is not None:

@@ -1,55 +1,28 @@
-"""What was typed → a model, and the pictures that are meant: files, folders to their bottom, patterns, a list on stdin."""
+"""The image files that words name: files, folders to their bottom, patterns, a list on stdin."""
 
 import glob
 import io
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from foveal.data.class_folders import SUFFIXES
 from foveal.errors import FovealError, reading
-from foveal.runtime.onnx_names import EXPORTED
-from foveal.runtime.packaged import DEFAULT, FILE, packaged
+from foveal.runtime.image import SUFFIXES
+from foveal.runtime.packaged import FILE
 
-SUFFIX = ".safetensors"
-FOREIGN = (".pt", ".pt2", ".pth", ".ckpt", ".bin", ".pkl", ".h5")  # models that others write
 STDIN = "-"
 CHUNK = 65536  # bytes
 
 
-def model_and_rest(words: Sequence[str]) -> tuple[Path, list[str]]:
-    """The model that comes first, or the packaged one where the first word is none; and the other words, which are no models."""
-    given = bool(words) and _is_model(words[0])
-    rest = list(words[given:])
-    for word in rest:
-        if word.endswith((SUFFIX, EXPORTED)):
-            raise FovealError(f"{word}: expected pictures after the first argument, got a model; put the model first")
-    if words and words[0].lower().endswith(FOREIGN):
-        raise FovealError(f"{words[0]}: expected a model as a {SUFFIX} file or a run's folder, got a file of another kind")
-    return Path(words[0]) if given else default(), rest
-
-
-def default() -> Path:
-    """The weights that come with foveal."""
-    file = packaged(DEFAULT)
-    if file is None:
-        raise FovealError(
-            f"no model was given, and this foveal comes without weights of its own (no {DEFAULT}{SUFFIX}); "
-            f"give a {SUFFIX} file or a run's folder as the first argument"
-        )
-    return file
-
-
-def pictures(words: Sequence[str]) -> list[str]:
-    """The picture files that the words mean, in their order. A word that means none is an error, before any work is done."""
+def image_files(words: Sequence[str]) -> list[str]:
+    """The image files that the words name, in their order. A word that names none is an error, before any work is done."""
     if not words:
-        raise FovealError("no picture was named; give files, folders or patterns")
-    return [file for word in words for file in _meant(word)]
+        raise FovealError("no image was named; give files, folders or patterns")
+    return [file for word in words for file in _named(word)]
 
 
 def listed(zero: bool = False) -> Iterator[str]:
-    """The paths on stdin, one a line, or with `zero` one before each NUL byte; as they come."""
+    """The paths on stdin, one per line, or with `zero` one before each NUL byte; as they come."""
     separator, rest = b"\0" if zero else b"\n", b""
     for chunk in _chunks():
         *whole, rest = (rest + chunk).split(separator)
@@ -57,30 +30,23 @@ def listed(zero: bool = False) -> Iterator[str]:
     yield from _paths([rest], zero)
 
 
-def _is_model(word: str) -> bool:
-    with reading(word):
-        if not os.path.lexists(word) and packaged(word) is not None:
-            return True
-        return word.endswith((SUFFIX, EXPORTED)) or (os.path.isdir(word) and (Path(word) / FILE).is_file())  # noqa: PTH112 — as below
-
-
-def _meant(word: str) -> list[str]:
+def _named(word: str) -> list[str]:
     if os.path.isdir(word):  # noqa: PTH112 — also for what pathlib refuses, as below
         below = list(_below(word))
         if not below:
-            raise FovealError(f"{word}: expected a folder with pictures, or one with a {FILE}, got one without; name another")
+            raise FovealError(f"{word}: expected a folder with images, or one with a {FILE}, got one without; name another")
         return below
     if os.path.lexists(word) or not glob.has_magic(word):
-        return [word]  # whether it can be read is said in its row
+        return [word]  # whether it can be read is reported in its row
     matched = sorted(glob.glob(word, recursive=True))  # noqa: PTH207 — a Path would need the root apart
     found = [file for match in matched for file in (_below(match) if os.path.isdir(match) else [match])]  # noqa: PTH112
     if not found:
-        raise FovealError(f"{word}: expected a pattern that matches pictures, got one that matches none; look at its folder")
+        raise FovealError(f"{word}: expected a pattern that matches images, got one that matches none; look at its folder")
     return list(dict.fromkeys(found))  # ** names a folder, and what is in it
 
 
 def _below(folder: str) -> Iterator[str]:
-    """What is a picture by its suffix, and not hidden."""
+    """What is an image by its suffix, and not hidden."""
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__MACOSX")
         for name in sorted(files):

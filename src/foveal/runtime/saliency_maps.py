@@ -12,7 +12,7 @@ Sides = tuple[int, int]  # rows and columns of cells
 
 @dataclass(frozen=True, eq=False)
 class SaliencyMaps:
-    """Attention on B pictures: by the name of the layer, (B, H, N, rows, columns)."""
+    """Attention on B images: by the name of the layer, (B, H, N, rows, columns)."""
 
     maps: Mapping[str, Array]
 
@@ -30,11 +30,11 @@ class SaliencyMaps:
         """(B, rows, columns): the mean over queries and heads, then over layers, each layer alike."""
         return np.asarray(np.mean([maps.mean((1, 2)) for maps in self.maps.values()], axis=0))
 
-    def each(self, picture: int = 0) -> Iterator[tuple[str, int, int, Array]]:
-        """(layer, head, query, map (rows, columns)) of one picture, in the order of the forward pass."""
+    def each(self, image: int = 0) -> Iterator[tuple[str, int, int, Array]]:
+        """(layer, head, query, map (rows, columns)) of one image, in the order of the forward pass."""
         for layer, maps in self.maps.items():
             for head, query in np.ndindex(*maps.shape[1:3]):
-                yield layer, head, query, maps[picture, head, query]
+                yield layer, head, query, maps[image, head, query]
 
 
 def shares(maps: Array) -> Array:

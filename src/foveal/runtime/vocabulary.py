@@ -1,10 +1,10 @@
 """Sentences as numbers and back: subwords, learned from the sentences themselves.
 
-Text is taken as UTF-8 bytes, and every byte is a piece; the pieces learned beyond those are runs of bytes that come often. So nothing is ever unknown:
+Text is taken as UTF-8 bytes, and every byte is a subword; the subwords learned beyond those are runs of bytes that come often. So nothing is ever unknown:
 a name, a language or an emoji that no training sentence had is spelled out byte by byte, and comes back exactly. Two ways to learn:
 
     bpe       join the commonest pair of neighbours, again and again
-    unigram   begin with many pieces, and drop those that the likelihood of the text misses least
+    unigram   begin with many subwords, and drop those that the likelihood of the text misses least
 
 Papers: Rico Sennrich, Barry Haddow, Alexandra Birch (2016). Neural machine translation of rare words with subword units. arXiv:1508.07909.
         Taku Kudo (2018). Subword regularization. arXiv:1804.10959.
@@ -31,9 +31,9 @@ PAD, BEGIN, END, UNKNOWN = range(4)
 KINDS = ("bpe", "unigram")
 FORMAT = "foveal vocabulary 1"
 LEAST = len(MARKS) + 256  # the marks and the bytes
-JOINED = "·"  # before a piece that continues a word
+JOINED = "·"  # before a subword that continues a word
 _STEPS = 2 * 256 * 1e-4  # tokenizers gives the bytes that it keeps for nothing scores 1e-4 apart, from the lowest on
-# A space inside, which no piece of text has: in the bytes' alphabet it is Ġ. So no sentence can spell a mark.
+# A space inside, which no subword has: in the bytes' alphabet it is Ġ. So no sentence can spell a mark.
 _RESERVED = [f" {mark}" for mark in MARKS]
 
 
@@ -52,7 +52,7 @@ class Vocabulary:
         return unicodedata.normalize("NFC", text.lower()) if self.lowercase else text
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Numbers of pieces, without marks."""
+        """Ids of tokens, without marks."""
         texts = [self.normalise(sentence) for sentence in _texts(sentences)]
         try:
             return [one.ids for one in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
@@ -64,8 +64,8 @@ class Vocabulary:
         texts = self.tokenizer.decode_batch([_without_marks(row, len(self)) for row in numbers], skip_special_tokens=False)
         return [text.removeprefix(" ") for text in texts]
 
-    def pieces(self, numbers: Sequence[int]) -> list[str]:
-        """Each number as a person reads it: a piece that continues a word begins with ·, a byte that is no character alone is ‹e2›."""
+    def subwords(self, numbers: Sequence[int]) -> list[str]:
+        """Each id as a person reads it: a subword that continues a word begins with ·, a byte that is no character alone is ‹e2›."""
         return [self._readable[_checked(number, len(self))] for number in numbers]
 
     def text(self) -> str:
@@ -82,10 +82,10 @@ class Vocabulary:
                 raise ValueError(kept["format"])
             vocabulary = cls(kept["kind"], kept["lowercase"], _tokenizer(kept["model"]))
         except Exception as error:  # noqa: BLE001 — tokenizers raises a bare Exception for JSON that is no model
-            told = " ".join(str(error).split())[:100]
-            raise FovealError(f"a vocabulary: expected the text that Vocabulary.text() gives, got another ({told})") from None
+            reason = " ".join(str(error).split())[:100]
+            raise FovealError(f"a vocabulary: expected the text that Vocabulary.text() gives, got another ({reason})") from None
         ids = [vocabulary.tokenizer.token_to_id(mark) for mark in _RESERVED]
-        expect(ids == list(range(len(MARKS))), "a vocabulary", f"{', '.join(MARKS)} as its first pieces", ids)
+        expect(ids == list(range(len(MARKS))), "a vocabulary", f"{', '.join(MARKS)} as its first tokens", ids)
         return vocabulary
 
     def fingerprint(self) -> str:
@@ -105,18 +105,18 @@ class Vocabulary:
         return read
 
 
-def learn(sentences: Iterable[str], size: int = 10000, kind: str = "bpe", lowercase: bool = False) -> Vocabulary:
-    """A vocabulary of at most `size` pieces, marks and bytes among them; fewer where the sentences are few. The same every time."""
+def learn(sentences: Iterable[str], vocab_size: int = 10000, kind: str = "bpe", lowercase: bool = False) -> Vocabulary:
+    """A vocabulary of at most `vocab_size` subwords, marks and bytes among them; fewer where the sentences are few. The same every time."""
     if kind not in KINDS:
         raise unknown("kind of vocabulary", str(kind), KINDS)
-    expect_integer(size, "size", LEAST, f"at least {LEAST}: the marks and the 256 bytes")
+    expect_integer(vocab_size, "vocab_size", LEAST, f"at least {LEAST}: the marks and the 256 bytes")
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = _around(models.BPE() if kind == "bpe" else models.Unigram())
     vocabulary = Vocabulary(kind, bool(lowercase), tokenizer)
     texts = (text for text in map(vocabulary.normalise, _texts(sentences)) if text)  # one at a time: there may be millions
     first = next(texts, "")
     expect(bool(first), "the sentences of a vocabulary", "at least one that is not empty", "none")
-    shared: dict[str, Any] = {"vocab_size": size, "special_tokens": _RESERVED, "initial_alphabet": alphabet, "show_progress": False}
+    shared: dict[str, Any] = {"vocab_size": vocab_size, "special_tokens": _RESERVED, "initial_alphabet": alphabet, "show_progress": False}
     trainer = trainers.BpeTrainer(min_frequency=2, **shared) if kind == "bpe" else trainers.UnigramTrainer(unk_token=_RESERVED[3], **shared)
     try:
         tokenizer.train_from_iterator(chain([first], texts), trainer)
@@ -130,12 +130,17 @@ def learn(sentences: Iterable[str], size: int = 10000, kind: str = "bpe", lowerc
 
 
 def learn_both(
-    source: Iterable[str], target: Iterable[str], size: int = 10000, kind: str = "bpe", lowercase: bool = False, joint: bool = True
+    source: Iterable[str],
+    target: Iterable[str],
+    vocab_size: int = 10000,
+    kind: str = "bpe",
+    lowercase: bool = False,
+    joint: bool = True,
 ) -> tuple[Vocabulary, Vocabulary]:
-    """The vocabularies of two languages. Joint: one of `size` pieces for both, given twice; else each has its own `size`."""
+    """The vocabularies of two languages. Joint: one of `vocab_size` subwords for both, given twice; else each has its own."""
     if not joint:
-        return learn(source, size, kind, lowercase), learn(target, size, kind, lowercase)
-    shared = learn(chain(source, target), size, kind, lowercase)
+        return learn(source, vocab_size, kind, lowercase), learn(target, vocab_size, kind, lowercase)
+    shared = learn(chain(source, target), vocab_size, kind, lowercase)
     return shared, shared
 
 
@@ -157,24 +162,24 @@ def both_from(text: str) -> tuple[Vocabulary, Vocabulary]:
 
 def _around(model: models.Model) -> Tokenizer:
     tokenizer = Tokenizer(model)
-    # A space goes before the sentence, so that a word is the same piece at its beginning and inside.
+    # A space goes before the sentence, so that a word is the same subword at the beginning of a sentence and inside.
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=True)
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
 
 
 def _tokenizer(model: dict[str, object]) -> Tokenizer:
-    whole_text = json.loads(_around(models.BPE()).to_str()) | {"model": model}
-    return Tokenizer.from_str(json.dumps(whole_text))
+    complete = json.loads(_around(models.BPE()).to_str()) | {"model": model}
+    return Tokenizer.from_str(json.dumps(complete))
 
 
-def _settled(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Unigram's pieces without what differs from one training to the next: the last digits of scores, and which of the bytes that it had to
+def _settled(subwords: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Unigram's subwords without what differs from one training to the next: the last digits of scores, and which of the bytes that it had to
     keep for nothing has which of the lowest ones. All of those get one score, below all others."""
-    scores = dict(pieces[len(MARKS) :])
+    scores = dict(subwords[len(MARKS) :])
     least = min(scores.values())
-    kept_for_nothing = {piece for piece, score in scores.items() if len(piece) == 1 and score < least + _STEPS}
-    settled = {piece: round(least - 1 if piece in kept_for_nothing else score, 3) for piece, score in scores.items()}
+    kept_for_nothing = {subword for subword, score in scores.items() if len(subword) == 1 and score < least + _STEPS}
+    settled = {subword: round(least - 1 if subword in kept_for_nothing else score, 3) for subword, score in scores.items()}
     marks = [(mark, 0.0) for mark in _RESERVED]
     return marks + sorted(settled.items(), key=lambda one: (-one[1], one[0]))
 
@@ -188,7 +193,7 @@ def _without_marks(numbers: Sequence[int], size: int) -> list[int]:
 
 def _checked(number: int, size: int) -> int:
     if not 0 <= number < size:
-        raise FovealError(f"a piece: expected a number from 0 to {size - 1}, got {short_repr(int(number))}")
+        raise FovealError(f"a token: expected an id from 0 to {size - 1}, got {short_repr(int(number))}")
     return int(number)
 
 

@@ -1,9 +1,9 @@
-"""A step of training in one launch: forward and backward pass are recorded once for each shape of batch, and replayed (CUDA graphs).
+"""A training step in one launch: forward and backward pass are recorded once for each shape of batch, and replayed (CUDA graphs).
 
     (L, ∂L/∂w) = replay(batch);   from there the gradient goes on as any other does: to accumulation, clipping and the optimiser
 
 A step of a small Transformer is hundreds of kernels of a few microseconds each, which take Python longer to launch than a GPU to run. What is
-recorded must have few shapes (`settled` batches), must not look at numbers (which would make the GPU wait), and draws its random numbers from the
+recorded must have few shapes (`bucketed` batches), must not read numbers (which would make the GPU wait), and draws its random numbers from the
 generator's state at its replay.
 """
 
@@ -48,9 +48,9 @@ class GraphedLoss:
     """
 
     def __init__(self, module: nn.Module) -> None:
-        self.module, self.weights = module, list(module.parameters())
+        self.module, self.weights = module, [weight for weight in module.parameters() if weight.requires_grad]
         # The same numbers as leaves of their own: of a weight, autograd may remember that another stream wants its gradient.
-        self.leaves = {name: weight.detach().requires_grad_() for name, weight in module.named_parameters()}
+        self.leaves = {name: weight.detach().requires_grad_() for name, weight in module.named_parameters() if weight.requires_grad}
         self.gradients = [torch.zeros_like(weight) for weight in self.weights]
         first = self.weights[0]
         self.loss = torch.zeros((), device=first.device, dtype=torch.promote_types(first.dtype, torch.float32))

@@ -1,4 +1,4 @@
-"""The difference of two builds on the same pictures."""
+"""The difference of two builds on the same images."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def test_folds_become_one_test_in_the_order_of_names():
 
 
 def test_a_picture_that_two_folds_test_is_refused():
-    with pytest.raises(FovealError, match="every picture once"):
+    with pytest.raises(FovealError, match="every image once"):
         pooled([told(["a"], [0], [0]), told(["a"], [0], [0])])
 
 
@@ -40,7 +40,7 @@ def test_the_headline_is_mean_average_precision_of_several():
 
 
 def test_scores_of_two_models_are_not_ranked_against_each_other():
-    """Both rank their own two pictures right; the second model's scores are all lower."""
+    """Both rank their own two images right; the second model's scores are all lower."""
     first = Predicted(("a", "b"), ("x",), np.array([[1], [0]]), np.array([[5.0], [4.0]]))
     second = Predicted(("c", "d"), ("x",), np.array([[1], [0]]), np.array([[-4.0], [-5.0]]))
     assert headline(pooled([first, second]), multi_label=True)(None) == 1
@@ -69,7 +69,7 @@ def test_groups_widen_the_interval():
 
 def test_builds_on_other_pictures_or_without_a_common_seed_are_refused():
     one, other = told(["a"], [0], [0]), told(["b"], [0], [0])
-    with pytest.raises(FovealError, match="same test pictures"):
+    with pytest.raises(FovealError, match="same test images"):
         difference({0: one}, {0: other}, multi_label=False)
     with pytest.raises(FovealError, match="in common"):
         difference({0: one}, {1: one}, multi_label=False)

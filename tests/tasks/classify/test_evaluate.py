@@ -189,11 +189,11 @@ def test_undefined_is_null_in_json():
 
 def test_bad_input():
     truth, logits, names, files = np.array([0, 1]), np.zeros((2, 2)), ("a", "b"), ["x", "y"]
-    with pytest.raises(FovealError, match=r"logits: expected \(N, 3\), a column a class"):
+    with pytest.raises(FovealError, match=r"logits: expected \(N, 3\), one column per class"):
         evaluate(Predicted(files, ("a", "b", "c"), truth, logits), "test")
-    with pytest.raises(FovealError, match="files: expected 2, one an image, got 1"):
+    with pytest.raises(FovealError, match="files: expected 2, one per image, got 1"):
         evaluate(Predicted(["x"], names, truth, logits), "test")
-    with pytest.raises(FovealError, match=r"validation: labels: expected \(N, C\) with many labels"):
+    with pytest.raises(FovealError, match=r"validation: labels: expected \(N, C\) with several labels"):
         evaluate(Predicted(files, names, truth, logits), "test", validation=(np.eye(2, dtype=int), logits))
     with pytest.raises(FovealError, match="logits: expected numbers, got nan"):
         evaluate(Predicted(files, names, truth, logits * np.nan), "test")
@@ -201,7 +201,7 @@ def test_bad_input():
         evaluate(Predicted(files, names, truth, logits), "test", aim="F1")
     with pytest.raises(FovealError, match="two classes, got 3"):
         one(aim="F1", validation=(np.array([0, 1, 2]), np.zeros((3, 3))))
-    with pytest.raises(FovealError, match="importance: expected many labels"):
+    with pytest.raises(FovealError, match="importance: expected several labels"):
         evaluate(Predicted(files, names, truth, logits), "test", importance=np.ones(2))
     with pytest.raises(FovealError, match="leave out images that have no label"):
         evaluate(Predicted(files, names, np.array([0, -1]), logits), "test")

@@ -92,7 +92,7 @@ def test_other_data(one, data, tmp_path, capsys):
     assert (status, err) == (0, ""), "nothing to choose on is nothing to stop at"
     assert "| accuracy |" in out
     several = a_set(tmp_path / "several", multi_label=True)
-    assert "expected one label a picture, got the other" in said(capsys, "evaluate", one, "--data", several)[2]
+    assert "expected one label per image, got the other" in said(capsys, "evaluate", one, "--data", several)[2]
     (other / "labels.csv").write_text((other / "labels.csv").read_text().replace("left", "up"))
     assert "expected the model's classes left, right, got right, up" in said(capsys, "evaluate", one, "--data", other)[2]
 
@@ -127,7 +127,7 @@ def test_data_that_changed_since_the_training_is_refused_and_judged_only_when_as
     table.write_text(table.read_text(encoding="utf-8").replace(",val,", ",test,", 1), encoding="utf-8")
     status, _, err = said(capsys, "evaluate", run)
     assert status == 2
-    assert "the pictures, labels and splits of the training" in err
+    assert "the images, labels and splits of the training" in err
     assert said(capsys, "evaluate", run, "--data", changed, "--resamples", 0)[0] == 0
 
 
@@ -144,7 +144,7 @@ CAMPAIGNS = ("2019", "2021", "2022", "2025")
 
 
 def of_campaigns(folder):
-    """A set of four campaigns, of which the second has pictures of one class only."""
+    """A set of four campaigns, of which the second has images of one class only."""
     table = a_set(folder, count=37) / "labels.csv"
     head, *lines = table.read_text().splitlines()
     years = [CAMPAIGNS[place % 4] for place in range(37)]
@@ -179,7 +179,7 @@ def test_leave_one_campaign_out(tmp_path, capsys):
             for row in rows(run / "predictions-test.csv")
         ]
     )
-    assert f"| accuracy | {pooled / 100:.4f} |" in text.split("All 37 test pictures of 4 folds taken together, one seed;")[1]
+    assert f"| accuracy | {pooled / 100:.4f} |" in text.split("All 37 test images of 4 folds taken together, one seed;")[1]
     shutil.move(data, tmp_path / "moved")
     status, out, _ = said(capsys, "evaluate", runs[1], "--data", tmp_path / "moved", "--resamples", "0")
     assert f"| accuracy | {right(runs[1] / 'predictions-test.csv'):.2f} |" in out, "its own fold, not the one of the column fold"

@@ -126,13 +126,13 @@ def test_a_model_that_shows_nothing(photo, tmp_path, capsys):
 def test_bad_words(model, photo, tmp_path, capsys):
     (tmp_path / "bad.jpg").write_bytes(b"\xff\xd8\xff")
     for words, says in (
-        ([model], "one picture, got none"),
-        ([model, photo, photo], "one picture, got 2"),
+        ([model], "one image, got none"),
+        ([model, photo, photo], "one image, got 2"),
         ([model, tmp_path / "none.jpg"], "no such file"),
         ([model, tmp_path / "bad.jpg"], "bad.jpg: damaged"),
         ([model, photo, "--out", "x.gif"], "a .png file"),
         ([model, photo, "--seed", 3], "--faithful beside it"),
-        ([model, photo, "--faithful", 3], "a model and no picture"),
+        ([model, photo, "--faithful", 3], "a model and no image"),
         ([model, "--faithful", 0], "at least 1"),
         ([model, "--faithful", 1, "--seed", -1], "--seed"),
         ([model, "--faithful", 1, "--out", photo], "cannot write"),
@@ -143,14 +143,14 @@ def test_bad_words(model, photo, tmp_path, capsys):
         assert err.count("\n") == 1
     png = tmp_path / "p.png"
     Image.open(photo).save(png)
-    assert "another file than the picture" in typed(capsys, model, png, "--out", png)[2]
+    assert "another file than the image" in typed(capsys, model, png, "--out", png)[2]
     assert not list(tmp_path.glob("*explained*"))
 
 
 def test_faithful(model, tmp_path, capsys):
     status, out, _ = typed(capsys, model, "--faithful", 3, "--seed", 7, "--out", "page")
     assert status == 0
-    assert out.startswith("3 drawn frames with ")
+    assert out.startswith("3 rendered frames with ")
     table = list(csv.DictReader(io.StringIO((tmp_path / "page" / "faithful.csv").read_text())))
     facts = json.loads((tmp_path / "page" / "faithful.json").read_text())
     page = (tmp_path / "page" / "faithful.md").read_text()

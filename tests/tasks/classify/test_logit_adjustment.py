@@ -28,7 +28,7 @@ def test_every_model_is_shifted_by_exactly_that(name):
 
 
 def test_a_model_without_a_last_bias_is_refused():
-    with pytest.raises(FovealError, match=r"the setting margin: expected a model whose last layer has a bias for each class, got Linear"):
+    with pytest.raises(FovealError, match=r"--margin: expected a model whose last layer has a bias for each class, got Linear"):
         adjust_logits(nn.Linear(4, 2, bias=False), torch.zeros(2))
     with pytest.raises(FovealError, match="a bias for each class, got Linear; give margin: 1"):
         adjust_logits(nn.Linear(4, 3), torch.zeros(2))
@@ -57,6 +57,6 @@ def test_a_run_differs_by_the_shift_and_nothing_else(tmp_path):
 
 
 def test_a_strength_needs_a_margin(tmp_path):
-    with pytest.raises(FovealError, match=r"the setting margin: expected 1 beside balance none, got 1.8; give margin: 1"):
+    with pytest.raises(FovealError, match=r"--margin: expected 1 beside balance none, got 1.8; give margin: 1"):
         train(ClassifyRecipe(margin=1.8), tmp_path / "run")
     assert not (tmp_path / "run").exists()

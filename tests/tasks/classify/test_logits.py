@@ -1,4 +1,4 @@
-"""A model's logits for pictures of a set."""
+"""A model's logits for images of a set."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from foveal.tasks.classify.logits import logits_of
 
 
 class Colour(nn.Module):
-    """(mean red, mean blue) of a normalised picture."""
+    """(mean red, mean blue) of a normalised image."""
 
     def forward(self, images):
         assert not self.training
@@ -51,7 +51,7 @@ def test_nothing_can_be_read(source):
 
 
 def test_bad_input(source):
-    with pytest.raises(FovealError, match="at least one picture"):
+    with pytest.raises(FovealError, match="at least one image"):
         logits_of(Colour(), CARD, source, [])
     if not torch.cuda.is_available():
         with pytest.raises(FovealError, match=r"device: expected auto, or one that this machine has, .* got 'cuda'; torch finds no GPU"):

@@ -25,7 +25,7 @@ def task_of(multi_label=False, counts=COUNTS, **settings):
     model = create("icam-30k", classes=len(counts), image=32, patch=8)
     mean, std = (0.5, 0.4, 0.3), (0.2, 0.25, 0.5)
     return Classify(
-        model, recipe, classes=len(counts), multi_label=multi_label, steps=19, counts=counts, pictures=int(counts.sum()), mean=mean, std=std
+        model, recipe, classes=len(counts), multi_label=multi_label, steps=19, counts=counts, images=int(counts.sum()), mean=mean, std=std
     )
 
 
@@ -48,7 +48,7 @@ def test_margin(multi_label):
     targets = torch.nn.functional.one_hot(labels, 5).float()
     logits = torch.zeros(24, 5, requires_grad=True)
     task.loss(logits, targets, torch.ones(24)).backward()
-    assert logits.grad.sum(0).abs().max() < (0.01 if multi_label else 0.06)  # one picture more of each class is in the prior
+    assert logits.grad.sum(0).abs().max() < (0.01 if multi_label else 0.06)  # one image more of each class is in the prior
     plain = torch.zeros(24, 5, requires_grad=True)
     task_of(multi_label).loss(plain, targets, torch.ones(24)).backward()
     assert plain.grad.sum(0).abs().max() > (0.05 if multi_label else 0.2)
@@ -58,7 +58,7 @@ def test_margin(multi_label):
 @pytest.mark.parametrize("counts", [[400, 12], [400, 80, 0], [5, 5, 500]])
 @pytest.mark.parametrize("multi_label", [False, True])
 def test_with_a_margin_what_can_be_told_apart_is_told_apart(multi_label, counts, smoothing):
-    """Each class's picture by itself, logits free: at the optimum of the loss every one of them has the right answer."""
+    """Each class's image by itself, logits free: at the optimum of the loss every one of them has the right answer."""
     counts = np.array(counts)
     task = task_of(multi_label, counts, balance="margin", smoothing=smoothing)
     there = np.flatnonzero(counts)
@@ -100,14 +100,14 @@ def test_several_labels_is_binary_cross_entropy(smoothing):
 def test_class_weights():
     weight = class_weight(COUNTS)
     torch.testing.assert_close(weight * torch.from_numpy(COUNTS), torch.full((5,), 24 / 5))  # every class weighs the same in sum
-    assert class_weight(np.array([4, 0, 4])).tolist() == [1, 1, 1]  # a class that has no picture does not move the others
+    assert class_weight(np.array([4, 0, 4])).tolist() == [1, 1, 1]  # a class that has no image does not move the others
     logits, labels = some()
     targets = F.one_hot(labels, 5).float()
     task = task_of(balance="weights", smoothing=0.0)
     # torch divides by the weights that happen to be in the batch; over the whole set the two are one
     summed = F.cross_entropy(logits, labels, weight=weight, reduction="sum") / 17
     torch.testing.assert_close(task.loss(logits, targets, ALL), summed)
-    # a picture counts as its class weighs, smoothing or not
+    # an image counts as its class weighs, smoothing or not
     smooth = task_of(balance="weights", smoothing=0.1).loss(logits, targets, ALL)
     each = F.cross_entropy(logits, labels, label_smoothing=0.1, reduction="none") * weight[labels]
     torch.testing.assert_close(smooth, each.mean())
@@ -144,7 +144,7 @@ def test_score_against_torchmetrics():
 def test_diverged():
     logits, labels = some()
     logits[3, 2] = float("nan")
-    with pytest.raises(FovealError, match="expected finite numbers, got NaN or infinity; lower the setting lr"):
+    with pytest.raises(FovealError, match="expected finite numbers, got NaN or infinity; lower --lr"):
         task_of().score(logits, labels)
 
 
@@ -155,11 +155,11 @@ def a_batch(count=7):
 
 def test_pictures_are_normalised():
     task, batch = task_of(), a_batch()
-    seen = task.normalised(task.pictures(batch))
+    seen = task.normalised(task.images(batch))
     expected = (batch.images[:, 2].float() / 255 - 0.3) / 0.5
     torch.testing.assert_close(seen[:, 2], expected)
     task.resident = torch.randint(0, 256, (30, 32, 32, 3), dtype=torch.uint8)
-    torch.testing.assert_close(task.pictures(batch)[3], task.resident[6].permute(2, 0, 1).float() / 255)
+    torch.testing.assert_close(task.images(batch)[3], task.resident[6].permute(2, 0, 1).float() / 255)
 
 
 def test_a_slice_of_a_batch_may_be_empty():

@@ -35,7 +35,7 @@ def frames(count, side=56, seed=0):
 
 
 def small(name="icam-31k", **settings):
-    """A preset on pictures of 56 × 56, with BatchNorm that has seen something."""
+    """A preset on images of 56 × 56, with BatchNorm that has seen something."""
     torch.manual_seed(0)
     own = {"patch": 28, "pool": 2} if name == "icam-fast" else {"patch": 14}
     settings = {"image": 56} | own | settings
@@ -159,7 +159,7 @@ def test_blame_names_the_worst_first():
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run's model beside the pictures it was trained on."""
+    """A run's model beside the images it was trained on."""
     place = tmp_path_factory.mktemp("run")
     rows = [("file", "label", "split")]
     for number in range(24):
@@ -176,7 +176,7 @@ def run(tmp_path_factory):
 def test_the_proof_of_an_export(run, name, precision, tmp_path, capsys):
     assert main(["export", str(run), "--out", str(tmp_path / name), "--precision", precision]) == 0
     said = capsys.readouterr().out
-    assert "6 pictures of the validation split" in said
+    assert "6 images of the validation split" in said
     assert "balanced accuracy" in said
     proof = json.loads((tmp_path / f"{name}.proof.json").read_text(encoding="utf-8"))
     assert proof["precision"] == precision

@@ -84,9 +84,9 @@ def test_batches_do_not_matter():
     torch.manual_seed(0)
     model, own = create("icam-31k", classes=3, image=32, patch=8), card(size=32)
     random = np.random.default_rng(1)
-    pictures = [(str(number), random.integers(0, 256, (11 + number, 37, 3), np.uint8)) for number in range(17)]
-    alone = list(TorchClassifier(model, own, batch=1).inspect(pictures))
-    together = list(TorchClassifier(model, own, batch=7).inspect(iter(pictures)))
+    images = [(str(number), random.integers(0, 256, (11 + number, 37, 3), np.uint8)) for number in range(17)]
+    alone = list(TorchClassifier(model, own, batch=1).inspect(images))
+    together = list(TorchClassifier(model, own, batch=7).inspect(iter(images)))
     assert [answer.file for answer in alone] == [str(number) for number in range(17)] == [answer.file for answer in together]
     for left, right in zip(alone, together, strict=True):
         np.testing.assert_allclose(left.probability, right.probability, rtol=1e-5)
@@ -183,9 +183,9 @@ def test_a_model_of_other_classes():
 
 def test_what_was_blank_in_training_is_blank_in_use():
     card = Card("x", "icam", {}, ("a", "b"), size=8, mean=(0.0,) * 3, std=(1.0,) * 3, recipe={"blank": [[0.0, 0.0, 0.5, 1.0]]})
-    picture = np.random.default_rng(0).integers(0, 255, (8, 8, 3), np.uint8)
-    kept = picture.copy()
-    prepared = TorchClassifier(torch.nn.Identity(), card).prepare([picture])
+    image = np.random.default_rng(0).integers(0, 255, (8, 8, 3), np.uint8)
+    kept = image.copy()
+    prepared = TorchClassifier(torch.nn.Identity(), card).prepare([image])
     assert torch.allclose(prepared[..., :4], torch.tensor(128 / 255))
-    assert torch.allclose(prepared[0, :, :, 4:], torch.from_numpy(picture[:, 4:]).permute(2, 0, 1) / 255)
-    assert (picture == kept).all()
+    assert torch.allclose(prepared[0, :, :, 4:], torch.from_numpy(image[:, 4:]).permute(2, 0, 1) / 255)
+    assert (image == kept).all()

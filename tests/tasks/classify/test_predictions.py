@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from foveal.data.source import UNTOLD, FilePictures, Names, Source
+from foveal.data.source import UNTOLD, FileImages, Names, Source
 from foveal.errors import FovealError
 from foveal.tasks.classify import finish as conclude
 from foveal.tasks.classify.predictions import read_predicted
@@ -42,8 +42,8 @@ def test_no_picture_has_a_label(tmp_path, multi_label):
 @pytest.mark.parametrize("multi_label", [False, True])
 def test_what_a_run_writes_is_read_back(tmp_path, multi_label):
     labels = np.array([[1, 0], [255, 255], [1, 1]], np.uint8) if multi_label else np.array([1, -1, 0])
-    pictures = FilePictures("/", Names.of(["x.png", "y.png", "z.png"]))
-    source = Source("set", "csv", ("a", "b"), multi_label, labels, np.zeros(3, np.int8), pictures)
+    images = FileImages("/", Names.of(["x.png", "y.png", "z.png"]))
+    source = Source("set", "csv", ("a", "b"), multi_label, labels, np.zeros(3, np.int8), images)
     logits = np.array([[0.5, -1], [2, 3], [4, 7]], np.float32)
     text = conclude._table(conclude.Evaluated("test", logits, np.arange(3)), source)
     assert f"y.png,{UNTOLD}," in text

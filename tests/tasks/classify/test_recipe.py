@@ -117,7 +117,7 @@ def test_no_such_recipe(tmp_path):
         ("lr", "-1", "got -1"),
         ("lr", "fast", "got 'fast'"),
         ("lr", "true", "a number"),
-        ("epochs", "0", "a whole number, at least 1, got 0"),
+        ("epochs", "0", "an integer, at least 1, got 0"),
         ("epochs", "2.5", "got 2.5"),
         ("batch", "multi_label", "got 'many'"),
         ("size", "8", "at least 16, got 8"),

@@ -75,7 +75,7 @@ def shot(index):
     return np.full((300, 450, 3), index % 256, np.uint8)
 
 
-VERDICTS = {"two classes": one, "seven classes": lambda: one([f"c{i}" for i in range(7)]), "many labels": multi_label}
+VERDICTS = {"two classes": one, "seven classes": lambda: one([f"c{i}" for i in range(7)]), "several labels": multi_label}
 
 
 @pytest.mark.parametrize("make", VERDICTS.values(), ids=VERDICTS)
@@ -175,10 +175,10 @@ def test_worst_mistakes_are_small_pictures():
     images = read.all("img")
     assert len(images) == len(verdict.mistakes) == 24
     for mistake, shown in zip(verdict.mistakes, images, strict=True):
-        picture = Image.open(io.BytesIO(base64.b64decode(shown["src"].split(",")[1])))
-        assert picture.format == "JPEG"
-        assert picture.size == (SHOT, round(SHOT * 300 / 450)) == (int(shown["width"]), int(shown["height"]))
-        assert abs(int(np.asarray(picture).mean()) - mistake.index) <= 2
+        image = Image.open(io.BytesIO(base64.b64decode(shown["src"].split(",")[1])))
+        assert image.format == "JPEG"
+        assert image.size == (SHOT, round(SHOT * 300 / 450)) == (int(shown["width"]), int(shown["height"]))
+        assert abs(int(np.asarray(image).mean()) - mistake.index) <= 2
         assert shown["alt"] == mistake.file
     assert not Page(page(verdict, "t", {}, None)).all("img")
 
@@ -195,11 +195,11 @@ def test_a_picture_that_is_gone_leaves_the_report_standing():
 
 def test_five_files_are_written_and_the_report_can_be_made_again(tmp_path):
     verdict = one()
-    written = write_report(verdict, tmp_path / "a" / "b", title="T", facts=FACTS, pictures=shot)
+    written = write_report(verdict, tmp_path / "a" / "b", title="T", facts=FACTS, images=shot)
     assert sorted(path.name for path in written) == ["figures.csv", "report.html", "report.md", "report.tex", "verdict.json"]
     assert sorted(path.name for path in (tmp_path / "a" / "b").iterdir()) == sorted(path.name for path in written)
     again = Evaluation.from_json((tmp_path / "a/b/verdict.json").read_text(encoding="utf-8"))
-    write_report(again, tmp_path / "again", title="T", facts=FACTS, pictures=shot)
+    write_report(again, tmp_path / "again", title="T", facts=FACTS, images=shot)
     for path in written:
         assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes()
 
@@ -210,7 +210,7 @@ def test_nothing_is_written_before_everything_is_made(tmp_path):
 
     (tmp_path / "report.md").write_text("before", encoding="utf-8")
     with pytest.raises(KeyboardInterrupt):
-        write_report(one(), tmp_path, title="T", facts={}, pictures=stopped)
+        write_report(one(), tmp_path, title="T", facts={}, images=stopped)
     assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
     assert (tmp_path / "report.md").read_text(encoding="utf-8") == "before"
     with pytest.raises(FovealError, match="cannot write"):

@@ -43,7 +43,7 @@ def made(kind="several labels", name="icam-31k"):
     with torch.no_grad():
         model(torch.randn(8, 3, sides["image"], sides["image"]))
         for parameter in model.parameters() if name.startswith("icam") else ():  # a deep peer would turn rounding into noise
-            parameter.add_(0.05 * torch.randn_like(parameter))  # answers that differ from picture to picture
+            parameter.add_(0.05 * torch.randn_like(parameter))  # answers that differ from image to image
     family, config = describe(model)
     return model.eval(), Card(**{"model": name, "family": family, "config": config} | settings | {"size": sides["image"]})
 
@@ -69,15 +69,15 @@ def test_the_same_answers_as_torch(kind, tmp_path):
     assert session.card == card
     inspector = TorchClassifier(model, card, "cpu")
     for count in (1, 3, 17):
-        pictures = frames(count, seed=count)
-        said = session(pictures)
-        probability = inspector.probabilities(inspector.prepare(list(pictures)))
+        images = frames(count, seed=count)
+        said = session(images)
+        probability = inspector.probabilities(inspector.prepare(list(images)))
         np.testing.assert_allclose(said["probability"], probability, atol=2e-6)
         np.testing.assert_array_equal(said["found"], inspector.chosen(probability))
-        mine = list(OnnxClassifier(session, 5).inspect((str(place), one) for place, one in enumerate(pictures)))
-        theirs = list(inspector.inspect((str(place), one) for place, one in enumerate(pictures)))
+        mine = list(OnnxClassifier(session, 5).inspect((str(place), one) for place, one in enumerate(images)))
+        theirs = list(inspector.inspect((str(place), one) for place, one in enumerate(images)))
         assert [one.found for one in mine] == [one.found for one in theirs]
-    maps = attention_maps(model, inspector.prepare(list(pictures))).maps
+    maps = attention_maps(model, inspector.prepare(list(images))).maps
     expected = np.concatenate([grid.reshape(*grid.shape[:3], -1) for grid in maps.values()], 1)
     np.testing.assert_allclose(said["attention"], expected, atol=1e-6)
     assert said["attention"].shape == (17, 1 + 2 * 2, 1, 16)  # the first queries' map, then two layers of two heads
@@ -242,7 +242,7 @@ def test_export_as_it_is_typed(kind, tmp_path, capsys, monkeypatch):
     assert main(["export", str(tmp_path / "model.safetensors"), "--out", str(out)]) == 0
     said = capsys.readouterr().out
     assert f"wrote {out}" in said
-    assert "on 64 drawn frames" in said
+    assert "on 64 rendered frames" in said
     proof = json.loads((tmp_path / "out.onnx.proof.json").read_text())
     assert proof == Session(out).proof
     assert proof["largest"] < 1e-4
@@ -301,7 +301,7 @@ def test_what_is_blanked_is_explained_as_torch_explains_it(tmp_path):
     assert mine["answer"] == theirs["answer"]
     for ours, others in zip(mine["attention"], theirs["attention"], strict=True):
         np.testing.assert_allclose(ours["map"], others["map"], atol=2e-6)
-    np.testing.assert_allclose(mine["occlusion"], theirs["occlusion"], atol=0.02)  # a mean colour is a whole number there
+    np.testing.assert_allclose(mine["occlusion"], theirs["occlusion"], atol=0.02)  # a mean colour is an integer there
     assert mine["occlusion"][0][:2] == theirs["occlusion"][0][:2] == [0, 0]
     assert np.count_nonzero(mine["occlusion"]) > 3
     for facts, one in ((mine, of_file), (theirs, of_torch)):

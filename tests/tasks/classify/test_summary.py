@@ -14,7 +14,7 @@ from foveal.tasks.classify.summary import CHOSEN, summarise
 
 
 def a_run(folder, seed, multi_label=False, splits=("val", "test"), unknown=False, fold=None, names=()):
-    """What a run leaves, as far as it is summed up: chance for predictions. With a fold, it tests pictures of its own."""
+    """What a run leaves, as far as it is summed up: chance for predictions. With a fold, it tests images of its own."""
     draw = np.random.default_rng(seed)
     folder.mkdir(parents=True)
     save_model(nn.Linear(2, 2), folder / "model.safetensors", Card("icam-31k", "icam", {}, ("a", "b", "c"), multi_label))
@@ -77,7 +77,7 @@ def test_mean_and_spread_by_hand(runs, tmp_path):
 
 
 def test_thresholds_are_chosen_on_val(tmp_path):
-    """Of several labels: F1 of each class at the threshold that is best on the validation pictures."""
+    """Of several labels: F1 of each class at the threshold that is best on the validation images."""
     run = a_run(tmp_path / "seed0", 4, multi_label=True)
     text = summarise([run], tmp_path)
     val, test = (
@@ -129,7 +129,7 @@ def test_what_is_undefined_is_no_number(tmp_path):
 
 
 def only(run, label):
-    """Leave the test pictures of one class."""
+    """Leave the test images of one class."""
     lines = (run / "predictions-test.csv").read_text().splitlines()
     (run / "predictions-test.csv").write_text("\n".join([lines[0], *(line for line in lines[1:] if f",{label}," in line)]) + "\n")
 
@@ -152,7 +152,7 @@ def test_all_test_pictures_of_a_seed_together_by_hand(tmp_path):
         accuracy.append(np.mean(said == truth))
         recall.append(np.mean([np.mean(said[truth == name] == name) for name in "abc"]))
         f1_of_c.append(f1(truth == "c", said == "c"))
-    alone, together = text.split("All 73 test pictures of 3 folds taken together, mean and spread over 2 seeds;")
+    alone, together = text.split("All 73 test images of 3 folds taken together, mean and spread over 2 seeds;")
     for name, values in (("accuracy", accuracy), ("balanced accuracy", recall), ("F1 c", f1_of_c)):
         spread = abs(values[0] - values[1]) / 2**0.5
         assert cells(together)[name] == [f"{value:.4f}" for value in (np.mean(values), spread, min(values), max(values))]

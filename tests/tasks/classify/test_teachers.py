@@ -127,7 +127,7 @@ def test_who_may_teach(taught, tmp_path):
         ({"source": several}, "the pupil's kind of label, True, got False"),
         ({"mean": (0.5, 0.5, 0.5)}, "the pupil's mean"),
         ({"std": (0.5, 0.5, 0.5)}, "the pupil's std"),
-        ({"source": moved}, "the pupil's pictures, labels and folds"),
+        ({"source": moved}, "the pupil's images, labels and folds"),
         ({"blank": [[0, 0, 1, 0.5]]}, "the pupil's blank boxes"),
     ):
         with pytest.raises(FovealError) as caught:
@@ -185,7 +185,7 @@ def test_a_pattern_from_a_folder_with_a_strange_name(taught, tmp_path, monkeypat
 
 
 def finer_set(folder, also=""):
-    """The little set with a second column: left is upper left and lower left, in unlike shares."""
+    """The little set with per second column: left is upper left and lower left, in unlike shares."""
     a_set(folder)
     lines = (folder / "labels.csv").read_text().split()
     place = ["part", *(f"{'upper' if number % 4 else 'lower'} {line.split(',')[1]}" for number, line in enumerate(lines[1:]))]

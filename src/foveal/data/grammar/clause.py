@@ -1,4 +1,4 @@
-"""Clauses: one meaning, said in English and in German.
+"""Clauses: one meaning, in English and in German.
 
 English keeps its verb in the middle and asks with do. German has the verb second, and first in a question; a prefix, a participle or an infinitive
 ends the clause; after weil, dass and the like the whole verb does. Time goes before place and before objects that are no pronouns.
@@ -121,10 +121,10 @@ class Clause:
         for phrase, case in ((self.receiver, DATIVE), (self.object, ACCUSATIVE)):
             if phrase is None:
                 continue
-            said = phrase.german[case]
+            text = phrase.german[case]
             if self.denied and case == ACCUSATIVE and phrase.absent[case]:
-                said, no = phrase.absent[case], ""
-            (early if phrase.pronoun else late).append(said)
+                text, no = phrase.absent[case], ""
+            (early if phrase.pronoun else late).append(text)
         return [*early, self.time[1] if self.time and time else "", *late, no, self.place[1] if self.place else ""]
 
 

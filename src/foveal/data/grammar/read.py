@@ -22,7 +22,7 @@ def read_grammar(text: str) -> list[tuple[str, tuple[str, str], Iterator[Row]]]:
 
 
 def _rows(count: int, seed: int) -> Iterator[Row]:
-    held = max(1, count // SHARE)
+    part = max(1, count // SHARE)
     for place, (english, german) in enumerate(islice(sentences(seed), count)):
-        split = "val" if place < held else "test" if place < 2 * held else "train"
+        split = "val" if place < part else "test" if place < 2 * part else "train"
         yield Row(place + 1, split, english, german)

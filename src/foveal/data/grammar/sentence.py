@@ -98,8 +98,8 @@ class _Draw:
     def report(self) -> tuple[str, str, str]:
         tense = self.one(("present", "past"))
         main = Clause(self.someone(), self.one(SAYING), tense, denied=self.chance(0.2))
-        told = self.clause(tense if tense == "past" else None)
-        return f"{main.english()} that {told.english()}", f"{main.german()}, {told.german_last('dass')}", "."
+        reported = self.clause(tense if tense == "past" else None)
+        return f"{main.english()} that {reported.english()}", f"{main.german()}, {reported.german_last('dass')}", "."
 
     def purpose(self) -> tuple[str, str, str]:
         """The one who does it wants it: to call the doctor, um die Ärztin anzurufen."""
@@ -170,12 +170,12 @@ class _Draw:
         adjectives = [self.one(tuple(ADJECTIVES[kind].items()))] if self.chance(0.35) else []
         if article == "number":
             multi_label = 2 + int(98 * self.random() ** 2)
-            said = (
+            forms = (
                 (str(multi_label * 7), str(multi_label * 7))
                 if self.chance(0.2)
                 else (number.english(multi_label), number.german(multi_label))
             )
-            return of_noun(noun, "", adjectives, *said)
+            return of_noun(noun, "", adjectives, *forms)
         return of_noun(noun, f"{self.name()}'s" if article == "name" else article, adjectives)
 
     def where(self) -> tuple[str, str]:

@@ -1,10 +1,10 @@
-"""Φ on a few patches after the other, so that its maps never leave a core's cache, whatever the batch and the picture's side.
+"""Φ on a few patches after the other, so that its maps never leave a core's cache, whatever the batch and the image's side.
 
     features = Scan over chunks of patches: Φ(chunk)
 
 The function is the same, as Φ sees every patch by itself; a graph that takes a batch at once writes each map to memory and reads it back. The Φ of
-icam-31k on one thread: 7 % less time for one picture, 27 % less for eight, and time that grows with the pixels and no faster. That of icam-fast, whose
-picture fits as a whole: 1 % more for one, 20 % less for eight, 27 % less for 64.
+icam-31k on one thread: 7 % less time for one image, 27 % less for eight, and time that grows with the pixels and no faster. That of icam-fast, whose
+image fits as a whole: 1 % more for one, 20 % less for eight, 27 % less for 64.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ PATCHES, FEATURES = "patches", "features"  # the graph's marks: outputs while it
 
 
 def chunk_of(patches: int, bytes_each: int) -> int:
-    """How many patches of a picture go together: the most that divide them and fit; all of them where they fit."""
+    """How many patches of an image go together: the most that divide them and fit; all of them where they fit."""
     fitting = [count for count in range(1, patches + 1) if patches % count == 0 and count * bytes_each <= CACHE]
     return max(fitting, default=1)
 

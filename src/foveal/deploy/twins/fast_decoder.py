@@ -1,15 +1,15 @@
-"""A trained Transformer as a search asks it (decode/engine.py), for one thread of a CPU: what TorchEngine says, with less work a word.
+"""A trained Transformer as a search asks it (decode/engine.py), for one thread of a CPU: what TorchEngine computes, with less work per token.
 
-    slot(t, b) = t·beams + b;      row b looks at slot(t, a_t),  a_t the beam that its sentence had t words ago;      a ← a[parents]
+    slot(t, b) = t·beams + b;      row b attends to slot(t, a_t),  a_t the beam that its sentence had t tokens ago;      a ← a[parents]
 
 Symbols: t a step, b a beam, a the ancestors. Keys and values are written once into the slot of their beam and step, and never move: the beams of
 a source are queries of one attention over all its slots, with a mask of ancestors that all layers share. A new order of the beams moves that
 mask alone, a few numbers where a cache would be megabytes. In memory slots come first, so that those that are filled have no gaps between them:
-the queries of 32 sources meet the keys of 10 words in 33 µs, and in 136 where each head has all its slots together. The source's keys and values
+the queries of 32 sources meet the keys of 10 tokens in 33 µs, and in 136 where each head has all its slots together. The source's keys and values
 are made once, and shared by the beams in the same way.
-Linear maps are in the form that suits the number of rows: fast_linear.py; the words are chosen by likeliest.py.
+Linear maps are in the form that suits the number of rows: fast_linear.py; the tokens are chosen by top_k.py.
 
-Departs from the trained model by rounding; with precision="int8" by that of eight bits, in every linear map but the tables of words that are read.
+Departs from the trained model by rounding; with precision="int8" by that of eight bits, in every linear map but the embedding tables.
 """
 
 from collections.abc import Sequence
@@ -35,12 +35,12 @@ from foveal.models.torch_engine import TorchEngine
 from foveal.models.transformer import Transformer
 from foveal.position.relative import Relative
 from foveal.position.rotary import turned
-from foveal.runtime.decode.engine import Bans, Engine, Next, Rows, padded, unsaid
+from foveal.runtime.decode.engine import Bans, Engine, Next, Rows, padded, never_generated
 
 PRECISIONS = ("fp32", "int8")
 MANY, MOST = 16, 128  # rows: more than one, and those of a feed-forward network at a time
 LANES = 16  # numbers of a vector
-FEW = 7  # words: fewer torch's bmm weighs in a plain loop, which takes 143 µs for six where a product and a sum take 49
+FEW = 7  # tokens: fewer torch's bmm weighs in a plain loop, which takes 143 µs for six where a product and a sum take 49
 SEVERAL = 8  # sources, from which on attention is faster as three products
 
 
@@ -81,20 +81,20 @@ class FastDecoder:
         expect(precision == "fp32" or can_quantise(), "int8", "a torch for x86 with fbgemm", "one without", "use fp32")
         self.model, self.precision, self.config = model.eval(), precision, model.config
         self.first, self.end = int(self.config.begin), int(self.config.end)
-        self.never = torch.from_numpy(unsaid(self.config.pad, self.config.begin, self.config.end))
+        self.never = torch.from_numpy(never_generated(self.config.pad, self.config.begin, self.config.end))
         self.encoder = [_Encoder(layer, precision) for layer in model.encoder if isinstance(layer, Encoder)]
         self.made: dict[bool, tuple[list[_Decoder], Linear]] = {}  # by whether there is one row
 
     @torch.inference_mode()
-    def begin(self, sources: Sequence[Sequence[int]], beams: int, longest: int) -> None:
+    def begin(self, sources: Sequence[Sequence[int]], beams: int, limit: int) -> None:
         model, config = self.model, self.config
-        self.sources, self.beams, self.longest, self.length = len(sources), beams, longest, 0
-        self.decoder, self.words = self._decoder(len(sources) * beams == 1)
-        words, counts = padded(sources, config.pad, self.end)
+        self.sources, self.beams, self.limit, self.length = len(sources), beams, limit, 0
+        self.decoder, self.project = self._decoder(len(sources) * beams == 1)
+        tokens, counts = padded(sources, config.pad, self.end)
         lengths = torch.from_numpy(counts)
-        wide = words.shape[1]
+        wide = tokens.shape[1]
         mask = padding_of(lengths, wide)
-        x = model.source_position(model.tables.read_source(torch.from_numpy(words))).flatten(0, 1)  # (S·M, C)
+        x = model.source_position(model.tables.read_source(torch.from_numpy(tokens))).flatten(0, 1)  # (S·M, C)
         for layer in self.encoder:
             x = layer(x, len(sources), mask)
         memory = model.encoder_norm(x)
@@ -102,18 +102,18 @@ class FastDecoder:
         if mask is not None:
             self.hidden = torch.zeros(len(sources), 1, 1, wide).masked_fill_(torch.arange(wide) >= lengths[:, None, None, None], -torch.inf)
         for block in self.decoder:
-            block.begin(memory, len(sources), beams, longest)
-        # At the beginning each beam looks at its own slots; a new order changes those that are filled.
-        self.ancestors = torch.full((beams, beams), -torch.inf).fill_diagonal_(0.0).repeat(len(sources), longest)  # (S·B, T·B)
+            block.begin(memory, len(sources), beams, limit)
+        # At the beginning each beam attends to its own slots; a new order changes those that are filled.
+        self.ancestors = torch.full((beams, beams), -torch.inf).fill_diagonal_(0.0).repeat(len(sources), limit)  # (S·B, T·B)
         self.places = model.target_position(torch.zeros(1, self._reach(), config.width))[0]  # (T, C)
 
     @torch.inference_mode()
-    def step(self, words: Rows, top: int, bans: Bans | None) -> Next:
-        expect(self.length < self.longest, "the words of a sentence", f"at most {self.longest}", self.length + 1)
+    def step(self, tokens: Rows, top_k: int, bans: Bans | None) -> Next:
+        expect(self.length < self.limit, "the tokens of a sentence", f"at most {self.limit}", self.length + 1)
         expect(self.length < len(self.places), "Learned's positions", f"at most {len(self.places)}", self.length + 1)
         tables = self.model.tables
-        said = functional.embedding(torch.from_numpy(np.ascontiguousarray(words)), tables.of_target)
-        x = torch.add(self.places[self.length], said, alpha=tables.scale)  # (R, C)
+        embedded = functional.embedding(torch.from_numpy(np.ascontiguousarray(tokens)), tables.of_target)
+        x = torch.add(self.places[self.length], embedded, alpha=tables.scale)  # (R, C)
         ancestors = None
         if self.beams > 1:
             filled = (self.length + 1) * self.beams
@@ -121,7 +121,7 @@ class FastDecoder:
         for layer in self.decoder:
             x = layer(x, self.length, ancestors, self.hidden)
         self.length += 1
-        return likeliest(self.model.decoder_norm(x), self.words, top, self.end, self.never, bans)
+        return likeliest(self.model.decoder_norm(x), self.project, top_k, self.end, self.never, bans)
 
     @torch.inference_mode()
     def reorder(self, parents: Rows) -> None:
@@ -148,7 +148,7 @@ class FastDecoder:
 
     def _reach(self) -> int:
         """Positions there are: a learned table ends, and is not stretched while a sentence grows."""
-        return min(self.longest, self.config.longest) if self.config.position == "learned" else self.longest
+        return min(self.limit, self.config.longest) if self.config.position == "learned" else self.limit
 
 
 class _Around:
@@ -201,7 +201,7 @@ class _Encoder:
 
 
 class _Decoder:
-    """One layer, with the keys and values of its words and of its sources."""
+    """One layer, with the keys and values of its tokens and of its sources."""
 
     def __init__(self, layer: Decoder, rows: int, precision: str) -> None:
         own, other = cast("MultiHead", layer.self_attention.layer), cast("MultiHead", layer.cross_attention.layer)
@@ -212,42 +212,42 @@ class _Decoder:
         self.relative = own.position if isinstance(own.position, Relative) else None
         self.qkv = linear(own.qkv.weight, own.qkv.bias, rows, precision)
         self.own_out = linear(own.out.weight, own.out.bias, rows, precision)
-        self.asked = linear(other.q.weight, other.q.bias, rows, precision)
-        self.told = linear(other.kv.weight, other.kv.bias, MANY, precision)
+        self.q = linear(other.q.weight, other.q.bias, rows, precision)
+        self.kv = linear(other.kv.weight, other.kv.bias, MANY, precision)
         self.other_out = linear(other.out.weight, other.out.bias, rows, precision)
         self.feed_forward = _FeedForward(layer.feed_forward, rows, precision)
 
-    def begin(self, memory: Tensor, sources: int, beams: int, longest: int) -> None:
+    def begin(self, memory: Tensor, sources: int, beams: int, limit: int) -> None:
         self.sources, self.beams = sources, beams
-        k, v = _heads(self.told(memory), sources, 2, self.other_heads)
+        k, v = _heads(self.kv(memory), sources, 2, self.other_heads)
         self.memory = k.contiguous(), v.contiguous()  # (S, H, M, D) each
         # Keys and values of the slots, (2, S, H, T·B, D), which lie in memory with the slots before the sources.
-        self.said = torch.empty(2, longest * beams, sources, self.own_heads, self.width).permute(0, 2, 3, 1, 4)
+        self.kept = torch.empty(2, limit * beams, sources, self.own_heads, self.width).permute(0, 2, 3, 1, 4)
 
     def keep(self, kept: Tensor, filled: int) -> None:
         self.memory = self.memory[0].index_select(0, kept), self.memory[1].index_select(0, kept)
         moved = (kept != torch.arange(len(kept))).nonzero()[:, 0]
-        part = self.said.narrow(3, 0, filled)
+        part = self.kept.narrow(3, 0, filled)
         part.index_copy_(1, moved, part.index_select(1, kept[moved]))
-        self.said = self.said[:, : len(kept)]
+        self.kept = self.kept[:, : len(kept)]
         self.sources = len(kept)
 
     def __call__(self, x: Tensor, length: int, ancestors: Tensor | None, hidden: Tensor | None) -> Tensor:
-        """The next word of each row (R, C), `length` words being there already → (R, C)."""
+        """The next token of each row (R, C), `length` tokens being there already → (R, C)."""
         sources, beams = self.sources, self.beams
         each = _heads(self.qkv(self.own_around.before(x)), sources, 3, self.own_heads)  # (3, S, H, B, D)
         if self.rotary:
             each[:2].copy_(_turned(each[:2], length, self.rotary))
         q = each[0]
-        self.said.narrow(3, length * beams, beams).copy_(each[1:])
+        self.kept.narrow(3, length * beams, beams).copy_(each[1:])
         if self.relative is not None:
             term = _distances(q, self.relative, length).repeat_interleave(beams, 3)
             ancestors = term if ancestors is None else term + ancestors
-        k, v = self.said.narrow(3, 0, (length + 1) * beams).unbind(0)
-        seen = _look(q, k, v, ancestors)
-        x = self.own_around.after(x, self.own_out(seen))
-        q = _heads(self.asked(self.other_around.before(x)), sources, 1, self.other_heads)[0]
-        x = self.other_around.after(x, self.other_out(_look(q, *self.memory, hidden)))
+        k, v = self.kept.narrow(3, 0, (length + 1) * beams).unbind(0)
+        context = _attend(q, k, v, ancestors)
+        x = self.own_around.after(x, self.own_out(context))
+        q = _heads(self.q(self.other_around.before(x)), sources, 1, self.other_heads)[0]
+        x = self.other_around.after(x, self.other_out(_attend(q, *self.memory, hidden)))
         return self.feed_forward(x)
 
 
@@ -256,20 +256,20 @@ def _heads(rows: Tensor, sources: int, parts: int, heads: int) -> Tensor:
     return rows.view(sources, rows.shape[0] // sources, parts, heads, -1).permute(2, 0, 3, 1, 4)
 
 
-def _look(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     """Attention of (S, H, B, D), with what is added to its scores → (S·B, H·D)."""
     sources, heads, beams, width = q.shape
     if sources < SEVERAL:
-        seen = functional.scaled_dot_product_attention(q, k, v, mask)
+        context = functional.scaled_dot_product_attention(q, k, v, mask)
     else:  # many small products: as one batch they take half the time
         asked = (q * width**-0.5).reshape(sources * heads, beams, width)
         scores = torch.bmm(asked, k.flatten(0, 1).transpose(1, 2)).view(sources, heads, beams, -1)
         alpha = _shares(scores if mask is None else scores.add_(mask))
         if beams == 1 and alpha.shape[-1] < FEW:
-            seen = (alpha.mT * v).sum(2, keepdim=True)
+            context = (alpha.mT * v).sum(2, keepdim=True)
         else:
-            seen = torch.bmm(alpha.flatten(0, 1), v.flatten(0, 1)).view(sources, heads, beams, width)
-    return seen.transpose(1, 2).reshape(sources * beams, -1)
+            context = torch.bmm(alpha.flatten(0, 1), v.flatten(0, 1)).view(sources, heads, beams, width)
+    return context.transpose(1, 2).reshape(sources * beams, -1)
 
 
 def _shares(scores: Tensor) -> Tensor:
@@ -284,12 +284,12 @@ def _turned(heads: Tensor, length: int, position: Any) -> Tensor:
 
 
 def _distances(q: Tensor, position: Relative, length: int) -> Tensor:
-    """Shaw's q·R of the words 0 … length, (S, H, B, length + 1)."""
+    """Shaw's q·R of the tokens 0 … length, (S, H, B, length + 1)."""
     reach = position.max_distance
     places = torch.arange(length, -1, -1).clamp_(max=reach) + reach
     return (q * position.scale) @ position.table[:, places].mT
 
 
 def _in_place(activation: nn.Module) -> Any:
-    """relu needs no second copy."""
+    """relu needs no further copy."""
     return torch.relu_ if isinstance(activation, nn.ReLU) else activation

@@ -8,7 +8,7 @@
 
     Σ_row Σ_column Σ_colour = Σ_row Σ_(column, colour)                        k pixels of a row are one of 3k channels, for int8
 
-Symbols: u bytes of the picture; μ, σ mean and deviation; s the gate of squeeze-and-excitation, made from mean h, which is there already.
+Symbols: u bytes of the image; μ, σ mean and deviation; s the gate of squeeze-and-excitation, made from mean h, which is there already.
 255μ stays a subtraction where the stem pads with 0 after it: a bias would not be 0 at the border. A stem that does not pad has it in its bias.
 Departs from the trained model by rounding only; holds in evaluation mode only, as BatchNorm in training needs the map that is left out.
 """
@@ -22,12 +22,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from foveal.data.pack import GREY, painted
 from foveal.deploy.twins.fused_icam_decoder import LeanDecoder
 from foveal.errors import expect
 from foveal.models.icam import Icam
 from foveal.models.mbconv import MBConv, Squeeze, Stages
-from foveal.runtime.card import Card
+from foveal.runtime.blank import GREY, blank_mask
+from foveal.runtime.card import ImageCard
 
 
 class Frames(nn.Module):
@@ -37,7 +37,7 @@ class Frames(nn.Module):
     std: Tensor
     blank: Tensor | None
 
-    def __init__(self, model: nn.Module, card: Card, runs: bool = False) -> None:
+    def __init__(self, model: nn.Module, card: ImageCard, runs: bool = False) -> None:
         """runs: a stem that cuts its patch into squares reads their rows, and not pixels."""
         super().__init__()
         model = copy.deepcopy(model).eval().requires_grad_(False)
@@ -63,14 +63,14 @@ class Frames(nn.Module):
         return (seen, None) if self.decoder is None else self.decoder(seen)
 
     def cut(self, frames: Tensor) -> Tensor:
-        """Bytes still: pictures, or of an Icam their patches (B·P, 3, patch, patch); in runs of k pixels, (B·P, 3k, patch, patch / k)."""
+        """Bytes still: images, or of an Icam their patches (B·P, 3, patch, patch); in runs of k pixels, (B·P, 3k, patch, patch / k)."""
         if self.blank is not None:
             frames = torch.where(self.blank, GREY, frames)
         return cut_frames(frames, self.patch, self.run) if self.patch else frames.permute(0, 3, 1, 2)
 
-    def see(self, pictures: Tensor) -> Tensor:
+    def see(self, images: Tensor) -> Tensor:
         """What Φ sees in each patch; of another model, its logits."""
-        pixels = pictures.to(self.mean.dtype)
+        pixels = images.to(self.mean.dtype)
         pixels = pixels - self.mean if self.centred else pixels
         seen: Tensor = self.net(pixels / self.std if self.scaled else pixels)
         return seen
@@ -93,12 +93,12 @@ def check_cut(size: int, patch: int) -> None:
     expect(size % patch == 0, "the card's size", f"one that patches of {patch} divide", size)
 
 
-def blanked(card: Card) -> Tensor | None:
-    """(S, S, 1): where the model is shown grey instead of the picture; None: nowhere."""
-    boxes = card.recipe.get("blank", ())
+def blanked(card: ImageCard) -> Tensor | None:
+    """(S, S, 1): where the model is shown grey instead of the image; None: nowhere."""
+    boxes = card.blank
     if not boxes:
         return None
-    return torch.from_numpy(painted(card.size, boxes))[..., None]
+    return torch.from_numpy(blank_mask(card.size, boxes))[..., None]
 
 
 def cut_frames(frames: Tensor, patch: int, run: int = 1) -> Tensor:
@@ -115,7 +115,7 @@ def cut_frames(frames: Tensor, patch: int, run: int = 1) -> Tensor:
 class LeanStages(nn.Module):
     """Φ on pixels (B, 3, h, w), minus 255μ if it wants them centred → its map, pooled to s × s cells: (B, C′, s, s)."""
 
-    def __init__(self, stages: Stages, card: Card, pool: int) -> None:
+    def __init__(self, stages: Stages, card: ImageCard, pool: int) -> None:
         """pool: s."""
         super().__init__()
         stem, *blocks = stages

@@ -1,4 +1,4 @@
-"""`foveal ablate WHAT`: train variants of a model by the same recipe on the same pictures, and tabulate what each part is worth.
+"""`foveal ablate WHAT`: train variants of a model by the same recipe on the same images, and tabulate what each part is worth.
 
 icam: its parts, one after the other. peers: other models, whole. pruned: these, and each of them cut down to ICAM's flops and to its weights.
 """
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     source = read(recipe.data, label=recipe.label, by=recipe.by, seed=0)
     print(source.told(), flush=True)
     tested = source.fold is not None or source.known(source.indices("test")).any()
-    expect(bool(tested), source.name, "labelled test pictures to compare builds on", "none")
+    expect(bool(tested), source.name, "labelled test images to compare builds on", "none")
     folder = Path(args.out or f"runs/ablate-{args.task}-{source.name.replace(':', '-')}")
     seeds = 1 if args.seeds is None else args.seeds
     expect_integer(seeds, "--seeds")
@@ -186,6 +186,6 @@ def _groups(files: Sequence[str], source: Any) -> "NDArray[np.int64] | None":
 def _words(multi_label: bool) -> str:
     score, right = ("mean average precision", "") if multi_label else ("balanced accuracy", "; accuracy: share of right answers")
     return (
-        f"score: {score} × 100 of all test pictures, mean over seeds; spread: over seeds{right}. The interval of a difference draws pictures that "
+        f"score: {score} × 100 of all test images, mean over seeds; spread: over seeds{right}. The interval of a difference draws images that "
         "belong together with replacement, for both builds alike."
     )

@@ -11,7 +11,7 @@ from foveal.runtime.card import ImageCard
 OLD_CARD = {"many": "multi_label"}
 OLD_RECIPE = {
     "settings": "config", "start": "init_from", "truth": "label_weight", "decay": "weight_decay", "smoothing": "label_smoothing",
-    "keep": "checkpoint", "by": "fold_column",
+    "keep": "checkpoint", "by": "fold_column", "backbone": "backbone_lr",
 }  # fmt: skip
 
 

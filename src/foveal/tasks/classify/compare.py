@@ -1,8 +1,8 @@
-"""Two ways to build a model, told apart: the difference of a figure with its interval, on the same pictures.
+"""Two ways to build a model, told apart: the difference of a figure with its interval, on the same images.
 
-    Δ = mean over seeds of figure(B) − figure(A);   interval: pictures that belong together are drawn with replacement, for A and B alike
+    Δ = mean over seeds of figure(B) − figure(A);   interval: images that belong together are drawn with replacement, for A and B alike
 
-Each picture is tested once for each seed (by the run whose fold it is in), so the folds' tests are one test of all pictures.
+Each image is tested once for each seed (by the run whose fold it is in), so the folds' tests are one test of all images.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ class Difference:
 def pooled(runs: Sequence[Predicted]) -> Predicted:
     """The tests of several folds as one, in the order of the files' names."""
     files = [file for run in runs for file in run.files]
-    expect(len(set(files)) == len(files), "the runs' tests", "every picture once", "some twice")
+    expect(len(set(files)) == len(files), "the runs' tests", "every image once", "some twice")
     order = np.argsort(np.array(files))
     truth, logits = (np.concatenate([getattr(run, part) for run in runs])[order] for part in ("truth", "logits"))
     model = np.repeat(np.arange(len(runs)), [len(run.files) for run in runs])[order]
@@ -60,11 +60,11 @@ def difference(
     groups: NDArray[np.integer] | None = None,
     resamples: int = 2000,
 ) -> Difference:
-    """B − A, both given as seed → pooled test. groups (N,): which pictures belong together, in the order of the files' names."""
+    """B − A, both given as seed → pooled test. groups (N,): which images belong together, in the order of the files' names."""
     seeds = sorted(set(base) & set(other))
     expect(bool(seeds), "the seeds of two builds", "some in common", "none")
     for seed in seeds:
-        expect(base[seed].files == other[seed].files, "two builds", "the same test pictures", "others", "compare runs on the same data")
+        expect(base[seed].files == other[seed].files, "two builds", "the same test images", "others", "compare runs on the same data")
     pairs = [(headline(base[seed], multi_label), headline(other[seed], multi_label)) for seed in seeds]
 
     def measure(weight: Array | None) -> dict[str, Array]:

@@ -1,6 +1,5 @@
 """The data of a run: read, decoded once where it fits, cut into splits, and fed to Lightning in batches."""
 
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,26 +12,23 @@ from torch.utils.data import DataLoader
 
 from foveal.data.batches import Batch, Batches, loader
 from foveal.data.order import Order, rarity
-from foveal.data.pack import Bad, Pack, Progress, pack, paint, silent, why
+from foveal.data.pack import Bad, Pack, Progress, pack, silent, why
 from foveal.data.source import SPLITS, Source
 from foveal.errors import expect
+from foveal.runtime.blank import paint
 from foveal.tasks.classify.recipe import ClassifyRecipe
+from foveal.train.sweep import cores
 
-ROOM = 4 * 2**30  # bytes of pictures that are kept in memory
+ROOM = 4 * 2**30  # bytes of images that are kept in memory
 
 
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """Which pictures train, select and test; those that cannot be read are in none."""
+    """Which images train, select and test; those that cannot be read are in none."""
 
     train: NDArray[np.int64]
     val: NDArray[np.int64]
     test: NDArray[np.int64]
-
-
-def cores() -> int:
-    """That this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def divided(source: Source, fold: int | None) -> Splits:
@@ -41,8 +37,8 @@ def divided(source: Source, fold: int | None) -> Splits:
     for name in SPLITS:
         indices = source.indices(name, fold)
         parts.append(indices if name == "test" else indices[source.known(indices)])
-    splits, told = Splits(*parts), f"none of its {len(source)}"
-    return _filled(source, splits, "at least one picture with a label", told, "add pictures, or say in a column split which are for what")
+    do = "add images, or name their splits in a column split"
+    return _filled(source, Splits(*parts), "at least one image with a label", f"none of its {len(source)}", do)
 
 
 class ClassifyData(pl.LightningDataModule):
@@ -56,9 +52,9 @@ class ClassifyData(pl.LightningDataModule):
         self.workers = workers if workers is not None else 0 if self.packed is not None else max(1, cores() - 1)
         keep = (lambda part: part) if self.packed is None else self.packed.keep
         kept = Splits(keep(splits.train), keep(splits.val), keep(splits.test))
-        self.splits = _filled(source, kept, "at least one picture that can be read", "none")
-        self.resident = False  # whether the pictures lie on the device
-        self.unread: set[int] = set()  # of pictures that are decoded as they come: those that could not be
+        self.splits = _filled(source, kept, "at least one image that can be read", "none")
+        self.resident = False  # whether the images lie on the device
+        self.unread: set[int] = set()  # of images that are decoded as they come: those that could not be
 
     @property
     def bad(self) -> tuple[Bad, ...]:
@@ -87,17 +83,17 @@ class ClassifyData(pl.LightningDataModule):
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """(C,): pictures of each class in the training split."""
+        """(C,): images of each class in the training split."""
         labels = self.source.labels[self.splits.train]
         return labels.sum(0).astype(np.int64) if self.source.multi_label else np.bincount(labels, minlength=len(self.source.classes))
 
     @cached_property
     def steps(self) -> int:
-        """Of one epoch."""
-        return len(self._train_order())
+        """Of the optimizer in one epoch."""
+        return -(-len(self._train_order()) // self.recipe.accumulate)
 
     def on_device(self, device: torch.device) -> torch.Tensor | None:
-        """All pictures, where they fit into a quarter of the device's free memory: a step then waits for nothing."""
+        """All images, where they fit into a quarter of the device's free memory: a step then waits for nothing."""
         if self.packed is None or device.type != "cuda" or self.packed.pixels.nbytes > torch.cuda.mem_get_info(device)[0] // 4:
             return None
         self.resident = True
@@ -110,7 +106,7 @@ class ClassifyData(pl.LightningDataModule):
         return self._loader(self._in_order(self.splits.val))
 
     def predict_dataloader(self) -> list["DataLoader[Batch]"]:
-        """The splits that a run's result is told of: val, and test where there is one."""
+        """The splits that a run predicts at its end: val, and test where there is one."""
         parts = [self.splits.val, self.splits.test]
         return [self._loader(self._in_order(part)) for part in parts if len(part)]
 

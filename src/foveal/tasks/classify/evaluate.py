@@ -1,7 +1,7 @@
 """From logits and truth to a verdict.
 
-    probability = softmax(logits), with many labels sigmoid(logits): the model's own, temperature 1
-    answer      = the most probable class; with many labels every class whose probability reaches its threshold
+    probability = softmax(logits), with several labels sigmoid(logits): the model's own, temperature 1
+    answer      = the most probable class; with several labels every class whose probability reaches its threshold
 
 Whatever is chosen (thresholds, temperature) is chosen on the validation images, never on those that are judged; without validation
 images nothing is chosen, and the verdict says so. The temperature changes the calibration only, no figure.
@@ -43,22 +43,22 @@ def evaluate(
 ) -> Evaluation:
     """The verdict on what was predicted for the images of a split; labels (N, C) mean many an image.
 
-    validation: labels and logits to choose thresholds and the temperature on. aim: what thresholds maximise, "F1" (with many labels
+    validation: labels and logits to choose thresholds and the temperature on. aim: what thresholds maximise, "F1" (with several labels
     also unless told), "F2", another "F<β>" or "balanced accuracy"; with one label it is for two classes only, and makes one threshold
     on the second. importance: the classes' weights (C,), asks for F2_CIW and F1_Normal. groups (N,): images that belong together.
     resamples: 0 makes no intervals. given: thresholds that the model comes with, on its own probabilities: with them nothing is chosen.
     """
     files, classes, logits, multi_label = predicted.files, predicted.classes, predicted.logits, predicted.truth.ndim == 2
     truth, probability = _fit(predicted.truth, logits, classes, multi_label, "truth")
-    expect(len(files) == len(truth), "files", f"{len(truth)}, one an image", len(files))
-    expect(is_integer(resamples) and resamples >= 0, "resamples", "a whole number, at least 0", resamples)
-    expect(multi_label or importance is None, "importance", "many labels an image", "one")
+    expect(len(files) == len(truth), "files", f"{len(truth)}, one per image", len(files))
+    expect(is_integer(resamples) and resamples >= 0, "resamples", "an integer, at least 0", resamples)
+    expect(multi_label or importance is None, "importance", "several labels per image", "one")
     known = None if validation is None else (_fit(*validation, classes, multi_label, "validation"), np.asarray(validation[1]))
     expect(given is None or aim is None, "thresholds", "those that are given, or an aim to choose them by", "both")
     if given is None:
         threshold, decision = _choose(None if known is None else known[0], classes, multi_label, aim)
     else:
-        expect(len(given) == (len(classes) if multi_label else 1), "the thresholds that are given", "one a class", len(given))
+        expect(len(given) == (len(classes) if multi_label else 1), "the thresholds that are given", "one per class", len(given))
         threshold, decision = np.array(given) if multi_label else given[0], "the model's own thresholds, chosen when it was trained"
     chosen = decide(probability, multi_label, threshold)
 
@@ -88,8 +88,8 @@ def evaluate(
 
 def _fit(truth: Labels, logits: Logits, classes: Sequence[str], multi_label: bool, what: str) -> tuple[Labels, Array]:
     labels, probability = checked(truth, apply(logits, multi_label))
-    expect(probability.shape[1] == len(classes), f"{what}: logits", f"(N, {len(classes)}), a column a class", probability.shape)
-    expect((labels.ndim == 2) == multi_label, f"{what}: labels", "(N, C) with many labels, (N,) with one", f"the shape {labels.shape}")
+    expect(probability.shape[1] == len(classes), f"{what}: logits", f"(N, {len(classes)}), one column per class", probability.shape)
+    expect((labels.ndim == 2) == multi_label, f"{what}: labels", "(N, C) with several labels, (N,) with one", f"the shape {labels.shape}")
     return labels, probability
 
 
@@ -98,7 +98,7 @@ def _choose(
 ) -> tuple[Array | float | None, str]:
     """The thresholds, and the sentence that says where they come from."""
     expect(aim is None or known is not None, "thresholds", "validation images to choose them on", "none", "give validation, or no aim")
-    expect(aim is None or multi_label or len(classes) == 2, "a threshold with one label an image", "two classes", len(classes))
+    expect(aim is None or multi_label or len(classes) == 2, "a threshold with one label per image", "two classes", len(classes))
     if multi_label and known is not None:
         aim = aim or "F1"
         sentence = f"a class is given from its own threshold on, chosen for the best {aim} on {len(known[1])} validation images"

@@ -1,4 +1,4 @@
-"""`foveal evaluate RUN`: how good a model is, with intervals, as a table on the screen and a report with pictures."""
+"""`foveal evaluate RUN`: how good a model is, with intervals, as a table on the screen and a report with images."""
 
 import argparse
 from pathlib import Path
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--aim", help='choose thresholds anew on the validation split, for the best "F1", "F2" or "balanced accuracy"')
     parser.add_argument("--resamples", type=int, default=1000, help="of the bootstrap for 95 %% intervals; 0: none")
     add_device(parser)
-    parser.add_argument("--batch", type=int, default=64, help="pictures or sentences at a time (default: 64)")
+    parser.add_argument("--batch", type=int, default=64, help="images or sentences at a time (default: 64)")
     parser.add_argument("--beam", type=int, help="of a model that translates: sentences that are followed at once (default: the recipe's)")
     parser.add_argument("--penalty", type=float, help="… and the penalty of length")
     parser.add_argument("--beside", metavar="RUN_OR_MODEL", nargs="+", default=[], help="… and other translators, on the same sentences")
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     if fold is not None and source.fold_names:
         facts |= {"folds by": by, "fold": f"{fold}, {source.fold_name(fold)}"}
     title = f"{card.model} on {source.name}"
-    files = write_report(verdict, folder, title=title, facts=facts, pictures=lambda place: source.image(int(rows[place]), 224))
+    files = write_report(verdict, folder, title=title, facts=facts, images=lambda place: source.image(int(rows[place]), 224))
     print(table_of_figures(verdict).markdown())
     print(f"the report is {files[0]}")
     return 0
@@ -113,14 +113,14 @@ def _source(args: argparse.Namespace, card: Card, by: str | None) -> Source:
         expect(
             same,
             f"{data}",
-            "the pictures, labels and splits of the training",
+            "the images, labels and splits of the training",
             "others",
             "say --data to judge the model on what is there now",
         )
     expect(
         source.multi_label == card.multi_label,
         f"{data}",
-        "several labels a picture" if card.multi_label else "one label a picture",
+        "several labels an image" if card.multi_label else "one label per image",
         "the other",
     )
     expect(source.classes == card.classes, f"{data}", f"the model's classes {', '.join(card.classes)}", ", ".join(source.classes))
@@ -130,17 +130,17 @@ def _source(args: argparse.Namespace, card: Card, by: str | None) -> Source:
 def _predict(
     model: Any, card: Card, source: Source, split: str, fold: int | None, args: argparse.Namespace
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Which pictures of a split could be read, and the model's logits for them."""
+    """Which images of a split could be read, and the model's logits for them."""
     from foveal.tasks.classify.logits import logits_of
 
     indices = source.indices(split, fold)
     indices = indices[source.known(indices)]
-    expect(len(indices) > 0, f"{source.name}, split {split}", "labelled pictures", "none")
+    expect(len(indices) > 0, f"{source.name}, split {split}", "labelled images", "none")
     rows, logits, bad = logits_of(model, card, source, indices, batch=args.batch, device=args.device, progress=progress)
     for file, reason in bad:
         print(f"left out: {file}: {reason}")
     if not len(rows):
-        raise FovealError(f"{source.name}, split {split}: expected pictures that can be read, got none")
+        raise FovealError(f"{source.name}, split {split}: expected images that can be read, got none")
     return rows, logits
 
 

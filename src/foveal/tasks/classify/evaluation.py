@@ -68,7 +68,7 @@ class Mistake:
     truth: tuple[str, ...]
     said: tuple[str, ...]
     about: str  # the class that is wrongly there, or wrongly not
-    missed: bool  # many labels only: it should have been said
+    missed: bool  # several labels only: it should have been said
     confidence: float
 
 

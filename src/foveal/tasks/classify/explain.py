@@ -1,4 +1,4 @@
-"""`foveal explain [MODEL] IMAGE`: what a model found in a picture and where it looked, on one sheet; `--faithful N`: whether that explains it.
+"""`foveal explain [MODEL] IMAGE`: what a model found in an image and where it looked, on one sheet; `--faithful N`: whether that explains it.
 
 A model that translates is explained by explain_translate.py.
 """
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="PATH",
         nargs="*",
-        help="the picture; before it may stand the model: a .safetensors file, a run's folder or an exported file; without one, the weights that come with "
+        help="the image; before it may stand the model: a .safetensors file, a run's folder or an exported file; without one, the weights that come with "
         "foveal are used. A model that translates, not exported, takes a sentence instead. With --faithful: the model only",
     )
     parser.add_argument(
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--arrays", metavar="FILE", type=Path, help="of a model that translates: an .npz file with the maps of every layer and head"
     )
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON; the PNG is then written only where --out says so")
-    parser.add_argument("--faithful", metavar="N", type=int, help="measure on N drawn pipes whether the maps explain the answers")
+    parser.add_argument("--faithful", metavar="N", type=int, help="measure on N rendered pipes whether the maps explain the answers")
     parser.add_argument("--seed", type=int, help="which pipes are drawn for --faithful (default: 0)")
     parser.add_argument("--fill", choices=["mean", "blur"], help="what stands in hidden cells in --faithful (default: mean)")
     add_device(parser)
@@ -70,11 +70,11 @@ def run(args: argparse.Namespace) -> int:
 
             return explain_translate(args, model, words)
     expect(args.arrays is None, "--arrays", "a model that translates", str(model))
-    expect(len(words) == 1, "explain", "one picture", f"{len(words)} of them" if words else "none", "foveal predict takes many")
+    expect(len(words) == 1, "explain", "one image", f"{len(words)} of them" if words else "none", "foveal predict takes many")
     out = args.out if args.out is not None or args.json else Path(f"{Path(words[0]).stem}-explained.png")
     if out is not None:
         expect(out.suffix.lower() == ".png", "--out", "the name of a .png file", str(out))
-        expect(not _same(out, Path(words[0])), "--out", "another file than the picture", str(out))
+        expect(not _same(out, Path(words[0])), "--out", "another file than the image", str(out))
     facts, sheet = explained(_of_file(model, args.device) if model.suffix == EXPORTED else _of_torch(model, args.device), words[0])
     if out is not None:
         from foveal.report.overlay import draw
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class Explaining:
-    """A model, and the maps that can be had of it; each of a picture of the card's side."""
+    """A model, and the maps that can be had of it; each of an image of the card's side."""
 
     inspector: "Classifier"
     attention_maps: "Callable[[Pixels], SaliencyMaps]"
@@ -130,7 +130,7 @@ def _of_file(model: Path, device: str) -> Explaining:
 
 
 def explained(explaining: Explaining, path: str) -> "tuple[dict[str, Any], Sheet]":
-    """What there is to say about one picture, as numbers and as a sheet."""
+    """What there is to say about one image, as numbers and as a sheet."""
     from foveal.data.pack import paint
     from foveal.report.overlay import Panel, Sheet
     from foveal.runtime.image import open_image

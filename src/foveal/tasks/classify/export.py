@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     proof = {
         "precision": args.precision,
         "quantised": plan,
-        "pictures": held.words,
+        "images": held.words,
         **parity.facts(),
         "bytes_before_this_proof": len(content),
         "digest_before_this_proof": hashlib.sha256(content).hexdigest(),
@@ -130,11 +130,11 @@ def _made(precision: str, plain: bytes, model: "nn.Module", card: "Card", held: 
     from foveal.deploy.onnx.quantise import blame, plans
     from foveal.tasks.classify.graph import export_onnx
 
-    calibration = pictures(card, "train", CALIBRATION)
+    calibration = images(card, "train", CALIBRATION)
     shown = held.frames[:DRAWN]
     margin = MARGINS[precision]
     calibrated = _drawn(card, seed=1) if calibration is None else calibration[0]
-    by = f"{DRAWN} drawn frames" if calibration is None else f"{len(calibrated)} training pictures of {calibration[2]}"
+    by = f"{DRAWN} rendered frames" if calibration is None else f"{len(calibrated)} training images of {calibration[2]}"
     ready = export_onnx(model, card, quantised=calibrated)
     tried = plans(ready, calibrated, shown)
     expect(bool(tried), "to quantise", "a model with convolutions", "one without")
@@ -187,29 +187,29 @@ def _tell(out: Path, parity: "Parity", held: "ProofImages", times: dict[str, dic
     if parity.before is not None and parity.after is not None:
         print(f"{parity.figure} {100 * parity.after:.2f}, the model's {100 * parity.before:.2f}")
     other = f", as float32 .onnx {times['float32']['median']:.2f} ms" if "float32" in times else ""
-    print(f"{times['file']['median']:.2f} ms a picture on one thread{other}")
+    print(f"{times['file']['median']:.2f} ms an image on one thread{other}")
 
 
 def held_beside(card: "Card") -> "ProofImages":
-    """Pictures to prove it on: the validation split it was chosen on, or drawn frames."""
+    """Images to prove it on: the validation split it was chosen on, or rendered frames."""
     from foveal.tasks.classify.prove import ProofImages
 
-    found = pictures(card, "val", PICTURES)
+    found = images(card, "val", PICTURES)
     if found is not None:
         frames, truth, name = found
-        return ProofImages(frames, f"{len(frames)} pictures of the validation split of {name}", truth)
-    return ProofImages(_drawn(card, seed=0), f"{DRAWN} drawn frames")
+        return ProofImages(frames, f"{len(frames)} images of the validation split of {name}", truth)
+    return ProofImages(_drawn(card, seed=0), f"{DRAWN} rendered frames")
 
 
 def _drawn(card: "Card", seed: int) -> NDArray[np.uint8]:
-    from foveal.data.rendered import RenderedPictures
+    from foveal.data.rendered import RenderedImages
 
-    drawn = RenderedPictures(DRAWN, seed)
+    drawn = RenderedImages(DRAWN, seed)
     return np.stack([drawn.image(index, card.size) for index in range(DRAWN)])
 
 
-def pictures(card: "Card", split: str, most: int) -> tuple[NDArray[np.uint8], NDArray[Any] | None, str] | None:
-    """Pictures of a split of the training data (N, S, S, 3), their labels if they are of the card's classes, and the data's name; None where they are elsewhere."""
+def images(card: "Card", split: str, most: int) -> tuple[NDArray[np.uint8], NDArray[Any] | None, str] | None:
+    """Images of a split of the training data (N, S, S, 3), their labels if they are of the card's classes, and the data's name; None where they are elsewhere."""
     from foveal.data.read import read
     from foveal.runtime.image import BadImage
 

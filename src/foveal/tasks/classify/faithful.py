@@ -25,9 +25,9 @@ LOWER = "deletion area"  # the measure where less is better
 def run(args: argparse.Namespace) -> int:
     expect_integer(args.faithful, "--faithful")
     seed = 0 if args.seed is None else args.seed
-    expect(is_integer(seed) and 0 <= seed <= LARGEST_SEED, "--seed", f"a whole number from 0 to {LARGEST_SEED}", seed)
+    expect(is_integer(seed) and 0 <= seed <= LARGEST_SEED, "--seed", f"an integer from 0 to {LARGEST_SEED}", seed)
     model, rest = model_and_rest(args.words)
-    expect(not rest, "--faithful", "a model and no picture", " ".join(rest[:1]), "it draws pipes, whose findings it knows")
+    expect(not rest, "--faithful", "a model and no image", " ".join(rest[:1]), "it draws pipes, whose findings it knows")
     if args.out is not None:
         expect_folder(args.out)
     from foveal.deploy.measure.origin import origin
@@ -90,9 +90,9 @@ def _signed(share: float) -> str:
 
 def summary(facts: dict[str, Any]) -> str:
     words = (
-        f"{facts['frames']} drawn frames with {facts['findings']} findings; the model names {facts['named']}, of which {facts['found']} "
+        f"{facts['frames']} rendered frames with {facts['findings']} findings; the model names {facts['named']}, of which {facts['found']} "
     )
-    return words + f"are there. {facts['cells'][0]} × {facts['cells'][1]} cells, hidden cells filled with the picture's {_filled(facts)}."
+    return words + f"are there. {facts['cells'][0]} × {facts['cells'][1]} cells, hidden cells filled with the image's {_filled(facts)}."
 
 
 def _filled(facts: dict[str, Any]) -> str:

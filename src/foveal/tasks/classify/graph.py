@@ -71,7 +71,7 @@ class Answers(nn.Module):
 
 def export_onnx(model: nn.Module, card: Card, *, quantised: NDArray[np.uint8] | None = None) -> bytes:
     """The file's content. quantised: int8 will be made of it, with ranges of these frames: pixels are read in runs, channels have one range, and
-    Φ takes all patches at once. Else it takes a few after the other, at most those of one picture.
+    Φ takes all patches at once. Else it takes a few after the other, at most those of one image.
     """
     onnx = onnx_needed()
     answers = Answers(model, card, runs=quantised is not None)
@@ -124,7 +124,7 @@ def _try(answers: Answers, card: Card) -> None:
             answers(torch.zeros(1, card.size, card.size, 3, dtype=torch.uint8))
     except (FovealError, RuntimeError, ValueError) as error:
         told = " ".join(str(error).split())[:200]
-        raise FovealError(f"to export: expected a {card.model} that takes pictures of {card.size} × {card.size}, got {told}") from None
+        raise FovealError(f"to export: expected a {card.model} that takes images of {card.size} × {card.size}, got {told}") from None
 
 
 @contextlib.contextmanager

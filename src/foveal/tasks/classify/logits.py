@@ -1,4 +1,4 @@
-"""A model's logits for pictures of a set, in batches; what cannot be read is named, and left out."""
+"""A model's logits for images of a set, in batches; what cannot be read is named, and left out."""
 
 from collections.abc import Sequence
 

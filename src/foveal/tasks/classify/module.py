@@ -1,12 +1,9 @@
-"""Classification as a LightningModule: one label or several, with everything random in a step drawn from the seed and the step's number.
+"""Classification as a LightningModule: one label per image or several."""
 
-A step therefore needs nothing but weights, optimiser and number: a run that goes on from a checkpoint is the run that was never stopped.
-"""
-
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -14,21 +11,28 @@ from torch.nn import functional as F
 
 from foveal.data.augment import augmentation, mixed
 from foveal.data.batches import Batch
+from foveal.data.image_input import ImageInput
 from foveal.errors import expect
+from foveal.losses.classification import class_weights, classification_loss, distillation_loss, log_prior
 from foveal.metrics.classification import average_precision, balanced_accuracy, mean
-from foveal.options import WHOLE
+from foveal.models.icam import Icam
+from foveal.models.mbconv import Stages
+from foveal.runtime.answers import decide, probabilities
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.teachers import Teachers
-from foveal.train.average import Average
 from foveal.train.diverged import expect_finite
 from foveal.train.gather import gathered
+from foveal.train.module import TaskModule
+from foveal.train.recipe import FULL
+from foveal.train.recompute import recompute
 from foveal.train.schedule import cosine
 
 
-class Classify(pl.LightningModule):
+class ClassifyModule(TaskModule):
+    class_weight: Tensor | None
     prior: Tensor | None
     shift: Tensor | None
-    unit = "pictures"
+    unit = "images"
 
     def __init__(
         self,
@@ -39,59 +43,55 @@ class Classify(pl.LightningModule):
         multi_label: bool,
         steps: int,
         counts: NDArray[np.int64],
-        pictures: int,
+        images: int,
         mean: tuple[float, ...],
         std: tuple[float, ...],
         teachers: Teachers | None = None,
     ) -> None:
-        """steps: of the whole run. counts (C,): pictures of each class in the training split, pictures: all in it."""
-        super().__init__()
-        self.model: nn.Module = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.recipe, self.classes, self.multi_label, self.steps = recipe, classes, multi_label, steps
-        self.average = Average(model, recipe.ema) if recipe.ema else None
-        self.augment = augmentation(recipe.augment)
-        self.register_buffer("class_weight", class_weight(counts) if recipe.balance == "weights" else None, persistent=False)
-        self.register_buffer("prior", log_prior(counts, multi_label, pictures) if recipe.balance == "margin" else None, persistent=False)
+        """steps: of the optimizer in the whole run. counts (C,): images of each class in the training split, images: all in it."""
+        super().__init__(model.to(memory_format=torch.channels_last), recipe)  # type: ignore[call-overload]
+        self.classes, self.multi_label, self.steps = classes, multi_label, steps
+        self.augment, self.input = augmentation(recipe.augment), ImageInput(mean, std)
+        self.register_buffer("class_weight", class_weights(counts) if recipe.balance == "weights" else None, persistent=False)
+        self.register_buffer("prior", log_prior(counts, multi_label, images) if recipe.balance == "margin" else None, persistent=False)
         self.register_buffer("shift", None if self.prior is None else (1 - recipe.margin) * self.prior, persistent=False)
-        self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
-        self.register_buffer("std", torch.tensor(std)[:, None, None], persistent=False)
         self.teachers = teachers
-        self.resident: Tensor | None = None  # all pictures, where they lie on the device
-        self.seen: list[tuple[Tensor, Tensor, Tensor]] = []
-
-    @property
-    def evaluated(self) -> nn.Module:
-        """The model that is validated and kept: the average where there is one."""
-        return self.model if self.average is None else self.average.module
+        self.resident: Tensor | None = None  # all images, where they lie on the device
+        self.validated: list[tuple[Tensor, Tensor, Tensor]] = []
+        if recipe.checkpointing:  # after the moving average was copied from the model
+            recompute(blocks_of(self.model))
 
     def amount(self, batch: Batch) -> int:
         return len(batch.index)
 
-    def pictures(self, batch: Batch) -> Tensor:
+    def images(self, batch: Batch) -> Tensor:
         """(B, 3, S, S) in 0…1."""
-        images = batch.images if self.resident is None else self.resident[batch.index].permute(0, 3, 1, 2)
-        return images.float() / 255.0
+        return self.input.scaled(batch.images if self.resident is None else self.resident[batch.index].permute(0, 3, 1, 2))
 
     def normalised(self, images: Tensor) -> Tensor:
-        scaled: Tensor = (images - self.mean) / self.std  # type: ignore[operator]
-        return scaled.contiguous(memory_format=torch.channels_last)
+        normalised: Tensor = self.input(images)
+        return normalised.contiguous(memory_format=torch.channels_last)
 
     def on_fit_start(self) -> None:
-        feeds = self.trainer.datamodule  # type: ignore[attr-defined]
-        self.resident = feeds.on_device(self.device)
+        data = self.trainer.datamodule  # type: ignore[attr-defined]
+        self.resident = data.on_device(self.device)
         size, sample = self.recipe.size, None
-        if self.device.type == "cuda" and self.recipe.precision in WHOLE and self.trainer.world_size == 1:
-            sample = torch.randn(min(self.recipe.batch, len(feeds.splits.train)), 3, size, size, device=self.device)
-            graph(self.model, sample)
+        if self.records():
+            sample = torch.randn(min(self.recipe.batch, len(data.splits.train)), 3, size, size, device=self.device)
+            record(self.model, sample)
         if self.teachers is not None:
             self.teachers.to(self.device, sample)
 
-    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        torch.manual_seed(int(np.random.SeedSequence([self.recipe.seed, self.global_step, self.global_rank]).generate_state(1)[0]))
+    def records(self) -> bool:
+        """Whether the model's passes are recorded as CUDA graphs. Not while blocks are computed again, which saves and restores the generator; nor where
+        gradients accumulate: those of a recording lie in its own memory, which the next replay writes over."""
+        recipe = self.recipe
+        able = self.device.type == "cuda" and recipe.precision in FULL and self.trainer.world_size == 1
+        return bool(recipe.cuda_graphs and able and not recipe.checkpointing and recipe.accumulate == 1)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         with torch.no_grad(), torch.autocast(self.device.type, enabled=False):
-            images = self.augment(self.pictures(batch))
+            images = self.augment(self.images(batch))
             targets = batch.labels if self.multi_label else F.one_hot(batch.labels, self.classes).float()
             if self.recipe.mixup:
                 images, targets = mixed(images, targets, self.recipe.mixup)
@@ -99,94 +99,65 @@ class Classify(pl.LightningModule):
         logits = self.model(images)
         loss = self.loss(logits, targets, batch.good)
         if self.teachers is not None:
-            loss = self.recipe.truth * loss + agreement(logits, self.teachers(images), self.multi_label, batch.good)
+            taught = distillation_loss(logits, self.teachers(images), batch.good, multi_label=self.multi_label)
+            loss = self.recipe.label_weight * loss + taught
         self.log("loss", loss.detach(), prog_bar=True, on_step=False, on_epoch=True, batch_size=len(batch.index), sync_dist=True)
         return loss
 
-    def loss(self, logits: Tensor, targets: Tensor, good: Tensor) -> Tensor:
-        """Cross-entropy with smoothed targets, the mean over the pictures that could be read.
-
-        balance "weights": a picture counts as much as its class weighs; of several labels, a class does where it is present. Smoothing
-        is left out of that, or the share that it gives to a rare class would outweigh the true one.
-        balance "margin": what is trained is logits + log of each class's share (Menon et al., 2021), so that the logits themselves
-        answer as if all classes were equally frequent. Weights lose that once every training picture is learned; a margin stays.
-        Labels are smoothed towards the shares then: towards equal parts, a class rarer than the smoothing would be named in every picture.
-        """
-        logits, smooth = logits.float(), self.recipe.smoothing
-        rest: Tensor | float = 1 / 2 if self.multi_label else 1 / self.classes  # where the smoothed part of a label goes
-        if self.prior is not None:
-            logits = logits + self.prior
-            rest = self.prior.sigmoid() if self.multi_label else self.prior.exp()
-        if self.multi_label:
-            aims = targets * (1 - smooth) + smooth * rest
-            each = F.binary_cross_entropy_with_logits(logits, aims, reduction="none")
-            if self.class_weight is not None:
-                each = each * torch.where(targets > 0.5, self.class_weight, 1.0)  # type: ignore[arg-type]
-            each = each.mean(1)
-        else:
-            aims = targets * (1 - smooth) + smooth * rest
-            each = -(aims * logits.log_softmax(1)).sum(1)
-            if self.class_weight is not None:
-                each = each * (targets @ self.class_weight)  # type: ignore[operator]
-        return mean_of(each, good)
-
-    def optimizer_step(self, *arguments: Any, **named: Any) -> None:
-        super().optimizer_step(*arguments, **named)
-        if self.average is not None:
-            self.average.update(self.model, self.global_step - 1)  # the step has been counted
+    def loss(self, logits: Tensor, targets: Tensor, usable: Tensor) -> Tensor:
+        smoothing, weight, prior = self.recipe.label_smoothing, self.class_weight, self.prior
+        return classification_loss(
+            logits, targets, usable, multi_label=self.multi_label, smoothing=smoothing, class_weight=weight, prior=prior
+        )  # fmt: skip
 
     def on_validation_epoch_start(self) -> None:
-        self.seen = []
+        self.validated = []
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         good = batch.good
-        self.seen.append((self.logits(batch)[good], batch.labels[good], batch.index[good]))
+        self.validated.append((self.logits(batch)[good], batch.labels[good], batch.index[good]))
 
     def on_validation_epoch_end(self) -> None:
-        logits, labels, index = gathered(self, *(torch.cat(parts) for parts in zip(*self.seen, strict=True)))
-        self.seen = []
-        expect(len(index) > 0, "the split val", "at least one picture that can be read", "none")
+        logits, labels, index = gathered(self, *(torch.cat(parts) for parts in zip(*self.validated, strict=True)))
+        self.validated = []
+        expect(len(index) > 0, "the split val", "at least one image that can be read", "none")
         order = index.argsort()  # one process or many: the same rows in the same order
         logits, labels = logits[order], labels[order]
         targets = labels if self.multi_label else F.one_hot(labels, self.classes).float()
-        good = torch.ones(len(logits), device=logits.device)
-        self.log("val_loss", self.loss(logits, targets, good), sync_dist=True)
-        shifted = logits if self.shift is None else logits + self.shift  # as the kept model will answer: see tilt.py
+        usable = torch.ones(len(logits), device=logits.device)
+        self.log("val_loss", self.loss(logits, targets, usable), sync_dist=True)
+        shifted = logits if self.shift is None else logits + self.shift  # as the kept model will answer: logit_adjustment.py
         self.log("val_score", self.score(shifted, labels), prog_bar=True, sync_dist=True)
 
     def logits(self, batch: Batch) -> Tensor:
-        """(B, C) of the model that is judged; a process may have no picture of the last batch."""
+        """(B, C) of the model that is evaluated; a process may have no image of the last batch."""
         if not len(batch.index):
             return torch.zeros(0, self.classes, device=self.device)
-        said: Tensor = self.evaluated(self.normalised(self.pictures(batch)))
-        return said.float()
+        logits: Tensor = self.evaluated(self.normalised(self.images(batch)))
+        return logits.float()
 
     def score(self, logits: Tensor, labels: Tensor) -> float:
         """What the best epoch is chosen by: mean average precision of several labels, balanced accuracy of one."""
         expect_finite(bool(logits.isfinite().all()))
-        truth, probability = labels.cpu().numpy(), (logits.sigmoid() if self.multi_label else logits.softmax(1)).cpu().numpy()
+        truth, probability = labels.cpu().numpy(), probabilities(logits.cpu().numpy(), self.multi_label)
         if self.multi_label:
             return float(np.nan_to_num(mean(average_precision(truth.astype(np.int64), probability))))
-        return float(np.nan_to_num(balanced_accuracy(truth, probability.argmax(1), self.classes)))
+        return float(np.nan_to_num(balanced_accuracy(truth, decide(probability, multi_label=False), self.classes)))
 
     def predict_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> tuple[Tensor, Tensor]:
-        """(logits, index in the source) of the pictures that could be read."""
+        """(logits, index in the source) of the images that could be read."""
         return self.logits(batch)[batch.good].cpu(), batch.index[batch.good].cpu()
 
     def configure_optimizers(self) -> Any:
+        recipe = self.recipe
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
         for name, parameter in self.model.named_parameters():
-            decay = self.recipe.decay if parameter.dim() > 1 else 0.0  # none on biases and scales
-            share = self.recipe.backbone if is_backbone(name) else 1.0
+            decay = recipe.weight_decay if parameter.dim() > 1 else 0.0  # none on biases and scales
+            share = recipe.backbone_lr if is_backbone(name) else 1.0
             groups.setdefault((share, decay), []).append(parameter)
-        listed = [{"params": params, "weight_decay": decay, "lr": self.recipe.lr * share} for (share, decay), params in groups.items()]
-        fused = (
-            self.device.type == "cuda" and self.recipe.precision in WHOLE
-        )  # in mixed precision, Lightning clips no gradient of a fused one
-        optimizer = torch.optim.AdamW(listed, lr=self.recipe.lr, fused=fused)
-        warmup = round(self.recipe.warmup * self.steps)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: cosine(step, self.steps, warmup))
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+        listed = [{"params": params, "weight_decay": decay, "lr": recipe.lr * share} for (share, decay), params in groups.items()]
+        warmup = round(recipe.warmup * self.steps)
+        return self.adamw(listed, lambda step: cosine(step, self.steps, warmup), recipe.lr)
 
 
 def is_backbone(name: str) -> bool:
@@ -194,38 +165,23 @@ def is_backbone(name: str) -> bool:
     return name.startswith("phi.") or (name.startswith("net.") and not name.startswith("net.classifier"))
 
 
-def agreement(logits: Tensor, soft: Tensor, multi_label: bool, good: Tensor) -> Tensor:
-    """Cross-entropy with the teachers' probabilities, the mean over the pictures that could be read."""
-    logits = logits.float()
-    if multi_label:
-        each = F.binary_cross_entropy_with_logits(logits, soft, reduction="none").mean(1)
-    else:
-        each = -(soft * logits.log_softmax(1)).sum(1)
-    return mean_of(each, good)
+def blocks_of(model: nn.Module) -> Iterator[nn.Module]:
+    """What is computed again under gradient checkpointing: the blocks of ICAM's Φ and its decoder's layers; of a peer, its outermost lists of blocks."""
+    if isinstance(model, Icam):
+        yield from model.phi.children() if isinstance(model.phi, Stages) else [model.phi]
+        yield from model.layers
+        return
+    for part in model.children():
+        if isinstance(part, nn.ModuleList):
+            yield from part
+        else:
+            yield from blocks_of(part)
 
 
-def mean_of(each: Tensor, good: Tensor) -> Tensor:
-    """The mean over the pictures that could be read."""
-    share = good.float()
-    return (each * share).sum() / share.sum().clamp(min=1.0)
-
-
-def class_weight(counts: NDArray[np.int64]) -> Tensor:
-    """(C,): pictures a class on average / pictures of this class, so that all classes weigh the same in sum; 1 for one that has none."""
-    held = counts > 0
-    return torch.from_numpy(np.where(held, counts.sum() / (max(1, held.sum()) * np.maximum(counts, 1)), 1.0)).float()
-
-
-def log_prior(counts: NDArray[np.int64], multi_label: bool, pictures: int) -> Tensor:
-    """(C,): log of each class's share of the pictures; of several labels, log odds."""
-    share = (counts + 1.0) / (pictures + 2.0 if multi_label else pictures + len(counts))  # one more of each: none is impossible
-    return torch.from_numpy(np.log(share) - (np.log1p(-share) if multi_label else 0.0)).float()
-
-
-def graph(model: nn.Module, sample: Tensor) -> None:
+def record(model: nn.Module, sample: Tensor) -> None:
     """Record the forward and the backward pass as CUDA graphs, so that a step is two launches instead of hundreds.
 
-    The warm-up moves BatchNorm's statistics: they are put back, or a run that goes on would differ from one that was never stopped.
+    The warm-up moves BatchNorm's statistics: they are put back, or a run that is resumed would differ from one that was never stopped.
     """
     kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
     sample = sample.contiguous(memory_format=torch.channels_last)

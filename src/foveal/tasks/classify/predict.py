@@ -1,122 +1,146 @@
-"""What is said of pictures, one after the other, for as many as come; whatever computes it.
+"""What a classifier finds in images: one row per image as soon as it is known, whatever computes it. Nothing here needs torch.
 
-    probability = sigmoid or softmax of logits / temperature;   found = what reaches the card's thresholds, or the most probable class
+    probability, found = the card's temperature and thresholds on the logits (runtime/answers.py); of an exported file, the graph's own
 
-A picture goes in as its training pictures did, resized to the card's side. One that cannot be used becomes a Problem at its place; the
-stream goes on. Nothing here needs torch.
+A threshold of the caller's own, one for every class or for the second of two, takes the place of the card's.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+import csv
+import io
+import json
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
-from foveal.errors import expect, expect_integer, is_number, short_repr
-from foveal.metrics.calibration import apply
-from foveal.metrics.classification import decide
-from foveal.runtime.card import Card
-from foveal.runtime.image import BadImage, Pixels
+from foveal.errors import expect, is_number, short_repr, unknown
+from foveal.runtime.answers import Array, found, probabilities_or_nan
+from foveal.runtime.image import Pixels
+from foveal.runtime.image_predictor import ImagePredictor, Problem
+from foveal.tasks.classify.card import ClassifyCard
+from foveal.tasks.classify.session import Session
+from foveal.tasks.task import Predictor
 
-Array = NDArray[np.float64]
+WIDEST = 60  # columns of a table for the name of a file
+Marks = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """One picture: the classes found, most probable first, and the probability of every class (C,)."""
+    """One image: the classes found, most probable first, and the probability of every class (C,)."""
 
     file: str
     found: tuple[str, ...]
     probability: Array
+    error: ClassVar[str] = ""
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A picture that could not be inspected."""
+class Classifier(ImagePredictor, Predictor):
+    """A classifier at work."""
 
-    file: str
-    reason: str
-
-
-class Classifier(ABC):
-    """A model at work. Which pictures share a batch changes its answers by rounding only."""
-
-    def __init__(self, card: Card, batch: int = 16, threshold: float | None = None) -> None:
-        """threshold: one for every class, or for the second of two, instead of the card's."""
-        expect_integer(batch, "batch")
-        self.card, self.batch = card, batch
-        self.threshold = _cut(card, threshold)
+    def __init__(self, card: ClassifyCard, batch: int = 16, threshold: float | None = None) -> None:
+        super().__init__(card.size, batch)
+        self.card, self.own_threshold = card, threshold
+        self.threshold = threshold_of(card, threshold)
 
     @abstractmethod
-    def logits(self, pictures: Sequence[Pixels]) -> Array:
-        """Pictures of the card's side, (S, S, 3) uint8 each → (B, C)."""
+    def logits(self, frames: Sequence[Pixels]) -> Array:
+        """Images of the card's side, (S, S, 3) uint8 each → (B, C)."""
 
-    def inspect(self, images: Iterable[tuple[str, Pixels | BadImage]]) -> Iterator[Prediction | Problem]:
-        """(name, pixels (H, W, 3) uint8, or why there are none) → an answer each, in their order."""
-        waiting: list[tuple[str, Pixels | str]] = []
-        good = 0
-        for name, image in images:
-            pixels = self._resized(image)
-            waiting.append((name, pixels))
-            good += not isinstance(pixels, str)
-            if good == self.batch or not good:  # a problem that waits for nobody is said at once
-                yield from self._answers(waiting)
-                waiting, good = [], 0
-        yield from self._answers(waiting)
-
-    def resize(self, pixels: Pixels) -> Pixels:
-        """To the card's side, as data/image.py does."""
-        size = self.card.size
-        if pixels.shape[:2] == (size, size):
-            return pixels
-        return np.array(Image.fromarray(pixels).resize((size, size), Image.Resampling.BILINEAR))
+    def decided(self, frames: Sequence[Pixels]) -> tuple[Array, Marks]:
+        """The probabilities (B, C) of images of the card's side, and what counts as found (B, C); a row is nan where the model gave no number."""
+        probability = self.probabilities(self.logits(frames))
+        return probability, self.found(probability)
 
     def probabilities(self, logits: Array) -> Array:
         """(B, C) → probabilities (B, C); a row is nan where the model gave no number."""
-        sound: NDArray[np.bool_] = np.asarray(np.isfinite(logits).all(1))
-        probabilities = apply(np.where(sound[:, None], logits, 0.0), self.card.multi_label, self.card.temperature)
-        return np.where(sound[:, None], probabilities, np.nan)
+        return probabilities_or_nan(logits, self.card.multi_label, self.card.temperature)
 
-    def chosen(self, probability: Array) -> NDArray[np.bool_]:
+    def found(self, probability: Array) -> Marks:
         """(B, C) → (B, C): what counts as found."""
-        answer = decide(probability, self.card.multi_label, self.threshold)
-        return answer.astype(bool) if self.card.multi_label else answer[:, None] == np.arange(probability.shape[1])
+        return found(probability, self.card.multi_label, self.threshold)
 
-    def _resized(self, image: Pixels | BadImage) -> Pixels | str:
-        if isinstance(image, BadImage):
-            return image.reason
-        fits = isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3 and image.size > 0
-        if not fits:
-            got = f"{image.dtype} {image.shape}" if isinstance(image, np.ndarray) else short_repr(image)
-            return f"expected pixels (H, W, 3) of uint8, got {got}"
-        return self.resize(image)
+    def answers(self, names: Sequence[str], frames: Sequence[Pixels]) -> Iterator[Prediction | Problem]:
+        for name, probability, marks in zip(names, *self.decided(frames), strict=True):
+            if np.isnan(probability).any():
+                yield Problem(name, "the model's answer is no number")
+                continue
+            present = np.flatnonzero(marks)
+            order = present[np.argsort(-probability[present], kind="stable")]
+            yield Prediction(name, tuple(self.card.classes[index] for index in order), probability)
 
-    def _answers(self, waiting: list[tuple[str, Pixels | str]]) -> Iterator[Prediction | Problem]:
-        pictures = [pixels for _, pixels in waiting if not isinstance(pixels, str)]
-        rows = iter(self.probabilities(self.logits(pictures))) if pictures else iter(())
-        for name, pixels in waiting:
-            yield Problem(name, pixels) if isinstance(pixels, str) else self._answer(name, next(rows))
-
-    def _answer(self, name: str, probability: Array) -> Prediction | Problem:
-        if np.isnan(probability).any():
-            return Problem(name, "the model's answer is no number")
-        found = np.flatnonzero(self.chosen(probability[None])[0])
-        order = found[np.argsort(-probability[found], kind="stable")]
-        return Prediction(name, tuple(self.card.classes[index] for index in order), probability)
+    def rows(self, form: str, widest: int) -> tuple[str, Callable[[Any], str]]:
+        classes = self.card.classes
+        if form == "jsonl":
+            return "", lambda result: _json(result, classes)
+        if form == "csv":
+            return _comma(["file", "found", *classes, "error"]), lambda result: _csv(result, len(classes))
+        if form != "table":
+            raise unknown("format", form, self.formats)
+        wide = min(max(widest, len(self.noun)), WIDEST)
+        return f"{self.noun:{wide}}  found\n", lambda result: _line(result, classes, wide)
 
 
-def _cut(card: Card, asked: float | None) -> Array | float | None:
-    """The threshold in the form that `decide` takes."""
+class OnnxClassifier(Classifier):
+    """An exported file at work: the graph itself makes probabilities and decides, unless the caller has a threshold of their own."""
+
+    def __init__(self, session: Session, batch: int = 16, threshold: float | None = None) -> None:
+        super().__init__(session.card, batch, threshold)
+        self.session = session
+
+    def logits(self, frames: Sequence[Pixels]) -> Array:
+        return np.asarray(self.session(np.stack(frames), ["logits"])["logits"], np.float64)
+
+    def decided(self, frames: Sequence[Pixels]) -> tuple[Array, Marks]:
+        answers = self.session(np.stack(frames), ["probability", "found"])
+        probability = np.asarray(answers["probability"], np.float64)
+        return probability, np.asarray(answers["found"], bool) if self.own_threshold is None else self.found(probability)
+
+
+def threshold_of(card: ClassifyCard, own: float | None) -> Array | float | None:
+    """The threshold as runtime/answers.py takes it. own: the caller's, in place of the card's."""
     classes = len(card.classes)
-    if asked is not None:
-        expect(is_number(asked) and 0 <= asked <= 1, "threshold", "a probability from 0 to 1", short_repr(asked))
-        expect(card.multi_label or classes == 2, "threshold", "a model of several labels or of two classes", f"one of {classes} classes")
-        return float(asked)
+    if own is not None:
+        expect(is_number(own) and 0 <= own <= 1, "--threshold", "a probability from 0 to 1", short_repr(own))
+        fits = card.multi_label or classes == 2
+        expect(fits, "--threshold", "a model of several labels or of two classes", f"one of {classes} classes")
+        return float(own)
     if card.threshold is None:
         return None
-    wanted = classes if card.multi_label else 1
-    expect(card.multi_label or classes == 2, "the card's threshold", "none with more than two classes", f"{classes} classes")
-    expect(len(card.threshold) == wanted, "the card's threshold", f"{wanted} of them", len(card.threshold))
     return np.array(card.threshold, np.float64) if card.multi_label else float(card.threshold[0])
+
+
+def _line(result: Any, classes: Sequence[str], wide: int) -> str:
+    if result.error:
+        text = f"error: {result.error}"
+    else:
+        probability = dict(zip(classes, result.probability.tolist(), strict=True))
+        text = ", ".join(f"{name} {probability[name]:.2f}" for name in result.found) or "nothing"
+    return f"{' '.join(result.file.split()):{wide}}  {text}\n"
+
+
+def _csv(result: Any, classes: int) -> str:
+    if result.error:
+        return _comma([result.file, "", *[""] * classes, result.error])
+    return _comma([result.file, ";".join(result.found), *(f"{value:.6f}" for value in result.probability), ""])
+
+
+def _comma(cells: Sequence[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()
+
+
+def _json(result: Any, classes: Sequence[str]) -> str:
+    facts: dict[str, object] = {"file": result.file}
+    if result.error:
+        facts["error"] = result.error
+    else:
+        rounded = (round(value, 6) for value in result.probability.tolist())
+        facts |= {"found": list(result.found), "probability": dict(zip(classes, rounded, strict=True))}
+    # A name that is no Unicode stays a name that can be read back: escaped.
+    strange = any(0xD800 <= ord(letter) < 0xE000 for letter in result.file)
+    return json.dumps(facts, ensure_ascii=strange) + "\n"

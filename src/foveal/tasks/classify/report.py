@@ -23,16 +23,16 @@ def write_report(
     *,
     title: str,
     facts: Mapping[str, Any],
-    pictures: Callable[[int], NDArray[np.uint8]] | None = None,
+    images: Callable[[int], NDArray[np.uint8]] | None = None,
 ) -> tuple[Path, ...]:
     """Write the five files and say where they are; nothing is written before all of them are made.
 
-    facts: what the figures come from (origin, model, data, run), words, numbers, lists or dicts of them. pictures(index) gives the image
+    facts: what the figures come from (origin, model, data, run), words, numbers, lists or dicts of them. images(index) gives the image
     at that place among those judged, (H, W, 3) uint8; one that raises a FovealError is shown as that sentence.
     """
     expect_folder(folder)
     contents = {
-        "report.html": page(verdict, title, facts, pictures),
+        "report.html": page(verdict, title, facts, images),
         "report.md": markdown(verdict, title, facts),
         "report.tex": latex(verdict, title, facts),
         "figures.csv": figures_csv(verdict),

@@ -1,4 +1,4 @@
-"""A verdict as one HTML page that needs nothing beside it: style, curves and pictures are inside, and there is no script.
+"""A verdict as one HTML page that needs nothing beside it: style, curves and images are inside, and there is no script.
 
 Whatever comes from outside (names of classes and files, facts, the title) goes through `escape`.
 """
@@ -20,14 +20,14 @@ from foveal.tasks.classify import report_tables as table
 from foveal.tasks.classify.evaluation import Class, Evaluation, Figure, Mistake
 from foveal.tasks.classify.report_tables import Facts, percent
 
-Pictures = Callable[[int], NDArray[np.uint8]]
-SHOT = 224  # the longest side of a picture, in pixels
+Images = Callable[[int], NDArray[np.uint8]]
+SHOT = 224  # the longest side of an image, in pixels
 LARGE = 4  # up to as many classes get large plots, and all of them at once
 DENSE = 6  # from as many classes on, a confusion matrix is set tight
 PLOTS = 60  # no page needs more classes drawn
 
 
-def page(verdict: Evaluation, title: str, facts: Facts, pictures: Pictures | None) -> str:
+def page(verdict: Evaluation, title: str, facts: Facts, images: Images | None) -> str:
     style = files("foveal.tasks.classify").joinpath("style.css").read_text(encoding="utf-8")
     sections = [
         _head(verdict, title),
@@ -35,7 +35,7 @@ def page(verdict: Evaluation, title: str, facts: Facts, pictures: Pictures | Non
         _confusion(verdict) if verdict.confusion else _counts(verdict),
         _curves(verdict),
         _calibration(verdict),
-        _mistakes(verdict, pictures),
+        _mistakes(verdict, images),
         _facts(facts),
     ]
     return (
@@ -194,10 +194,10 @@ def _calibration(verdict: Evaluation) -> str:
     )
 
 
-def _mistakes(verdict: Evaluation, pictures: Pictures | None) -> str:
+def _mistakes(verdict: Evaluation, images: Images | None) -> str:
     if not verdict.mistakes:
         return '<section>\n<h2>Worst mistakes</h2>\n<p class="soft">None: every answer is right.</p>\n</section>\n'
-    shots = "".join(_shot(one, verdict.multi_label, pictures) for one in verdict.mistakes)
+    shots = "".join(_shot(one, verdict.multi_label, images) for one in verdict.mistakes)
     return (
         f'<section>\n<h2>Worst mistakes</h2>\n<p class="soft">{_how_many(verdict)}; the most confident first.</p>\n'
         f'<div class="shots">\n{shots}</div>\n</section>\n'
@@ -209,23 +209,23 @@ def _how_many(verdict: Evaluation) -> str:
     return wrong if len(verdict.mistakes) == verdict.wrong else f"{wrong}; shown are {len(verdict.mistakes)}"
 
 
-def _shot(one: Mistake, multi_label: bool, pictures: Pictures | None) -> str:
+def _shot(one: Mistake, multi_label: bool, images: Images | None) -> str:
     about = f"{one.about} {'missed' if one.missed else 'wrongly given'}, " if multi_label else ""
-    picture = "" if pictures is None else _picture(one, pictures)
+    image = "" if images is None else _picture(one, images)
     return (
-        f"<figure>{picture}<figcaption><span>is <b>{escape(table.named(one.truth))}</b></span>"
+        f"<figure>{image}<figcaption><span>is <b>{escape(table.named(one.truth))}</b></span>"
         f"<span>said <b>{escape(table.named(one.said))}</b></span>"
         f'<span class="sure">{escape(about)}{percent(one.confidence, 1)}&nbsp;%&nbsp;sure</span><span>{escape(one.file)}</span></figcaption></figure>\n'
     )
 
 
-def _picture(one: Mistake, pictures: Pictures) -> str:
+def _picture(one: Mistake, images: Images) -> str:
     try:
-        pixels = np.asarray(pictures(one.index))
+        pixels = np.asarray(images(one.index))
     except FovealError as error:  # the image is gone or broken: the report is not
         return f'<div class="blank">{escape(str(error))}</div>'
     fits = pixels.ndim == 3 and pixels.shape[2] == 3 and pixels.dtype == np.uint8 and pixels.size > 0
-    expect(fits, f"the picture of {one.file}", "(H, W, 3) uint8", f"{pixels.shape} {pixels.dtype}")
+    expect(fits, f"the image of {one.file}", "(H, W, 3) uint8", f"{pixels.shape} {pixels.dtype}")
     image, content = Image.fromarray(pixels), io.BytesIO()
     image.thumbnail((SHOT, SHOT))
     image.save(content, "JPEG", quality=82)

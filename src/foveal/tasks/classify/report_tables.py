@@ -73,7 +73,7 @@ def calibration(verdict: Evaluation) -> Table:
 
 
 def mistakes(verdict: Evaluation) -> Table:
-    """With many labels one column more says which of them is at fault."""
+    """With several labels one column more says which of them is at fault."""
     rows = []
     for one in verdict.mistakes:
         fault = [f"{one.about} {'missed' if one.missed else 'wrongly given'}"] if verdict.multi_label else []
@@ -87,7 +87,7 @@ def named(names: tuple[str, ...]) -> str:
 
 
 def summary(verdict: Evaluation) -> str:
-    kind = "any number of labels an image" if verdict.multi_label else "one label an image"
+    kind = "any number of labels an image" if verdict.multi_label else "one label per image"
     images = "1 image" if verdict.images == 1 else f"{verdict.images:,} images"
     return f"{images} of the split {verdict.split}, {len(verdict.classes)} classes, {kind}."
 

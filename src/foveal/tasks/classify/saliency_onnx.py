@@ -11,7 +11,7 @@ from foveal.tasks.classify.predict_onnx import OnnxClassifier
 
 
 def attention_maps(model: OnnxClassifier, photo: Pixels) -> SaliencyMaps:
-    """The attention maps of one picture of the card's side (S, S, 3)."""
+    """The attention maps of one image of the card's side (S, S, 3)."""
     session, config = model.session, model.card.config
     expect(LOOKED in session.outputs, session.file, "a model whose attention tells where it looked, such as an icam", model.card.model)
     expect({"heads", "layers"} <= set(config), session.file, "heads and layers in its card's config", sorted(config))
@@ -35,7 +35,7 @@ def _heads(model: OnnxClassifier, layer: int) -> int:
 
 
 def occlusion(model: OnnxClassifier, photo: Pixels, sides: tuple[int, int]) -> Array:
-    """(C, rows, columns): what each class's probability loses when a cell is shown in the picture's mean colour.
+    """(C, rows, columns): what each class's probability loses when a cell is shown in the image's mean colour.
 
     Where the card has boxes to blank, the file paints them itself: a cell inside of them loses nothing, as in explain/look.py.
     """

@@ -1,6 +1,6 @@
 """Several runs as one table: mean and spread of every figure over folds and seeds.
 
-A fold may be one campaign, and that may hold one class only. So beside the figures of each run stand those of all test pictures of a seed
+A fold may be one campaign, and that may hold one class only. So beside the figures of each run stand those of all test images of a seed
 taken together, each decided by the run whose fold it is in. Decisions can be counted together; the scores of different models cannot be
 ranked against each other, so that AP and AUC are those of each run.
 """
@@ -27,8 +27,8 @@ from foveal.tasks.classify.evaluation import Evaluation
 from foveal.tasks.classify.finish import RESULT, predictions
 from foveal.tasks.classify.predictions import Predicted, read_predicted
 
-TESTED = "Every run is tested on pictures that chose nothing."
-CHOSEN = "There are no labelled test pictures: these are the validation pictures, which chose the epoch, so the figures flatter."
+TESTED = "Every run is tested on images that chose nothing."
+CHOSEN = "There are no labelled test images: these are the validation images, which chose the epoch, so the figures flatter."
 RANKED = ("mAP", "ROC AUC")  # figures that compare scores
 
 Figures = dict[str, float]
@@ -36,7 +36,7 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
-    """One run: what it found in the pictures that are judged, and what that is worth."""
+    """One run: what it found in the images that are judged, and what that is worth."""
 
     folder: Path
     facts: dict[str, Any]  # its result
@@ -103,7 +103,7 @@ def summarise(folders: Sequence[Path], out: Path) -> str:
 
 
 def _predicted(folder: Path, split: str) -> Predicted | None:
-    """The labelled pictures of a split, None if there is none."""
+    """The labelled images of a split, None if there is none."""
     file = folder / predictions(split)
     if not file.exists():
         return None
@@ -133,7 +133,7 @@ def _by_seed(runs: Sequence[Evaluated]) -> dict[int, list[Evaluated]]:
 
 
 def _together(runs: Sequence[Evaluated]) -> Figures:
-    """The decisions of several runs, each on its own pictures, as if one had made them all."""
+    """The decisions of several runs, each on its own images, as if one had made them all."""
     truth, decided, probability = (
         np.concatenate(parts) for parts in zip(*((run.predicted.truth, run.decided, run.probability) for run in runs), strict=True)
     )
@@ -147,9 +147,9 @@ def _together(runs: Sequence[Evaluated]) -> Figures:
 
 def _of_all(seeds: dict[int, list[Evaluated]]) -> str:
     runs = next(iter(seeds.values()))
-    pictures = sum(len(run.predicted.files) for run in runs)
+    images = sum(len(run.predicted.files) for run in runs)
     over = f"mean and spread over {len(seeds)} seeds" if len(seeds) > 1 else "one seed"
-    return f"All {pictures} test pictures of {len(runs)} folds taken together, {over}; AP and AUC would rank scores of different models:"
+    return f"All {images} test images of {len(runs)} folds taken together, {over}; AP and AUC would rank scores of different models:"
 
 
 def _means(names: Sequence[str], values: NDArray[np.float64]) -> Table:

@@ -2,16 +2,16 @@
 
     soft = mean over teachers of softmax(teacher(x));   L = w · L_true − Σ_k soft_k log softmax(pupil(x))_k
 
-Symbols: x the picture as the pupil sees it, varied in the same way; w how much the true labels count beside that. Of several labels: sigmoid
+Symbols: x the image as the pupil sees it, varied in the same way; w how much the true labels count beside that. Of several labels: sigmoid
 and the two-sided cross-entropy of each class.
 
-A teacher may know finer classes than its pupil, each within one of the pupil's, such as eight families of findings where the pupil says normal
-or defect:
+A teacher may know finer classes than its pupil, each within one of the pupil's, such as eight families of findings where the pupil knows normal
+and defect:
 
     soft_k ∝ Σ_(f in k) softmax(teacher(x))_f · share of f in k
 
 The share stands where the teacher was trained as if all its classes were equally frequent; else the probabilities are added. A teacher that was
-trained on pictures of another size sees the pupil's at that size.
+trained on images of another size sees the pupil's at that size.
 Paper: Geoffrey Hinton, Oriol Vinyals, Jeff Dean (2015). Distilling the knowledge in a neural network. arXiv:1503.02531. The same view for both:
 Lucas Beyer et al. (2022). Knowledge distillation: a good teacher is patient and consistent. CVPR.
 """
@@ -30,8 +30,8 @@ from torch.nn import functional as F
 from foveal.data.source import Source
 from foveal.errors import expect
 from foveal.models.store import load_model, model_file
-from foveal.runtime.card import Card
 from foveal.runtime.packaged import FILE
+from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.classify.data import divided
 from foveal.train.cuda_graph import CudaGraph
 
@@ -48,7 +48,7 @@ class Teachers:
         coarser: "Sequence[Tensor | None] | None" = None,
         sizes: "Sequence[int | None] | None" = None,
     ) -> None:
-        """coarser: for each model None, or (finer classes, C), what its classes count for in the pupil's. sizes: of the pictures it takes, or None."""
+        """coarser: for each model None, or (finer classes, C), what its classes count for in the pupil's. sizes: of the images it takes, or None."""
         self.models, self.multi_label = [model.eval().requires_grad_(False) for model in models], multi_label
         self.coarser = list(coarser or [None] * len(self.models))
         self.sizes = list(sizes or [None] * len(self.models))
@@ -76,11 +76,9 @@ class Teachers:
         views = {size: images if size is None else resized(images, size) for size in self.sizes}
         answers = [model(views[size]).float() for model, size in zip(self.models, self.sizes, strict=True)]
         probabilities = [logits.sigmoid() if self.multi_label else logits.softmax(1) for logits in answers]
-        told = [
-            probability if matrix is None else normalised(probability @ matrix)
-            for probability, matrix in zip(probabilities, self.coarser, strict=True)
-        ]
-        return torch.stack(told).mean(0)
+        pairs = zip(probabilities, self.coarser, strict=True)
+        coarse = [probability if matrix is None else normalised(probability @ matrix) for probability, matrix in pairs]
+        return torch.stack(coarse).mean(0)
 
     @torch.no_grad()
     def _record(self, given: Tensor) -> tuple[CudaGraph, Tensor, Tensor]:
@@ -90,7 +88,7 @@ class Teachers:
 
 
 def resized(images: Tensor, size: int) -> Tensor:
-    """Every pixel counts, as where pictures are read."""
+    """Every pixel counts, as where images are read."""
     smaller = F.interpolate(images, (size, size), mode="bilinear", antialias=True, align_corners=False)
     return smaller.contiguous(memory_format=torch.channels_last)
 
@@ -118,16 +116,16 @@ def load_teachers(pattern: str, wanted: Wanted, folder: Path) -> tuple[Teachers,
     folder: the pupil's own. Runs beside it are no teachers: which of them have ended would depend on the hour.
     """
     fold = wanted.fold
-    expect(fold is not None or PLACE not in pattern, "the setting teachers", f"a pattern without {PLACE} where no fold is given", pattern)
-    expect(fold is None or PLACE in pattern, "the setting teachers", f"{PLACE} in it, or a teacher has seen what is tested", pattern)
+    expect(fold is not None or PLACE not in pattern, "--teachers", f"a pattern without {PLACE} where no fold is given", pattern)
+    expect(fold is None or PLACE in pattern, "--teachers", f"{PLACE} in it, or a teacher has seen what is tested", pattern)
     met = sorted(glob.glob(pattern.replace(PLACE, str(fold))))  # noqa: PTH207 — a pattern may begin anywhere
     paths = [path for path in met if path.endswith(".safetensors") or (Path(path) / FILE).is_file()]  # a run's log lies beside it
-    expect(bool(paths), "the setting teachers", "a pattern of model files or run folders", f"{pattern}, which meets none")
+    expect(bool(paths), "--teachers", "a pattern of model files or run folders", f"{pattern}, which meets none")
     models, coarser, sizes, digests = [], [], [], {}
     for path in paths:
         beside = Path(path).resolve().parent == folder.resolve().parent
-        expect(not beside, "the setting teachers", "runs in another folder than the pupil's", path, "give another --out")
-        model, card = load_model(path)
+        expect(not beside, "--teachers", "runs in another folder than the pupil's", path, "choose another --out")
+        model, card = load_model(path, ClassifyCard)
         own = wanted.source if card.classes == wanted.source.classes else wanted.finer(card.recipe.get("label"))
         _check(path, card, own, wanted)
         models.append(model)
@@ -137,7 +135,7 @@ def load_teachers(pattern: str, wanted: Wanted, folder: Path) -> tuple[Teachers,
     return Teachers(models, wanted.source.multi_label, coarser, sizes), digests
 
 
-def _coarser(path: str, card: Card, own: Source, wanted: Wanted) -> Tensor:
+def _coarser(path: str, card: ClassifyCard, own: Source, wanted: Wanted) -> Tensor:
     """(finer classes, C): the share of each in the class of the pupil's in which it lies."""
     pupils = wanted.source
     expect(not (own.multi_label or pupils.multi_label), f"the teacher {path}", f"the pupil's classes, {pupils.classes}", card.classes)
@@ -148,7 +146,7 @@ def _coarser(path: str, card: Card, own: Source, wanted: Wanted) -> Tensor:
         same = of_own is of_pupils is None or (
             of_own is not None and of_pupils is not None and np.array_equal(of_own[mine], of_pupils[theirs])
         )
-        expect(bool(same), f"the teacher {path}", f"the pupil's {what} of every picture", "another")
+        expect(bool(same), f"the teacher {path}", f"the pupil's {what} of every image", "another")
     both = own.known(mine) & pupils.known(theirs)
     together = np.zeros((len(own.classes), len(pupils.classes)))
     np.add.at(together, (own.labels[mine[both]], pupils.labels[theirs[both]]), 1)
@@ -157,19 +155,19 @@ def _coarser(path: str, card: Card, own: Source, wanted: Wanted) -> Tensor:
         expect(row.sum() < 2, f"the teacher {path}", "classes that each lie within one of the pupil's", f"{name}, which lies in several")
     if card.recipe.get("balance", "none") == "none":
         return torch.from_numpy(lies).float()
-    shown = divided(own, wanted.fold).train
-    counts = lies * own.counts(shown)[:, None]
+    trained = divided(own, wanted.fold).train
+    counts = lies * own.counts(trained)[:, None]
     return torch.from_numpy(counts / counts.sum(0).clip(min=1)).float()
 
 
-def _check(path: str, card: Card, own: Source, wanted: Wanted) -> None:
+def _check(path: str, card: ClassifyCard, own: Source, wanted: Wanted) -> None:
     for what, asked, found in (
         ("classes", own.classes, card.classes),
         ("kind of label", own.multi_label, card.multi_label),
         ("mean", wanted.mean, card.mean),
         ("std", wanted.std, card.std),
-        ("pictures, labels and folds", own.fingerprint(), card.data.get("fingerprint")),
+        ("images, labels and folds", own.fingerprint(), card.data.get("fingerprint")),
         ("fold", wanted.fold, card.recipe.get("fold")),
-        ("blank boxes", wanted.blank, card.recipe.get("blank", [])),
+        ("blank boxes", wanted.blank, card.blank),
     ):
         expect(found == asked, f"the teacher {path}", f"the pupil's {what}, {asked}", found)

@@ -1,4 +1,4 @@
-"""The data of a run of translation: sentences read, cut into pieces once, and fed to Lightning in batches of tokens."""
+"""The data of a run of translation: sentences read, cut into subwords once, and fed to Lightning in batches of tokens."""
 
 from functools import cached_property
 
@@ -10,7 +10,6 @@ from torch.utils.data import DataLoader, Dataset
 
 from foveal.data.parallel import Parallel
 from foveal.data.token_batches import TextBatch, TokenBatches, TokenPairs, collate
-from foveal.errors import expect
 from foveal.runtime.vocabulary import Vocabulary
 from foveal.tasks.translate.recipe import TranslateRecipe
 
@@ -26,13 +25,11 @@ class Batched(Dataset[TextBatch]):
 
 
 class TranslateData(pl.LightningDataModule):
-    def __init__(self, data: Parallel, recipe: TranslateRecipe, source: Vocabulary, target: Vocabulary, most: int | None = None) -> None:
-        """most: pieces that the model has positions for; None: any number."""
+    def __init__(self, data: Parallel, recipe: TranslateRecipe, source: Vocabulary, target: Vocabulary, positions: int | None = None) -> None:
+        """positions: of tokens that the model has learned; None: any number."""
         super().__init__()
-        self.most = recipe.tokens if most is None else min(recipe.tokens, most)
+        self.limit = recipe.tokens if positions is None else min(recipe.tokens, positions)
         self.data, self.recipe, self.source, self.target = data, recipe, source, target
-        for split in ("train", "val"):
-            expect(len(data.splits.get(split, ())) > 0, f"{data.name}, split {split}", "at least one pair", "none")
 
     @cached_property
     def encoded(self) -> dict[str, TokenPairs]:
@@ -43,22 +40,22 @@ class TranslateData(pl.LightningDataModule):
         """The training split's batches."""
         return self._batches("train", shuffle=True)
 
-    def told(self) -> list[str]:
-        """The training split's batches, and what the loss of validation does not see; a line each."""
+    def summary(self) -> list[str]:
+        """The training split's batches, and what the validation loss leaves out; a line each."""
         left = self._batches("val", shuffle=False).left_out
-        missed = f"{left} pairs of val have more than {self.most - 1:,} pieces: the loss leaves them out, BLEU does not"
-        return [self.order.told(), *([missed] if left else [])]
+        missed = f"{left} pairs of val have more than {self.limit - 1:,} tokens: the loss leaves them out, BLEU does not"
+        return [self.order.summary(), *([missed] if left else [])]
 
     def _batches(self, split: str, shuffle: bool) -> TokenBatches:
         pairs = self.encoded[split]
         rank, world = (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
-        # A sentence longer than a whole batch would stop the run, and one longer than its positions would train stretched ones: left out, and told().
+        # A sentence longer than a whole batch would stop the run, and one longer than its positions would train stretched ones: they are left out, and counted in the summary.
         return TokenBatches(
             pairs.source.lengths,
             pairs.target.lengths,
             self.recipe.tokens,
             seed=self.recipe.seed,
-            longest=self.most - 1,
+            max_length=self.limit - 1,
             shuffle=shuffle,
             rank=rank,
             world=world,

@@ -1,4 +1,4 @@
-"""The two ways of translator.py in nodes: reading a source, and taking a step. The order is that of models/transformer.py.
+"""The two branches of graph.py in nodes: encoding a source, and taking a step. The order is that of models/transformer.py.
 
     read   x⁰ = √C·E_source + PE;   x ← block(x), `layers` times;   keys.l, values.l = W_l x
     step   y⁰ = √C·E_target + PE;   y ← block(y, keys, values), `decoder_layers` times;   log softmax(y E_outᵀ), the likeliest of it
@@ -17,13 +17,23 @@ from foveal.deploy.onnx.builder import Array, Nodes
 from foveal.layers.multihead import MultiHead
 from foveal.layers.residual import Plain, PostNorm, PreNorm, Residual
 from foveal.models.transformer import FARTHEST, Transformer
-from foveal.runtime.onnx_names import BANNED, LENGTHS, SAID, SAID_KEYS, SAID_VALUES, SOURCE, SOURCE_KEYS, SOURCE_VALUES, TOP
+from foveal.tasks.translate.graph_names import (
+    BANNED,
+    LENGTHS,
+    PAST_KEYS,
+    PAST_VALUES,
+    SOURCE,
+    SOURCE_KEYS,
+    SOURCE_VALUES,
+    TOKENS,
+    TOP_K,
+)
 
 TABLES = ("tables.source", "tables.target", "tables.out")
 
 
 class Part:
-    """What both ways have in common: blocks of the model, said in nodes."""
+    """What both branches have in common: blocks of the model, written as nodes."""
 
     def __init__(self, name: str, model: Transformer, int8: bool) -> None:
         self.model, self.config, self.nodes = model, model.config, Nodes(name, int8)
@@ -41,7 +51,7 @@ class Part:
         return self.normed(y, f"{name}.norm", block.norm) if isinstance(block, PostNorm) else y
 
     def linear(self, x: str, name: str, layer: nn.Linear, rows: slice = slice(None), scaled: int = 0, by: float = 1.0) -> str:
-        """scaled: so many of its first outputs are multiplied `by`."""
+        """scaled: this many of its first outputs are multiplied `by`."""
         weight, bias = _array(layer.weight)[rows].copy(), None if layer.bias is None else _array(layer.bias)[rows].copy()
         weight[:scaled] *= np.float32(by)
         if bias is not None:
@@ -54,7 +64,7 @@ class Part:
         match self.config.activation:
             case "relu":
                 y = nodes("Relu", y)
-            case "swish":
+            case "silu" | "swish":
                 y = nodes("Mul", y, nodes("Sigmoid", y))
             case _:  # gelu, exactly: onnxruntime knows this form again
                 bell = nodes("Add", nodes("Erf", nodes("Div", y, nodes.one(2**0.5, np.float32))), nodes.one(1.0, np.float32))
@@ -110,16 +120,16 @@ class Part:
         return nodes("MatMul", nodes("Softmax", scores, axis=-1), v)
 
     def hidden(self, lengths: str, size: str) -> str:
-        """(S, 1, 1, M): −∞ behind the words of each source."""
+        """(S, 1, 1, M): −∞ behind the tokens of each source."""
         nodes = self.nodes
         places = nodes("Range", nodes.one(0), size, nodes.one(1))
         within = nodes("Less", places, nodes("Unsqueeze", lengths, nodes.number(1)))
-        seen = nodes("Where", within, nodes.one(0.0, np.float32), nodes.one(float("-inf"), np.float32))
-        return nodes("Unsqueeze", seen, nodes.number(1, 2))
+        mask = nodes("Where", within, nodes.one(0.0, np.float32), nodes.one(float("-inf"), np.float32))
+        return nodes("Unsqueeze", mask, nodes.number(1, 2))
 
 
 class Reads(Part):
-    """A source → the keys and values that its translation looks at."""
+    """A source → the keys and values that its translation attends to."""
 
     def __init__(self, model: Transformer, int8: bool) -> None:
         super().__init__("read", model, int8)
@@ -144,7 +154,7 @@ class Reads(Part):
             both = self.linear(memory, f"decoder.{number}.cross_attention.kv", *_pairs(layer))
             both = nodes("Transpose", nodes.shaped(both, 0, 0, 2 * layer.groups, layer.head_width), perm=[0, 2, 1, 3])
             keys += nodes.several("Split", 2, both, axis=1, num_outputs=2)
-        nothing = nodes.weight("read/nothing", np.zeros((0, 0), np.float32)), nodes.weight("read/no word", np.zeros((0, 0), np.int64))
+        nothing = nodes.weight("read/nothing", np.zeros((0, 0), np.float32)), nodes.weight("read/no token", np.zeros((0, 0), np.int64))
         nowhere = nodes.weight("read/nowhere", np.zeros(0, np.float32))
         return nodes, [*(nodes("Identity", one) for one in (*nothing, nowhere)), *keys]
 
@@ -168,27 +178,27 @@ class Reads(Part):
 
 
 class Steps(Part):
-    """The last word of each row → what comes next."""
+    """The last token of each row → what comes next."""
 
     def __init__(self, model: Transformer, int8: bool) -> None:
         super().__init__("step", model, int8)
-        self.kept: list[str] = []  # keys and values of all words so far, of each layer
+        self.kept: list[str] = []  # keys and values of all tokens so far, of each layer
         self.number = 0  # of the layer that is being written
 
     def written(self) -> tuple[Nodes, list[str]]:
         """The nodes, and what the outputs are called in them."""
         nodes, config, model = self.nodes, self.config, self.model
-        self.place = nodes("Shape", SAID_KEYS.format(0), start=2, end=3)  # (1,): t
+        self.place = nodes("Shape", PAST_KEYS.format(0), start=2, end=3)  # (1,): t
         self.sources = nodes("Shape", LENGTHS)  # (1,): S
         self.mask = self.hidden(LENGTHS, nodes("Squeeze", nodes("Shape", SOURCE_KEYS.format(0), start=2, end=3)))
         tables = model.tables
         reads = TABLES[0] if tables.target is None else TABLES[1]
-        x = nodes.read(SAID, reads, _array(tables.of_target), tables.scale)  # (R, C)
+        x = nodes.read(TOKENS, reads, _array(tables.of_target), tables.scale)  # (R, C)
         x = self.placed(x, self.place, model.target_position)
         for number, block in enumerate(_blocks(model.decoder)):
             self.number = number
             x = self.around(x, f"decoder.{number}.self_attention", block.self_attention, self.attention)
-            x = self.around(x, f"decoder.{number}.cross_attention", block.cross_attention, self.look)
+            x = self.around(x, f"decoder.{number}.cross_attention", block.cross_attention, self.cross_attention)
             x = self.around(x, f"decoder.{number}.feed_forward", block.feed_forward, self.feed_forward)
         x = self.normed(x, "decoder_norm", model.decoder_norm)
         out = TABLES[2] if tables.out is not None else reads
@@ -196,16 +206,16 @@ class Steps(Part):
         probabilities = nodes("LogSoftmax", nodes.words(x, out, _array(tables.of_output), bias), axis=1)  # (R, V)
         ends = nodes("Gather", probabilities, nodes.one(config.end), axis=1)
         never = nodes("Expand", nodes.number(float("-inf"), kind=np.float32), nodes("Shape", BANNED, start=0, end=1))
-        likely, word = nodes.several("TopK", 2, nodes("ScatterND", probabilities, BANNED, never), TOP, axis=1)
-        return nodes, [likely, word, ends, *self.kept]
+        log_p, tokens = nodes.several("TopK", 2, nodes("ScatterND", probabilities, BANNED, never), TOP_K, axis=1)
+        return nodes, [log_p, tokens, ends, *self.kept]
 
     def attention(self, x: str, name: str, layer: MultiHead) -> str:
         nodes, heads, width = self.nodes, layer.heads, layer.head_width
         each = self.linear(x, f"{name}.qkv", _joint(layer), scaled=heads * width, by=width**-0.5)
         q, k, v = nodes.several("Split", 3, nodes.shaped(each, 0, 3 * heads, 1, width), axis=1, num_outputs=3)  # (R, H, 1, D)
         q, k = self.turned(q, self.place, width), self.turned(k, self.place, width)
-        k = nodes("Concat", SAID_KEYS.format(self.number), k, axis=2)
-        v = nodes("Concat", SAID_VALUES.format(self.number), v, axis=2)
+        k = nodes("Concat", PAST_KEYS.format(self.number), k, axis=2)
+        v = nodes("Concat", PAST_VALUES.format(self.number), v, axis=2)
         self.kept += [k, v]
         terms = []
         if self.config.position == "relative":
@@ -214,8 +224,8 @@ class Steps(Part):
             terms.append(self.relative(q, layer, name, nodes("Sub", here, before)))
         return self.linear(nodes.shaped(self.mixed(q, k, v, *terms), 0, heads * width), f"{name}.out", layer.out)
 
-    def look(self, x: str, name: str, layer: MultiHead) -> str:
-        """The beams of a source look at its keys as queries of one sample: nothing is copied for each of them."""
+    def cross_attention(self, x: str, name: str, layer: MultiHead) -> str:
+        """The beams of a source attend to its keys as queries of one sample: nothing is copied for each of them."""
         nodes, heads, width = self.nodes, layer.heads, layer.head_width
         q = self.linear(x, f"{name}.q", *_queries(layer), scaled=heads * width, by=width**-0.5)
         q = nodes("Reshape", q, nodes("Concat", self.sources, nodes.number(-1, heads, width), axis=0))

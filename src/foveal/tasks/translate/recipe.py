@@ -1,57 +1,49 @@
-"""A recipe of translation: every setting of a training run on pairs of sentences."""
+"""A recipe of translation: every option of a training run on pairs of sentences."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from foveal.data.read import located
+from foveal.data.parallel import MAX_LENGTH
 from foveal.errors import expect
-from foveal.options import PRECISIONS, Options, option
+from foveal.options import option
+from foveal.train.recipe import Recipe, located
+
+DATA = "the data: a folder with train, val and test, two files a.en,a.de, a .tsv or .jsonl file, or grammar"
 
 
 @dataclass(frozen=True)
-class TranslateRecipe(Options):
-    task: ClassVar[str] = "translate"
-    before: ClassVar[dict[str, Any]] = {"recorded": False}
+class TranslateRecipe(Recipe):
+    before: ClassVar[dict[str, Any]] = {"cuda_graphs": False}
 
-    data: str = option("grammar", "a folder with train, val and test, two files a.en,a.de, a TSV or JSONL file, or grammar")
-    source: str | None = option(None, "the language to translate from, where the data's names do not say it")
-    target: str | None = option(None, "the language to translate into")
-    bad: str = option("drop", "what to do with pairs that cannot be right: empty, too long, not UTF-8", ("drop", "refuse"))
-    longest: int = option(250, "words of a sentence to learn from; longer ones are bad", least=1)
-    pieces: str = option("bpe", "how words are cut into pieces", ("bpe", "unigram"))
-    size: int = option(8000, "pieces of the vocabulary, at most", least=260)
+    data: str = option("grammar", DATA, metavar="PATH")
+    model: str = option(
+        "transformer-tiny", "the model: a preset such as transformer-base or rnn-attention, or a trained one to continue", metavar="NAME"
+    )
+    init_from: str | None = option(None, "a trained model to continue with: its weights and its vocabulary", metavar="MODEL")
+    lr: float = option(0.0, "largest learning rate; 0: the paper's, (width · warmup)^−½", least=0)
+    average: int = option(5, "keep the mean of the weights of the last N epochs; 1: of one epoch", least=1)
+    source: str | None = option(None, "the language to translate from, where the data's names do not say it", metavar="LANGUAGE")
+    target: str | None = option(None, "the language to translate into", metavar="LANGUAGE")
+    bad: str = option("drop", "what to do with bad pairs: empty, too long, not UTF-8", ("drop", "refuse"))
+    max_length: int = option(MAX_LENGTH, "most words of a training sentence; pairs with a longer one are bad", least=1)
+    subwords: str = option("bpe", "the algorithm that learns subwords", ("bpe", "unigram"))
+    vocab_size: int = option(8000, "largest size of the vocabulary in subwords", least=260)
     joint: bool = option(True, "one vocabulary for both languages")
-    lowercase: bool = option(False, "all sentences in small letters")
-    model: str = option("transformer-tiny", "a preset: transformer-tiny, -small, -base, -big, rnn or rnn-attention")
-    settings: dict[str, Any] = option({}, "fields of the model's config that differ, as YAML: '{norm: pre}'")  # noqa: RUF009 — it is a field
-    start: str | None = option(None, "a trained model to go on with: its weights and its vocabulary")
-    epochs: int = option(30, "how often the training split is seen", least=1)
-    tokens: int = option(4096, "tokens in a batch, padding included: of the longer side", least=16)
-    accumulate: int = option(1, "batches whose gradients are added before a step", least=1)
-    lr: float = option(0.0, "largest learning rate of Adam; 0: the paper's, (width · warmup)^−½", least=0)
+    lowercase: bool = option(False, "lowercase all sentences")
+    tokens: int = option(4096, "tokens per batch, padding included: of the longer side", least=16)
     warmup: int = option(4000, "steps in which the learning rate rises; then it falls with the root of the steps", least=1)
-    smoothing: float = option(0.1, "of labels", least=0, below=1)
-    agreement: float = option(0.0, "R-Drop: read a batch twice, and learn to say the same whatever dropout hides; 0: once", least=0)
-    decay: float = option(0.0, "weight decay", least=0)
-    clip: float = option(0.0, "largest norm of the gradient; 0: any", least=0)
-    average: int = option(5, "the kept model is the mean of the last so many epochs", least=1)
-    checkpointing: bool = option(False, "compute each layer again in the backward pass: less memory, more time")
-    cuda_graphs: bool = option(True, "on a GPU, launch a step at once, as recorded for its shape; padding is computed, too")
-    precision: str = option("32", "of the arithmetic", PRECISIONS)
-    bleu: int = option(0, "translate the validation split every so many epochs; 0: at the end only", least=0)
-    beam: int = option(4, "of the search that validation is judged by at the end", least=1)
-    penalty: float = option(0.6, "of length, in that search", least=0)
-    patience: int = option(0, "stop after so many epochs without a better validation loss; 0: never", least=0)
-    seed: int = option(0, "of weights and order", least=0)
+    r_drop: float = option(0.0, "weight of R-Drop: two passes with different dropout must agree; 0: one pass", least=0)
+    bleu_every: int = option(0, "translate the validation split every N epochs; 0: at the end only", least=0)
+    beam: int = option(4, "beam size of the evaluation at the end", least=1)
+    length_penalty: float = option(0.6, "length penalty of the evaluation at the end", least=0)
 
-    def from_anywhere(self) -> "TranslateRecipe":
-        """With whole paths: what a run keeps of its recipe holds in another folder, too."""
-        start = None if self.start is None else located(self.start)
-        return self.changed(data=_located(self.data), start=start)
+    def from_anywhere(self) -> Self:
+        """With absolute paths: what a run keeps of its recipe holds in another folder, too."""
+        return super().from_anywhere().changed(data=_located(self.data))
 
 
 def _located(data: str) -> str:
-    """A folder, a file or two files from the root on; a name of foveal's own as it is."""
-    expect(bool(data), "the setting data", "a name or a path", "nothing")
+    """The absolute path of a folder, of a file or of two files; a name of foveal's own as it is."""
+    expect(bool(data), "--data", "a name or a path", "nothing")
     return located(data) if Path(data).expanduser().exists() else ",".join(map(located, data.split(",")))

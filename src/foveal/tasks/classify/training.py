@@ -1,0 +1,114 @@
+"""One run of classification: the model, its teachers and its data in the harness, and how the run ends."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import nn
+
+from foveal.atomic import write_atomic
+from foveal.data.source import Source
+from foveal.errors import FovealError, expect, reading, short_repr
+from foveal.models.store import begin_with, load_for
+from foveal.models.zoo import config_of, create
+from foveal.runtime.card import SEWER_MEAN, SEWER_STD
+from foveal.runtime.packaged import is_file
+from foveal.tasks.classify.card import ClassifyCard
+from foveal.tasks.classify.data import ClassifyData, divided
+from foveal.tasks.classify.finish import conclude, write_bad
+from foveal.tasks.classify.module import ClassifyModule
+from foveal.tasks.classify.reading import read_for
+from foveal.tasks.classify.recipe import ClassifyRecipe
+from foveal.tasks.classify.teachers import Teachers, Wanted, load_teachers
+from foveal.train.harness import Machine, Progress, Training
+from foveal.train.journal import Journal
+
+TEACHERS = "teachers.json"
+FAMILIES = ("icam", "peer")
+
+
+class ClassifyTraining(Training):
+    watched = ("val_score", "max")
+
+    def __init__(self, recipe: ClassifyRecipe, source: Source, folder: Path, machine: Machine, progress: Progress, fresh: bool) -> None:
+        """fresh: the run does not continue from a checkpoint, so that the weights to begin with are needed."""
+        expect(len(source.classes) > 1 or source.multi_label, recipe.data, "at least 2 classes", f"{len(source.classes)}")
+        named = recipe.fold_column is None or recipe.fold is not None
+        expect(named, "--fold-column", "--folds or --fold beside it, which say what to test on", "neither")
+        model = build(recipe, len(source.classes), fresh)
+        self.teachers = teachers_of(recipe, source, folder)
+        splits = divided(source, recipe.fold)
+        _share(recipe, len(splits.train), machine.devices)
+        self.data: ClassifyData = ClassifyData(source, recipe, splits, machine.workers, progress)
+        _share(recipe, len(self.data.splits.train), machine.devices)
+        self.module: ClassifyModule = ClassifyModule(
+            model,
+            recipe,
+            classes=len(source.classes),
+            multi_label=source.multi_label,
+            steps=self.data.steps * recipe.epochs,
+            counts=self.data.counts,
+            images=len(self.data.splits.train),
+            mean=SEWER_MEAN,
+            std=SEWER_STD,
+            teachers=None if self.teachers is None else self.teachers[0],
+        )
+
+    def begin(self, folder: Path) -> None:
+        write_bad(self.data, folder)
+        if self.teachers is not None:
+            write_atomic(folder / TEACHERS, json.dumps(self.teachers[1], indent=1).encode())
+
+    def finish(self, trainer: pl.Trainer, journal: Journal, folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
+        return conclude(trainer, self.module, self.data, journal, folder, origin)
+
+
+def build(recipe: ClassifyRecipe, classes: int, fresh: bool = True) -> nn.Module:
+    """The recipe's model, with the weights to begin with where the run is fresh; an error unless it takes the recipe's images."""
+    for key in recipe.config:
+        named = isinstance(key, str) and key not in ("family", "classes")
+        expect(named, "--config", "fields of the model's config, and the data name the classes", short_repr(key))
+    if is_file(recipe.model):
+        expect(not recipe.config, "--config", "none beside a model file, which has its own", short_repr(recipe.config))
+        model = load_for(recipe.model, ClassifyCard, classes=classes)
+    else:
+        family = config_of(recipe.model).family
+        expect(family in FAMILIES, f"the model {recipe.model}", "one that classifies", f"one of the family {family}")
+        model = create(recipe.model, classes=classes, **recipe.config)
+    if recipe.init_from is not None and fresh:
+        fitting, all_ = begin_with(model, recipe.init_from), len(model.state_dict())
+        if fitting < all_:
+            line = f"{fitting} of {all_} tensors begin with {recipe.init_from}; the others do not fit and are new"
+            print(line, file=sys.stderr, flush=True)
+    try:
+        with torch.no_grad():
+            model.eval()(torch.zeros(1, 3, recipe.size, recipe.size))
+    except (FovealError, RuntimeError, ValueError) as error:  # each model has words of its own
+        reason = " ".join(str(error).split())
+        got = f"{recipe.size} × {recipe.size}; {reason}"
+        raise FovealError(f"--size: expected images that {recipe.model} takes, got {got}") from None
+    return model.train()
+
+
+def teachers_of(recipe: ClassifyRecipe, source: Source, folder: Path) -> tuple[Teachers, dict[str, str]] | None:
+    """The teachers, and a digest of each; an error if the run was begun with others."""
+    if recipe.teachers is None:
+        return None
+    blank = [list(box) for box in recipe.blank]
+    finer = lambda label: read_for(recipe.changed(label=label))  # noqa: E731 — one line is clearer here
+    wanted = Wanted(source, recipe.size, SEWER_MEAN, SEWER_STD, recipe.fold, blank, finer)
+    teachers, digests = load_teachers(recipe.teachers, wanted, folder)
+    if (folder / TEACHERS).exists():
+        with reading(folder / TEACHERS):
+            kept = json.loads((folder / TEACHERS).read_text(encoding="utf-8"))
+        expect(kept == digests, f"the run in {folder}", f"the {len(kept)} teachers it was begun with", "others", "choose another --out")
+    return teachers, digests
+
+
+def _share(recipe: ClassifyRecipe, images: int, devices: int) -> None:
+    """Every process must have as many images of each batch as the others."""
+    expect(recipe.batch % devices == 0, "--batch", f"a multiple of the {devices} devices", recipe.batch)
+    expect(images >= devices, "--devices", f"at most {images}, one training image each", devices)

@@ -1,0 +1,80 @@
+"""What a run of translation reports at its end, and the table over several seeds."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from foveal.atomic import write_atomic
+from foveal.report.table import Table
+from foveal.runtime.packaged import FILE
+from foveal.train.run_folder import read_result
+
+FIGURES = {"bleu": "BLEU", "lowercased": "BLEU, lowercased", "chrf": "chrF"}
+
+
+def describe_result(result: Mapping[str, Any], folder: Path) -> list[str]:
+    """The lines that a person reads at the end of a run."""
+    lines = []
+    for split in _splits(result):
+        bleu, small = result[split]["bleu"], result[split]["lowercased"]
+        interval = f"({bleu['low']:.1f} to {bleu['high']:.1f})"
+        lines.append(f"{split}: BLEU {bleu['value']:.2f} {interval}, lowercased {small['value']:.2f}")
+    lines.append(f"BLEU is {result['val']['bleu']['signature']}")
+    lines.append(f"the model is {folder / FILE}; next: foveal translate {folder} < sentences.txt")
+    return lines
+
+
+def summarise(folders: Sequence[Path], out: Path) -> str:
+    """Mean and standard deviation over seeds: written as summary.md, .csv, .tex and .json, and returned as Markdown."""
+    results = [read_result(folder) for folder in folders]
+    first = results[0]
+    seeds = ", ".join(str(result["seed"]) for result in results)
+    title = f"{first['model']} ({first['parameters']:,} parameters) on {first['data']['name']}, {len(results)} seeds ({seeds})"
+    signature = first["val"]["bleu"]["signature"]
+    note = f"BLEU: {signature}; lowercased: the same on lowercase letters. std: over seeds, with n − 1."
+    rows = _rows(results)
+    table = Table(["split", "figure", "mean", "std", "lowest", "highest"], rows, words=2)
+    text = f"# {title}\n\n{origin_line(first['origin'])}\n\n{table.markdown()}\n{note}\n"
+    write_atomic(out / "summary.md", text.encode())
+    facts = {"model": first["model"], "data": first["data"]["name"], "seeds": seeds, "signature": signature} | first["origin"]
+    write_atomic(out / "summary.csv", with_columns(table, facts).csv().encode())
+    write_atomic(out / "summary.tex", (latex_comment(title, origin_line(first["origin"]), note) + table.latex()).encode())
+    write_atomic(out / "summary.json", json.dumps(results, indent=1).encode())
+    return text
+
+
+def origin_line(origin: Mapping[str, Any]) -> str:
+    return " · ".join(f"{key} {value}" for key, value in origin.items())
+
+
+def with_columns(table: Table, facts: Mapping[str, Any]) -> Table:
+    """The table with facts that hold for all its rows, as columns: a row that is copied from a CSV keeps its origin."""
+    values = [str(value) for value in facts.values()]
+    return Table([*table.head, *facts], [[*row, *values] for row in table.rows], table.words)
+
+
+def latex_comment(*lines: str) -> str:
+    return "".join(f"% {' '.join(line.split())}\n" for line in lines)
+
+
+def _rows(results: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    rows = []
+    for split in _splits(results[0]):
+        for name, title in FIGURES.items():
+            values = np.array([result[split][name]["value"] for result in results])
+            rows.append([split, title, *_numbers(values, 2)])
+    minutes = np.array([result["seconds"] / 60 for result in results])
+    return [*rows, ["train", "minutes of training", *_numbers(minutes, 1)]]
+
+
+def _numbers(values: Any, digits: int) -> list[str]:
+    spread = f"{values.std(ddof=1):.{digits}f}" if len(values) > 1 else "–"
+    return [f"{values.mean():.{digits}f}", spread, f"{values.min():.{digits}f}", f"{values.max():.{digits}f}"]
+
+
+def _splits(result: Mapping[str, Any]) -> list[str]:
+    """That were translated."""
+    return [split for split in result["data"]["splits"] if split in result]

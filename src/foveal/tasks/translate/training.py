@@ -1,0 +1,162 @@
+"""One run of translation: sentences, vocabulary and model of a recipe, and what is written at its end."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import nn
+
+from foveal.atomic import write_atomic
+from foveal.data.parallel import Pairs, Parallel, read_parallel
+from foveal.errors import expect, short_repr
+from foveal.metrics.bleu import Score, translation_scores
+from foveal.models.store import describe, load_model, save_model, shapes_of
+from foveal.models.zoo import create, presets
+from foveal.runtime.decode.batched import max_positions
+from foveal.runtime.decode.search import Search
+from foveal.runtime.packaged import FILE, is_file
+from foveal.runtime.vocabulary import LEAST, Vocabulary, both_from, learn_both, text_of
+from foveal.tasks.translate.card import TranslateCard
+from foveal.tasks.translate.data import TranslateData
+from foveal.tasks.translate.module import TranslateModule, translate
+from foveal.tasks.translate.recipe import TranslateRecipe
+from foveal.train.harness import Training
+from foveal.train.journal import Journal
+from foveal.train.run_folder import RESULT
+
+RESAMPLES = 200  # of the interval that a run reports; `foveal evaluate` has more
+FAMILIES = ("transformer", "seq2seq")
+FIXED = ("family", "source_words", "target_words", "pad", "begin", "end", "unknown")  # fields of a config that the vocabulary decides
+
+
+def read_data(recipe: TranslateRecipe) -> Parallel:
+    """The sentences of a recipe; what is wrong with the recipe is found before they are read."""
+    check_recipe(recipe)
+    data = read_parallel(
+        recipe.data, source=recipe.source, target=recipe.target, bad=recipe.bad, max_length=recipe.max_length
+    )
+    for split in ("train", "val"):
+        expect(len(data.splits.get(split, ())) > 0, f"{data.name}, split {split}", "at least one pair", "none")
+    return data
+
+
+def check_recipe(recipe: TranslateRecipe) -> None:
+    """Raise a FovealError unless there is such a model: it is built without memory."""
+    for key in recipe.config:
+        expect(isinstance(key, str) and key not in FIXED, "--config", "fields of the model's config", short_repr(key))
+    if (trained := _trained(recipe)) is not None:
+        expect(not recipe.config, "--config", f"none beside {trained}, whose model has its own", short_repr(recipe.config))
+        return
+    known = presets(*FAMILIES)
+    expect(recipe.model in known, "--model", f"one of {', '.join(known)}, or a trained model", recipe.model)
+    with torch.device("meta"):
+        _checkpointed(_created(recipe, LEAST, LEAST), recipe)
+
+
+def build(recipe: TranslateRecipe, data: Parallel) -> tuple[nn.Module, tuple[Vocabulary, Vocabulary]]:
+    """The recipe's model and its vocabularies: new ones, or those of the model to continue with."""
+    if (trained := _trained(recipe)) is not None:
+        model, card = load_model(trained, TranslateCard)
+        expect(bool(card.vocabulary), trained, "a model with its vocabulary", "one without")
+        return _checkpointed(model, recipe).train(), both_from(card.vocabulary)
+    train = data.splits["train"]
+    both = learn_both(train.source, train.target, recipe.vocab_size, recipe.subwords, recipe.lowercase, recipe.joint)
+    return _checkpointed(_created(recipe, len(both[0]), len(both[1])), recipe).train(), both
+
+
+def _trained(recipe: TranslateRecipe) -> str | None:
+    return recipe.init_from or (recipe.model if is_file(recipe.model) else None)
+
+
+def _created(recipe: TranslateRecipe, source_words: int, target_words: int) -> nn.Module:
+    tied = {} if recipe.joint else {"tied": "output"}
+    return create(recipe.model, source_words=source_words, target_words=target_words, **tied | recipe.config)
+
+
+def _checkpointed(model: Any, recipe: TranslateRecipe) -> nn.Module:
+    expect(not recipe.checkpointing or hasattr(model, "checkpointing"), "--checkpointing", "a Transformer", recipe.model)
+    if recipe.checkpointing:
+        model.checkpointing = True
+    assert isinstance(model, nn.Module)
+    return model
+
+
+class TranslateTraining(Training):
+    module: TranslateModule
+    data: TranslateData
+
+    def __init__(self, recipe: TranslateRecipe, data: Parallel) -> None:
+        self.recipe = recipe
+        model, vocabularies = build(recipe, data)
+        self.data = TranslateData(data, recipe, *vocabularies, positions=max_positions(vars(model.config)))
+        self.module = TranslateModule(model, recipe)
+
+    def begin(self, folder: Path) -> None:
+        print("\n".join(self.data.summary()), file=sys.stderr, flush=True)
+
+    def finish(self, trainer: pl.Trainer, journal: Journal, folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
+        """Translate validation and test, and write model.safetensors, the translations and the result."""
+        if not trainer.is_global_zero:
+            return {}  # one process has the journal, translates and writes
+        recipe, data = self.recipe, self.data.data
+        model = self.module.evaluated.eval().to(trainer.strategy.root_device)
+        rows = journal.rows
+        result: dict[str, Any] = {
+            "model": recipe.model,
+            "parameters": sum(weight.numel() for weight in model.parameters()),
+            "data": data.facts(),
+            "seed": recipe.seed,
+            "epoch": journal.best_epoch + 1 if recipe.average == 1 else len(rows),
+            "val_loss": rows[-1]["val_loss"],
+            "seconds": round(sum(row["seconds"] for row in rows), 1),
+            "origin": origin,
+        }
+        search = Search(beam=recipe.beam, length_penalty=recipe.length_penalty)
+        for split, pairs in data.splits.items():
+            if split != "train" and len(pairs):
+                translations = translate(model, (self.data.source, self.data.target), pairs.source, search)
+                result[split] = plain_scores(translation_scores(translations, pairs.target, RESAMPLES))
+                write_atomic(folder / translations_file(split), translations_table(pairs, translations).encode())
+        result["val_score"] = result["val"]["bleu"]["value"]
+        save_model(model, folder / FILE, self.card(model, result, origin))
+        write_atomic(folder / RESULT, json.dumps(result, indent=1).encode())
+        return result
+
+    def card(self, model: nn.Module, result: dict[str, Any], origin: dict[str, Any]) -> TranslateCard:
+        family, config = describe(model)
+        data = self.data.data
+        return TranslateCard(
+            model=self.recipe.model,
+            family=family,
+            config=config,
+            vocabulary=text_of(self.data.source, self.data.target),
+            data=data.facts(),
+            metrics={split: result[split] for split in data.splits if split in result},
+            recipe=dataclasses.asdict(self.recipe),
+            origin=origin,
+            shapes=shapes_of(model),
+        )
+
+
+def translations_file(split: str) -> str:
+    """The name of a split's translations in a folder."""
+    return f"translations-{split}.tsv"
+
+
+def translations_table(pairs: Pairs, translations: Iterable[str]) -> str:
+    rows = zip(pairs.source, translations, pairs.target, strict=True)
+    lines = ["\t".join(" ".join(cell.split()) for cell in row) for row in rows]
+    return "\n".join(["source\ttranslation\treference", *lines, ""])
+
+
+def plain_scores(scores: dict[str, Score]) -> dict[str, Any]:
+    """As values that JSON can hold."""
+    return {
+        name: {key: round(value, 3) if isinstance(value, float) else value for key, value in dataclasses.asdict(score).items()}
+        for name, score in scores.items()
+    }
