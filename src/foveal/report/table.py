@@ -67,3 +67,8 @@ def in_markdown(text: str) -> str:
 
 def in_latex(text: str) -> str:
     return "".join(LATEX.get(sign, sign) for sign in " ".join(text.split(" ")).replace("\n", " "))
+
+
+def plain_name(text: str) -> str:
+    """A name for a file or a folder, of whatever text."""
+    return "-".join("".join(sign if sign.isalnum() or sign == "." else " " for sign in text).split())

@@ -13,7 +13,7 @@ from foveal.app.command.flags import check_jobs
 from foveal.app.command.workers import pool
 from foveal.data.near_duplicates import DISTANCE, SIDE, NearDuplicates, hash_of, near_duplicates
 from foveal.data.read import read
-from foveal.data.source import FilePictures, Source
+from foveal.data.source import FileImages, Source
 from foveal.report.progress import progress
 from foveal.runtime.image import BadImage, kind_of
 
@@ -95,8 +95,8 @@ def _open(source: Source, index: int, full: bool) -> Opened:
     file = source.file(index)
     try:
         kind = size = ""
-        if full and isinstance(source.pictures, FilePictures):
-            kind, width, height = kind_of(source.pictures.path(index))
+        if full and isinstance(source.images, FileImages):
+            kind, width, height = kind_of(source.images.path(index))
             size = f"{width}×{height}"
         return Opened(file, None, kind, size, hash_of(source.image(index, SIDE)))
     except BadImage as bad:

@@ -27,7 +27,7 @@ from foveal.app.command.flags import check_jobs
 from foveal.app.command.workers import pool
 from foveal.atomic import write_atomic
 from foveal.data.read import MARK, read
-from foveal.data.rendered import COUNT, SIZE, RenderedPictures, read_pipes
+from foveal.data.rendered import COUNT, SIZE, RenderedImages, read_pipes
 from foveal.data.source import SPLITS, Source
 from foveal.errors import FovealError, expect, expect_integer, unknown
 from foveal.report.progress import progress
@@ -127,8 +127,8 @@ def _mark(out: Path, facts: dict[str, Any]) -> None:
 
 
 def _draw_all(source: Source, size: int, out: Path, jobs: int) -> None:
-    assert isinstance(source.pictures, RenderedPictures)
-    left = [(out, index, source.pictures.frame_seed(index), size) for index in range(len(source)) if not _part(out, index).exists()]
+    assert isinstance(source.images, RenderedImages)
+    left = [(out, index, source.images.frame_seed(index), size) for index in range(len(source)) if not _part(out, index).exists()]
     for folder in ("images", "masks", PARTS):
         (out / folder).mkdir(exist_ok=True)
     jobs = min(jobs, 1 + len(left) // ALONE)
@@ -209,8 +209,8 @@ def _write_instances(source: Source, size: int, out: Path) -> None:
 def _write_sheet(source: Source, size: int, out: Path) -> None:
     from foveal.data.pipes import contact_sheet, render
 
-    assert isinstance(source.pictures, RenderedPictures)
-    frames = [render(source.pictures.frame_seed(index), min(size, SIZE)) for index in _some(source)]
+    assert isinstance(source.images, RenderedImages)
+    frames = [render(source.images.frame_seed(index), min(size, SIZE)) for index in _some(source)]
     content = io.BytesIO()
     contact_sheet(frames, columns=min(6, len(frames))).save(content, format="JPEG", quality=QUALITY)
     write_atomic(out / "sheet.jpg", content.getvalue())
