@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install test lint types contracts unit demo weights gallery proof map docs bench clean
+.PHONY: help install test lint types contracts unit demo weights gallery proof map docs bench stubs clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -60,6 +60,9 @@ map: $(STAMP)  ## draw the rooms and their imports into docs/rooms.svg
 docs: $(STAMP)  ## build the documentation into build/site
 	$(BIN)/python scripts/site.py
 	@echo "the site is build/site/index.html; for its search: $(BIN)/python -m http.server --directory build/site"
+
+stubs: $(STAMP)  ## write the stubs of the folders whose names are found by their files
+	$(BIN)/python scripts/write_stubs.py
 
 bench: $(STAMP)  ## time attention against torch, and write results/
 	$(BIN)/foveal bench attention

@@ -15,7 +15,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 
 from foveal.data.pipes import render
 from foveal.deploy.measure.clock import interleaved
-from foveal.deploy.measure.cost import flops, weights
+from foveal.deploy.measure.cost import flops, parameters
 from foveal.deploy.measure.origin import origin
 from foveal.deploy.onnx.quantise import plans
 from foveal.models.mbconv import Stage
@@ -115,7 +115,7 @@ def main(peers: list[Path]) -> None:
         for kind, graph in (("", content), (" int8", best.content)):
             jobs[name + kind] = job(opened(graph), {"frames": held[:1]})
             facts[name + kind] = len(graph)
-        told[name] = (f"{weights(model):,}", f"{flops(model, torch.zeros(1, 3, 224, 224)) / 1e6:.0f}")
+        told[name] = (f"{parameters(model):,}", f"{flops(model, torch.zeros(1, 3, 224, 224)) / 1e6:.0f}")
     for peer in peers:
         session = opened(str(peer))
         name = session.get_inputs()[0].name

@@ -12,13 +12,13 @@ def augment(request):
     return request.param, augmentation(request.param)
 
 
-def images(count=13, side=24):
+def some_images(count=13, side=24):
     return torch.rand(count, 3, side, side + 5, generator=torch.Generator().manual_seed(1))
 
 
 def test_shape_range_and_chance(augment):
     name, module = augment
-    images = images()
+    images = some_images()
     torch.manual_seed(5)
     first = module(images)
     assert first.shape == images.shape
@@ -58,7 +58,7 @@ def test_noise():
 
 
 def test_nothing_to_vary_is_the_mirror():
-    images = images()
+    images = some_images()
     torch.manual_seed(0)
     varied = Vary(Variation())(images)
     torch.testing.assert_close(
@@ -126,7 +126,7 @@ def test_mixed_by_hand(monkeypatch):
 
 def test_mixed_keeps_the_sum_of_targets():
     torch.manual_seed(3)
-    images, aims = mixed(images(), torch.eye(13), 0.4)
+    images, aims = mixed(some_images(), torch.eye(13), 0.4)
     torch.testing.assert_close(aims.sum(1), torch.ones(13))
     assert images.min() >= 0
     assert images.max() <= 1

@@ -7,8 +7,9 @@ from data.bad import BAD, spoiled
 
 from foveal.data.batches import Batches, loader
 from foveal.data.order import Order
-from foveal.data.pack import GREY, pack
+from foveal.data.pack import pack
 from foveal.data.read import read
+from foveal.runtime.blank import GREY
 
 
 @pytest.fixture(scope="module")

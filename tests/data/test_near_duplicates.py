@@ -134,7 +134,7 @@ def test_twins_across_folds(tmp_path):
     ]
     found = near_duplicates(source, codes, there, across="folds")
     assert [(twin.first, twin.second, twin.splits) for twin in found] == [("0.png", "1.png", ("fold 0", "fold 2"))]
-    named = near_duplicates(read(str(tmp_path), by="campaign"), codes, there, across="folds")
+    named = near_duplicates(read(str(tmp_path), fold_column="campaign"), codes, there, across="folds")
     assert [twin.splits for twin in named] == [("2020", "2022")]
     with pytest.raises(FovealError, match="across: expected splits or folds, got classes"):
         near_duplicates(source, codes, there, across="classes")

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from data.bad import BAD, GOOD, spoiled
 
-from foveal.data.pack import GREY, pack, paint, why
+from foveal.data.pack import pack, why
 from foveal.data.read import read
 from foveal.errors import FovealError
+from foveal.runtime.blank import GREY, paint
 
 
 @pytest.fixture(scope="module")

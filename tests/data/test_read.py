@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from foveal.data.read import has_column, located, read
+from foveal.data.read import has_column, read
 from foveal.data.source import FileImages, Names, Source
 from foveal.errors import FovealError
+from foveal.train.recipe import located
 
 
 def refused(what, **how):
@@ -56,7 +57,7 @@ def test_a_csv_beside_class_folders_is_somebody_s_list(tmp_path):
     assert source.format == "class folders"
     assert source.notes[0] == "the class folders are read; to read found.csv, name that file itself"
     assert "is read as class folders, got found; to read found.csv" in refused(tmp_path, label="found")
-    assert "is read as class folders, got found; to read found.csv" in refused(tmp_path, by="found")
+    assert "is read as class folders, got found; to read found.csv" in refused(tmp_path, fold_column="found")
     assert read(str(tmp_path / "found.csv"), label="found").format == "found.csv"
     (tmp_path / "found.csv").rename(tmp_path / "labels.csv")
     assert read(str(tmp_path), label="found").format == "labels.csv"
@@ -92,7 +93,7 @@ def test_which_sets_have_a_column(tmp_path):
     assert not has_column(str(tmp_path), "city")
     assert not has_column("pipes:9", "campaign")
     assert not has_column(str(tmp_path / "nowhere"), "campaign")
-    assert "rendered pipes have no columns" in refused("pipes:9", by="campaign")
+    assert "rendered pipes have no columns" in refused("pipes:9", fold_column="campaign")
 
 
 def test_what_cannot_be_read_is_said_so(tmp_path, monkeypatch):

@@ -11,24 +11,25 @@ from oracle import metric as oracle
 from torchmetrics.functional import classification as witness
 
 from foveal.errors import FovealError
-from foveal.metrics.calibration import COLDEST, apply, calibration_error, fit_temperature, negative_log_likelihood, reliability
+from foveal.metrics.calibration import COLDEST, calibration_error, fit_temperature, negative_log_likelihood, reliability
+from foveal.runtime.answers import probabilities
 
 
 def scored(seed, images, classes, multi_label):
     random = np.random.default_rng(seed)
     logits = random.normal(size=(images, classes)) * 2
-    probability = apply(logits, multi_label)
+    probability = probabilities(logits, multi_label)
     if multi_label:
         return (random.random((images, classes)) < probability).astype(np.uint8), logits
     return np.array([random.choice(classes, p=row) for row in probability]), logits
 
 
 def test_probabilities():
-    np.testing.assert_allclose(apply(np.array([[0.0, math.log(3)]]), False), [[1 / 4, 3 / 4]])
-    np.testing.assert_allclose(apply(np.array([[0.0, math.log(3)]]), True), [[1 / 2, 3 / 4]])
-    np.testing.assert_allclose(apply(np.array([[0.0, 2 * math.log(3)]]), False, 2.0), [[1 / 4, 3 / 4]])
-    np.testing.assert_allclose(apply(np.array([[1e4, -1e4]]), True), [[1, 0]])
-    np.testing.assert_allclose(apply(np.array([[1e4, -1e4]]), False), [[1, 0]])
+    np.testing.assert_allclose(probabilities(np.array([[0.0, math.log(3)]]), False), [[1 / 4, 3 / 4]])
+    np.testing.assert_allclose(probabilities(np.array([[0.0, math.log(3)]]), True), [[1 / 2, 3 / 4]])
+    np.testing.assert_allclose(probabilities(np.array([[0.0, 2 * math.log(3)]]), False, 2.0), [[1 / 4, 3 / 4]])
+    np.testing.assert_allclose(probabilities(np.array([[1e4, -1e4]]), True), [[1, 0]])
+    np.testing.assert_allclose(probabilities(np.array([[1e4, -1e4]]), False), [[1, 0]])
 
 
 def test_error_by_hand():
@@ -46,7 +47,7 @@ def test_error_by_hand():
 @pytest.mark.parametrize("multi_label", [False, True])
 def test_error_equals_loops_under_weights(multi_label):
     truth, logits = scored(2, 61, 5, multi_label)
-    probability = apply(logits, multi_label)
+    probability = probabilities(logits, multi_label)
     weight = np.random.default_rng(0).integers(0, 3, (3, 61)).astype(float)
     for row, found in zip(weight, calibration_error(truth, probability, weight), strict=True):
         if multi_label:
@@ -59,11 +60,11 @@ def test_error_equals_loops_under_weights(multi_label):
 
 def test_error_agrees_with_torchmetrics():
     truth, logits = scored(0, 503, 7, False)
-    probability = apply(logits, False)
+    probability = probabilities(logits, False)
     theirs = witness.multiclass_calibration_error(torch.tensor(probability), torch.tensor(truth), 7, n_bins=15, norm="l1")
     assert calibration_error(truth, probability) == pytest.approx(theirs.item(), rel=1e-4)
     truth, logits = scored(1, 503, 3, True)
-    probability = apply(logits, True)
+    probability = probabilities(logits, True)
     each = [
         witness.binary_calibration_error(
             torch.tensor(probability[:, c]), torch.tensor(truth[:, c].astype(int)), n_bins=15, norm="l1"
@@ -89,7 +90,7 @@ def test_temperature_of_a_model_that_is_right_about_itself_is_one():
     assert fit_temperature(truth, logits) == pytest.approx(1, abs=0.05)
     loud = logits * 3
     found = fit_temperature(truth, loud)
-    assert calibration_error(truth, apply(loud, False, found)) < 0.03 < calibration_error(truth, apply(loud, False))
+    assert calibration_error(truth, probabilities(loud, False, found)) < 0.03 < calibration_error(truth, probabilities(loud, False))
 
 
 def test_loss_equals_loops():
@@ -109,7 +110,7 @@ def test_edges_of_the_temperature():
 @given(st.integers(0, 99), st.booleans(), st.floats(0.1, 10))
 def test_error_is_a_share_and_ignores_order(seed, multi_label, temperature):
     truth, logits = scored(seed, 17, 3, multi_label)
-    probability, order = apply(logits, multi_label, temperature), np.random.default_rng(seed).permutation(17)
+    probability, order = probabilities(logits, multi_label, temperature), np.random.default_rng(seed).permutation(17)
     found = calibration_error(truth, probability)
     assert 0 <= found <= 1
     assert found == pytest.approx(calibration_error(truth[order], probability[order]))
@@ -117,10 +118,10 @@ def test_error_is_a_share_and_ignores_order(seed, multi_label, temperature):
 
 def test_bad_input():
     with pytest.raises(FovealError, match="logits: expected numbers, got nan or infinity"):
-        apply(np.array([[np.nan, 0.0]]), False)
+        probabilities(np.array([[np.nan, 0.0]]), False)
     with pytest.raises(FovealError, match="temperature: expected above 0"):
-        apply(np.zeros((1, 2)), False, 0.0)
+        probabilities(np.zeros((1, 2)), False, 0.0)
     with pytest.raises(FovealError, match=r"logits: expected an array \(N, C\)"):
-        apply(np.zeros(2), False)
+        probabilities(np.zeros(2), False)
     with pytest.raises(FovealError, match="truth: expected labels"):
         fit_temperature(np.array([3]), np.zeros((1, 2)))

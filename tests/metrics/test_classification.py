@@ -18,7 +18,6 @@ from foveal.metrics.classification import (
     balanced_accuracy,
     checked,
     confusion,
-    decide,
     marks,
     mean,
     measure,
@@ -29,6 +28,7 @@ from foveal.metrics.importance import CIW, f1_normal, f2_ciw
 from foveal.metrics.ranking import Ranking
 
 IMAGES, CLASSES = 101, 7
+from foveal.runtime.answers import decide
 
 
 def one_label(seed=0, images=IMAGES, classes=CLASSES):

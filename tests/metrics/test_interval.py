@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from foveal.errors import FovealError
 from foveal.metrics.calibration import calibration_error
-from foveal.metrics.classification import accuracy, decide, measure
+from foveal.metrics.classification import accuracy, measure
 from foveal.metrics.interval import bootstrap
+from foveal.runtime.answers import decide
 
 
 def share(right):

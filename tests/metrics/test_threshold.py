@@ -8,8 +8,9 @@ from hypothesis.extra.numpy import arrays
 from oracle import metric as oracle
 
 from foveal.errors import FovealError
-from foveal.metrics.classification import decide, tally
+from foveal.metrics.classification import tally
 from foveal.metrics.threshold import threshold_of_two, thresholds
+from foveal.runtime.answers import decide
 
 
 def of_one(truth, score, aim="F1"):
@@ -78,7 +79,7 @@ def test_a_class_that_says_nothing_keeps_a_half():
 
 
 def test_bad_input():
-    with pytest.raises(FovealError, match="aim of a threshold: expected 'F1'"):
+    with pytest.raises(FovealError, match="the metric of a threshold: expected 'F1'"):
         of_one([0, 1], [0.1, 0.2], "accuracy")
     with pytest.raises(FovealError, match="one label and two classes"):
         threshold_of_two(np.array([0, 1]), np.full((2, 3), 1 / 3))

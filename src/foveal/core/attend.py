@@ -21,6 +21,7 @@ from foveal.core.mask import Mask
 from foveal.core.observe import Look, observers, report
 from foveal.core.request import Call, check_dropout, check_tensor, checked
 from foveal.core.term import Term
+from foveal.core.trace import is_tracing
 from foveal.errors import FovealError, unknown
 
 
@@ -68,7 +69,8 @@ def attend(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """softmax(q kᵀ·scale + bias) v on (B, H, N, D), (B, G, M, D), (B, G, M, E) → (B, H, N, E); with weights=True also α (B, H, N, M).
 
-    mask: True = may look; a pattern of `foveal.mask`, or a boolean tensor that broadcasts to (B, H, N, M).
+    mask: True = may look; a pattern of `foveal.mask`, a boolean tensor that broadcasts to (B, H, N, M), or both (`causal & tensor`).
+        A pair that it drops has the weight 0, and 0·∞ is NaN: a value that is not finite spoils rows that may not look at it, as in torch.
     bias: added to the scores; a floating tensor that broadcasts to (B, H, N, M), or a term that makes it tile by tile.
     dropout: the share of weights dropped, now: a layer passes 0 unless it is training. α comes back before dropout.
     kernel: "auto" takes the fastest that does the job exactly; see `which`.
@@ -183,7 +185,7 @@ def _choose(call: Call, name: str) -> Kernel:
         raise unknown("kernel", name, ["auto", *_ALL])
     if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
         return _select(call, name)
-    if torch.compiler.is_exporting() or torch._C._get_tracing_state() is not None:
+    if torch.compiler.is_exporting() or is_tracing():
         return _ALL["explicit"]  # plain operations, which every exporter knows
     if call.transformed:
         return _select(call, name)

@@ -24,6 +24,7 @@ from foveal.core.term import Term, Written
 # differ, tiles must be masked one by one, and win later.
 SMALL = {"cpu": 2**14, "cuda": 2**16}
 SMALL_BATCHED = 2**20
+VECTOR = 16  # numbers in the widest vector of a processor: AVX-512, float32
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,20 @@ def _torchs_choice(call: Call, mask: Tensor | None) -> SDPBackend:
 
 
 def _run_flash(call: Call) -> Tensor:
-    return _sdpa(call, call.dense_mask()) if call.q.device.type == "cpu" else _on_backend(SDPBackend.FLASH_ATTENTION)(call)
+    if call.q.device.type != "cpu":
+        return _on_backend(SDPBackend.FLASH_ATTENTION)(call)
+    mask = call.dense_mask()
+    y = _sdpa(call, mask)
+    return y if mask is not None else _with_nan(y, call.q, call.k.shape[2])
+
+
+def _with_nan(y: Tensor, q: Tensor, keys: int) -> Tensor:
+    """NaN in the rows whose query is NaN. torch's CPU kernel finds the largest score of the keys that fill no vector by comparisons, in
+    which NaN loses to −∞; with no other keys the row then counts as one that may look at nothing, and becomes 0."""
+    if keys == 0 or (keys >= VECTOR and not torch.compiler.is_compiling()):  # compiled, a look at the size would cost another graph
+        return y
+    largest = (q.detach() if q.requires_grad else q).amax(-1, keepdim=True)  # (B, H, N, 1), NaN where the query is
+    return y.add(largest, alpha=0)  # 0·∞ is NaN, too, and so are the scores of a query that is not finite
 
 
 def _refuses_term(call: Call) -> str:

@@ -68,7 +68,8 @@ def statistics(weights: Tensor, positions: Tensor) -> dict[str, Tensor]:
     keys = torch.arange(wide.shape[3], device=wide.device)
     apart = (positions.to(wide.device)[:, None] - keys).abs()  # (n, M)
     return {
-        "entropy": torch.special.entr(wide).sum(-1),  # 0 log 0 = 0
+        # 0 log 0 = 0, with slope 0: entr's own slope there is ∞, and ∞·0 would make every gradient NaN.
+        "entropy": torch.special.entr(wide.masked_fill(wide == 0, 1)).sum(-1),
         "largest": wide.amax(-1) if len(keys) else wide.sum(-1),
         "distance": (wide * apart).sum(-1),
     }

@@ -1,4 +1,4 @@
-"""Structured pruning to a target: whole channels go until a model has the weights, or the work, of another one; then both can be compared.
+"""Structured pruning to a target: whole channels go until a model has the parameters, or the work, of another one; then both can be compared.
 
     keep_g = max(1, ⌊C_g (1 − r)⌋) channels of each group g, those of the largest importance;   the smallest r with cost(r) ≤ target
     l1     importance of a channel = mean of |w| sums over the layers that make or read it
@@ -14,26 +14,30 @@ Departs from the papers: importance and groups are torch-pruning's, which takes 
 """
 
 import copy
+import dataclasses
 import functools
 import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
-from foveal.deploy.measure.cost import flops, weights
+from foveal.deploy.measure.cost import flops, parameters
 from foveal.errors import FovealError, expect, is_integer, short_repr, unknown
 from foveal.layers.gated import Gated
 from foveal.models.icam import CrossBlock, Icam, cut, grid_of
 from foveal.models.peer import Peer
 from foveal.models.shrink import fit, query_of
+from foveal.models.store import shapes_of
+from foveal.runtime.card import Card
 
-UNITS = ("weights", "flops")
+Kind = TypeVar("Kind", bound=Card)
+UNITS = ("parameters", "flops")
 METHODS = ("l1", "fpgm")
-STEPS = 12  # of the bisection: shares are told apart to 1 in 4096, finer than one channel in any layer here
+STEPS = 12  # of the bisection: shares differ by 1 in 4096, finer than one channel in any layer here
 NEAR, ROUNDS = 0.95, 4  # of the target; how often the search goes on without the group whose channels are too dear
 
 
@@ -47,18 +51,18 @@ class Way:
     forward: Callable[[Any, Tensor], Tensor] = lambda model, images: model(images)
 
 
-def prune(model: nn.Module, target: int, unit: str = "weights", by: str = "l1", *, size: int = 224) -> nn.Module:
-    """A copy of a classifier with at most `target` weights or flops, and its classes. size: side of the images in pixels."""
+def prune(model: nn.Module, target: int, unit: str = "parameters", by: str = "l1") -> nn.Module:
+    """A copy of a classifier with at most `target` parameters or flops, and its classes."""
     if unit not in UNITS:
         raise unknown("unit of a target", unit, UNITS)
     if by not in METHODS:
         raise unknown("importance of channels", by, METHODS)
     expect(is_integer(target) and target > 0, "the target", f"a number of {unit} above 0", short_repr(target))
-    groups = _groups(model, size)
-    cost = counter(unit, size)
+    groups = _groups(model)
+    cost = counter(unit)
     whole = cost(model)
     expect(target < whole, "the target", f"fewer {unit} than the model's own {whole:,}", f"{target:,}")
-    least = cost(_pruned(model, [1] * len(groups), groups, size, "l1"))
+    least = cost(_pruned(model, [1] * len(groups), groups, "l1"))
     expect(least <= target, "the target", f"at least {least:,} {unit}, with one channel in every layer", f"{target:,}")
 
     fixed: dict[int, int] = {}  # groups that are too coarse for what is still missing, and the channels left in them
@@ -70,7 +74,7 @@ def prune(model: nn.Module, target: int, unit: str = "weights", by: str = "l1", 
 
     @functools.cache
     def cost_of(kept: tuple[int, ...]) -> int:
-        return cost(_pruned(model, kept, groups, size, "l1"))  # whichever channels go, as many are left
+        return cost(_pruned(model, kept, groups, "l1"))  # whichever channels go, as many are left
 
     for _ in range(ROUNDS):
         share = _least(2**STEPS - 1, lambda share: cost_of(left(share)) <= target)
@@ -79,7 +83,7 @@ def prune(model: nn.Module, target: int, unit: str = "weights", by: str = "l1", 
         if cost_of(kept) >= NEAR * target:
             break
         fixed[len(groups) - tail] = kept[-tail]
-    return _pruned(model, kept, groups, size, by)
+    return _pruned(model, kept, groups, by)
 
 
 def _least(high: int, fits: Callable[[int], bool]) -> int:
@@ -91,12 +95,12 @@ def _least(high: int, fits: Callable[[int], bool]) -> int:
     return high
 
 
-def counter(unit: str, size: int) -> Callable[[nn.Module], int]:
-    """What counts a model's weights, or its flops of one image with this side."""
-    return weights if unit == "weights" else lambda model: flops(model, torch.zeros(1, 3, size, size))
+def counter(unit: str) -> Callable[[nn.Module], int]:
+    """What counts a model's parameters, or its flops of one sample as it takes them."""
+    return parameters if unit == "parameters" else lambda model: flops(model, *cast("Any", model).example())
 
 
-def _pruned(model: nn.Module, kept: Sequence[int], groups: Sequence[tuple[str, int]], size: int, by: str) -> nn.Module:
+def _pruned(model: nn.Module, kept: Sequence[int], groups: Sequence[tuple[str, int]], by: str) -> nn.Module:
     """A copy with so many channels in each group."""
     model = copy.deepcopy(model).eval()
     parts = dict(model.named_modules())
@@ -104,7 +108,7 @@ def _pruned(model: nn.Module, kept: Sequence[int], groups: Sequence[tuple[str, i
     # Half a channel more, so that no rounding takes one away.
     shares = {parts[name]: 1 - (count + 0.5) / full for (name, full), count in zip(groups, kept, strict=True) if count < full}
     if shares:
-        _pruner(model, size, by, shares).step()
+        _pruner(model, by, shares).step()
     fit(model)
     with torch.no_grad():
         for module, width in before.items():
@@ -117,11 +121,11 @@ def _pruned(model: nn.Module, kept: Sequence[int], groups: Sequence[tuple[str, i
     return model
 
 
-def _groups(model: nn.Module, size: int) -> list[tuple[str, int]]:
+def _groups(model: nn.Module) -> list[tuple[str, int]]:
     """The name of a layer of each group that can be pruned, and the channels of the group."""
     model = copy.deepcopy(model).eval()
     names = {module: name for name, module in model.named_modules()}
-    pruner = _pruner(model, size, "l1", {})
+    pruner = _pruner(model, "l1", {})
     found = pruner.DG.get_all_groups(ignored_layers=pruner.ignored_layers, root_module_types=pruner.root_module_types)
     roots = [group[0].dep.target.module for group in found]
     groups = [(names[root], pruner.DG.get_out_channels(root) // pruner.out_channel_groups.get(root, 1)) for root in roots]
@@ -129,13 +133,13 @@ def _groups(model: nn.Module, size: int) -> list[tuple[str, int]]:
     return groups
 
 
-def _pruner(model: nn.Module, size: int, by: str, shares: dict[nn.Module, float]) -> Any:
+def _pruner(model: nn.Module, by: str, shares: dict[nn.Module, float]) -> Any:
     pruning, way = _torch_pruning(), _way(model)
     with torch.enable_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # it tells of every parameter outside of layers
+        warnings.simplefilter("ignore", UserWarning)  # it warns of every parameter outside of layers
         return pruning.BasePruner(
             model.requires_grad_(True),  # the groups are read off the graph of gradients
-            torch.zeros(1, 3, size, size),
+            cast("Any", model).example()[0],
             _importance(by),
             pruning_ratio=0.0,
             pruning_ratio_dict=shares,
@@ -186,6 +190,19 @@ def _way_of_icam(model: Icam) -> Way:
 
     gated: dict[nn.Module, int] = {network.inner: 2 for network in networks}  # what passes, and how much of it
     return Way([*tokens, *rest], alike=gated, forward=forward)
+
+
+def pruned_card(card: Kind, pruned: nn.Module, words: str) -> Kind:
+    """What the file says of itself: the shapes, and that figures of the whole model are none of its own."""
+    name = card.model if card.shapes else f"{card.model}-pruned"
+    note = f"{card.model} pruned {words}, and not trained since."
+    return dataclasses.replace(card, model=name, metrics={}, note=note, shapes=shapes_of(pruned))
+
+
+def expect_finite_weights(model: nn.Module, name: str) -> None:
+    """Raise a FovealError for weights that are no numbers: no importance could be told of them."""
+    broken = next((key for key, value in model.state_dict().items() if value.is_floating_point() and not bool(value.isfinite().all())), "")
+    expect(not broken, f"the weights of {name}", "finite numbers", f"NaN or infinity in {broken}", "choose another model")
 
 
 def _torch_pruning() -> Any:

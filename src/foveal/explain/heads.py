@@ -2,33 +2,28 @@
 
     by gradient   I_h = E_x Σ_(w of h) |∂L/∂w · w|          by masking   I_h = E_x [L without h] − E_x [L]
 
-Symbols: x an image, L its loss; w of h the rows of W_Q, W_K and W_V and the columns of W_O that belong to head h. Heads that share keys and values
+Symbols: x a sample, L its loss; w of h the rows of W_Q, W_K and W_V and the columns of W_O that belong to head h. Heads that share keys and values
 each count them.
 Papers: Paul Michel, Omer Levy, Graham Neubig (2019). Are sixteen heads really better than one? NeurIPS. arXiv:1905.10650. Pavlo Molchanov et al.
 (2019). Importance estimation for neural network pruning. CVPR. arXiv:1906.10771.
-Departs from the papers: the gradient is that of weights, image by image, where Michel et al. take that of a head's output.
+Departs from the papers: the gradient is that of weights, sample by sample, where Michel et al. take that of a head's output.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from foveal.errors import expect, is_integer, short_repr
 from foveal.layers.multihead import MultiHead
 from foveal.models.heads import head_layers, without_heads
 
-Loss = Callable[[Tensor, Tensor], Tensor]  # logits (B, C) and what is true of them → one number, the mean
+Loss = Callable[[Any, Any], Tensor]  # a model and one batch, of whatever kind → one number, the mean over the batch
 
 
-def loss_of(multi_label: bool) -> Loss:
-    """Cross-entropy; of several labels an image, that of each class."""
-    return (lambda logits, truth: F.binary_cross_entropy_with_logits(logits, truth.to(logits.dtype))) if multi_label else F.cross_entropy
-
-
-def importance_by_gradient(model: nn.Module, images: Tensor, truth: Tensor, loss: Loss = F.cross_entropy) -> list[Tensor]:
-    """One tensor (H,) for each multi-head layer, from normalised images (B, 3, h, w) and their labels."""
+def importance_by_gradient(model: nn.Module, batches: Sequence[Any], loss: Loss) -> list[Tensor]:
+    """One tensor (H,) for each multi-head layer: the mean over the batches, of one sample each where the equation is meant to the letter."""
     layers = head_layers(model)
     found = [torch.zeros(layer.heads, dtype=torch.float64) for layer in layers]
     weights = list(dict.fromkeys(weight for layer in layers for head in range(layer.heads) for weight, _ in _of(layer, head)))
@@ -38,13 +33,13 @@ def importance_by_gradient(model: nn.Module, images: Tensor, truth: Tensor, loss
         for weight in weights:
             weight.requires_grad_(True)
         model.eval()
-        for image, true in zip(images.split(1), truth.split(1), strict=True):
+        for batch in batches:
             with torch.enable_grad():
-                slopes = torch.autograd.grad(loss(model(image), true), weights)
+                slopes = torch.autograd.grad(loss(model, batch), weights)
             by_weight = {weight: (slope * weight.detach()).abs() for weight, slope in zip(weights, slopes, strict=True)}
             for layer, each in zip(layers, found, strict=True):
                 for head in range(layer.heads):
-                    each[head] += sum(by_weight[weight][part].sum().double().cpu() for weight, part in _of(layer, head)) / len(images)
+                    each[head] += sum(by_weight[weight][part].sum().double().cpu() for weight, part in _of(layer, head)) / len(batches)
     finally:
         for weight, before in zip(weights, needed, strict=True):
             weight.requires_grad_(before)
@@ -53,7 +48,7 @@ def importance_by_gradient(model: nn.Module, images: Tensor, truth: Tensor, loss
     return found
 
 
-def importance_by_masking(model: nn.Module, images: Tensor, truth: Tensor, loss: Loss = F.cross_entropy, batch: int = 32) -> list[Tensor]:
+def importance_by_masking(model: nn.Module, batches: Sequence[Any], loss: Loss) -> list[Tensor]:
     """One tensor (H,) for each multi-head layer: how much the mean loss grows where one head gives 0. Below 0, it does harm."""
     layers = head_layers(model)
     training = {module: module.training for module in model.modules()}
@@ -61,8 +56,7 @@ def importance_by_masking(model: nn.Module, images: Tensor, truth: Tensor, loss:
 
     @torch.no_grad()
     def mean() -> float:
-        pairs = zip(images.split(batch), truth.split(batch), strict=True)
-        return sum(float(loss(model(some), true)) * len(some) for some, true in pairs) / len(images)
+        return sum(float(loss(model, batch)) for batch in batches) / len(batches)
 
     try:
         whole = mean()
@@ -83,12 +77,8 @@ def least(importance: list[Tensor], count: int) -> dict[int, list[int]]:
     """The `count` heads that matter least, layer → heads; every layer keeps the one that matters most in it."""
     spare = sum(len(layer) - 1 for layer in importance)
     fits = is_integer(count) and 1 <= count <= spare
-    expect(
-        fits,
-        "how many heads to remove",
-        f"1 to {spare}, so that one is left in each layer" if spare else "a layer with several",
-        short_repr(count),
-    )
+    wanted = f"1 to {spare}, so that one is left in each layer" if spare else "a layer with several"
+    expect(fits, "how many heads to remove", wanted, short_repr(count))
     ranked = sorted(
         (float(value), place, head)
         for place, layer in enumerate(importance)

@@ -1,11 +1,11 @@
-"""Where a model looked, as maps over the image's cells.
+"""Saliency maps: where a model looked, over the image's cells.
 
     attention   α of every layer, head and query on the patches:                     the weights themselves, they sum to 1
     gradient    Σ_c |x ⊙ ∂logit/∂x|, averaged over each cell:                        input × gradient
     occlusion   max(0, p − p with the cell in the image's mean colour):            what the answer loses without the cell
 
-The first says what was looked at, and nothing of what was made of it; the others belong to one answer. How well any of them explains
-is measured in `faithful.py`. Gradient and occlusion are scaled to sum to 1, unless they are 0 everywhere.
+The first is what was looked at, and not what was made of it; the others belong to one answer. How well any of them explains
+is measured in `faithfulness.py`. Gradient and occlusion are scaled to sum to 1, unless they are 0 everywhere.
 
 Papers: Shrikumar et al., Learning Important Features Through Propagating Activation Differences, 2017 (arXiv:1704.02685);
 Zeiler and Fergus, Visualizing and Understanding Convolutional Networks, 2014 (arXiv:1311.2901)
@@ -30,7 +30,7 @@ def attention_maps(model: nn.Module, images: Tensor) -> SaliencyMaps:
 
     An Icam's queries look at the cells. Of a ViT, its class token is the query, and the cells get the share that it gives to patches.
     """
-    expect(images.dim() == 4 and len(images) > 0, "images to look at", "(B, 3, S, S)", tuple(images.shape))
+    expect(images.dim() == 4 and len(images) > 0, "images to explain", "(B, 3, S, S)", tuple(images.shape))
     try:
         with torch.no_grad(), watch(model) as seen:
             model(images)
@@ -51,7 +51,7 @@ def attention_maps(model: nn.Module, images: Tensor) -> SaliencyMaps:
 
 
 def sides_of(model: nn.Module, images: Tensor) -> Sides:
-    """How many cells a map of this model has; 7 × 7 for one whose attention tells nothing of it."""
+    """How many cells a map of this model has; 7 × 7 for one without such attention."""
     if isinstance(model, Icam):
         patch, pool = model.config.patch, model.config.pool
         return images.shape[2] // patch * pool, images.shape[3] // patch * pool
@@ -73,29 +73,21 @@ def gradient(model: nn.Module, images: Tensor, target: Tensor | Sequence[int] | 
     return shares(_array(F.adaptive_avg_pool2d(saliency, (rows, columns))[:, 0]))
 
 
-def occlusion(
-    model: nn.Module,
-    images: Tensor,
-    probability: Callable[[Tensor], Array],
-    sides: Sides | None = None,
-    batch: int = 16,
-    blank: Tensor | None = None,
-) -> Array:
-    """(B, C, rows, columns): what each class's probability loses when a cell is hidden. probability: logits (n, C) → (n, C).
+def occlusion(probability: Callable[[Tensor], Array], images: Tensor, sides: Sides, batch: int = 16, blank: Tensor | None = None) -> Array:
+    """(B, C, rows, columns): what each class's probability loses when a cell is hidden. probability: images (n, 3, S, S) → (n, C).
 
-    blank (S, S): pixels that the model is never shown. They stay as they are: what was not seen cannot be lost.
+    blank (S, S): pixels that the model is never given. They stay as they are: what was not seen cannot be lost.
     """
-    rows, columns = sides or sides_of(model, images)
-    owner = cell_of(images.shape[2], images.shape[3], (rows, columns)).to(images.device)
+    rows, columns = sides
+    owner = cell_of(images.shape[2], images.shape[3], sides).to(images.device)
     cells = torch.eye(rows * columns, dtype=torch.bool, device=images.device)[:, owner]  # (cells, S, S)
     cells = (cells if blank is None else cells & ~blank)[:, None]
     lost = []
-    with torch.inference_mode():
-        for image in images[:, None]:
-            plain = image.mean((2, 3), keepdim=True)
-            hidden = torch.cat([image, torch.where(cells, plain, image)])  # (1 + cells, 3, S, S)
-            probabilities = probability(torch.cat([model(some) for some in hidden.split(batch)]))
-            lost.append(np.clip(probabilities[:1] - probabilities[1:], 0, None).T.reshape(-1, rows, columns))
+    for image in images[:, None]:
+        plain = image.mean((2, 3), keepdim=True)
+        hidden = torch.cat([image, torch.where(cells, plain, image)])  # (1 + cells, 3, S, S)
+        found = np.concatenate([probability(some) for some in hidden.split(batch)])
+        lost.append(np.clip(found[:1] - found[1:], 0, None).T.reshape(-1, rows, columns))
     return shares(np.stack(lost))
 
 

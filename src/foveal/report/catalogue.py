@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foveal.report.paper import Paper
 from foveal.errors import FovealError, unknown
+from foveal.report.paper import Paper
 
 if TYPE_CHECKING:
     from torch import Tensor

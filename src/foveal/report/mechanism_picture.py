@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foveal.report.catalogue import Entry, Ran, run_example
 from foveal.errors import FovealError, expect
+from foveal.report.catalogue import Entry, Ran, run_example
 from foveal.report.picture import Matrix, Picture
 
 if TYPE_CHECKING:

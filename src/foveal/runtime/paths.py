@@ -77,8 +77,3 @@ def _paths(parts: list[bytes], zero: bool) -> Iterator[str]:
         path = part if zero else part.rstrip(b"\r")
         if path:
             yield os.fsdecode(path)
-
-
-def plain(text: str) -> str:
-    """A name for a file or a folder, of whatever text."""
-    return "-".join("".join(sign if sign.isalnum() or sign == "." else " " for sign in text).split())

@@ -36,12 +36,13 @@ def _forgetful(block: nn.Module) -> Any:
 
 @contextlib.contextmanager
 def _still(block: nn.Module) -> Iterator[None]:
-    """Within, no BatchNorm of the block moves its statistics."""
+    """Within, no BatchNorm of the block moves its statistics: their momentum is 0, and nothing is counted."""
     moving = [part for part in block.modules() if isinstance(part, _BatchNorm) and part.track_running_stats]
+    kept = [(part.momentum, part.num_batches_tracked) for part in moving]
     for part in moving:
-        part.track_running_stats = False
+        part.momentum, part.num_batches_tracked = 0.0, None
     try:
         yield
     finally:
-        for part in moving:
-            part.track_running_stats = True
+        for part, (momentum, counter) in zip(moving, kept, strict=True):
+            part.momentum, part.num_batches_tracked = momentum, counter

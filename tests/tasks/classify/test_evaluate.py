@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from foveal.errors import FovealError
-from foveal.metrics.calibration import apply, fit_temperature
+from foveal.metrics.calibration import fit_temperature
+from foveal.runtime.answers import probabilities
 from foveal.metrics.classification import average_precision
 from foveal.metrics.importance import CIW
 from foveal.metrics.threshold import thresholds
@@ -79,7 +80,7 @@ def test_intervals_hold_the_value_and_can_be_left_out():
 def test_thresholds_come_from_the_validation_images_alone():
     known = many_scores(307, seed=9)
     verdict = multi_label(validation=known)
-    expected = thresholds(known[0], apply(known[1], True), "F1")
+    expected = thresholds(known[0], probabilities(known[1], True), "F1")
     assert [row.threshold for row in verdict.classes] == expected.tolist()
     assert "best F1 on 307 validation images" in verdict.decision
     other = multi_label(seed=5, validation=known)  # other images are judged: the same thresholds
@@ -88,14 +89,14 @@ def test_thresholds_come_from_the_validation_images_alone():
     assert "no validation images" in multi_label().decision
     wide = multi_label(validation=known, aim="F2")
     assert "best F2" in wide.decision
-    assert [row.threshold for row in wide.classes] == thresholds(known[0], apply(known[1], True), "F2").tolist() != expected.tolist()
+    assert [row.threshold for row in wide.classes] == thresholds(known[0], probabilities(known[1], True), "F2").tolist() != expected.tolist()
     assert verdict.figures["macro F1"].value > multi_label().figures["macro F1"].value
 
 
 def test_temperature_comes_from_the_validation_images_and_changes_no_figure():
     random = np.random.default_rng(1)
     logits = random.normal(size=(997, 3))
-    truth = np.array([random.choice(3, p=row) for row in apply(logits, False)])
+    truth = np.array([random.choice(3, p=row) for row in probabilities(logits, False)])
     names, files = ("a", "b", "c"), [""] * 499
     with_, without = (
         evaluate(Predicted(files, names, truth[:499], 3 * logits[:499]), "test", validation=known, resamples=0)
@@ -163,7 +164,7 @@ def test_curves_enclose_their_areas_and_stay_short():
     long = evaluate(Predicted([""] * 5003, ("a", "b"), truth, logits), "test", resamples=0).classes[1]
     assert len(long.recall) <= CORNERS + 2
     assert np.diff(np.append(0, long.recall)) @ np.array(long.precision) == pytest.approx(long.figures["AP"].value, abs=0.01)
-    assert average_precision(truth, apply(logits, False))[1] == long.figures["AP"].value
+    assert average_precision(truth, probabilities(logits, False))[1] == long.figures["AP"].value
 
 
 @pytest.mark.parametrize("make", [one, multi_label])

@@ -1,17 +1,16 @@
-"""The step of training: loss, weights of classes, the average that is judged, and what is chosen by."""
+"""The step of training: what is random in it, the moving average that is evaluated, the score, the optimizer, and gradient checkpointing."""
 
 import types
 
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F
 from torchmetrics.functional.classification import multiclass_accuracy, multilabel_average_precision
 
 from foveal.data.batches import Batch
 from foveal.errors import FovealError
 from foveal.models.zoo import create
-from foveal.tasks.classify.module import Classify, class_weight, is_backbone, log_prior
+from foveal.tasks.classify.module import ClassifyModule, blocks_of, is_backbone
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.train.average import Average
 from foveal.train.schedule import cosine
@@ -19,12 +18,12 @@ from foveal.train.schedule import cosine
 COUNTS = np.array([2, 3, 11, 1, 7])
 
 
-def task_of(multi_label=False, counts=COUNTS, **settings):
-    recipe = ClassifyRecipe(size=32, settings={"image": 32, "patch": 8}, **settings)
+def task_of(multi_label=False, counts=COUNTS, **options):
+    recipe = ClassifyRecipe(size=32, config={"image": 32, "patch": 8}, **options)
     torch.manual_seed(0)
     model = create("icam-30k", classes=len(counts), image=32, patch=8)
     mean, std = (0.5, 0.4, 0.3), (0.2, 0.25, 0.5)
-    return Classify(
+    return ClassifyModule(
         model, recipe, classes=len(counts), multi_label=multi_label, steps=19, counts=counts, images=int(counts.sum()), mean=mean, std=std
     )
 
@@ -32,103 +31,6 @@ def task_of(multi_label=False, counts=COUNTS, **settings):
 def some(count=17, classes=5, seed=0):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(count, classes, generator=generator) * 3, torch.randint(0, classes, (count,), generator=generator)
-
-
-ALL = torch.ones(17, dtype=torch.bool)
-
-
-@pytest.mark.parametrize("multi_label", [False, True])
-def test_margin(multi_label):
-    """A model that knows nothing but how frequent the classes are has logits 0 at best: their shares are in the prior."""
-    prior = log_prior(COUNTS, multi_label, 24)
-    shares = (COUNTS + 1) / (26 if multi_label else 29)
-    torch.testing.assert_close((prior.sigmoid() if multi_label else prior.exp()).numpy(), shares.astype(np.float32))
-    task = task_of(multi_label, balance="margin")
-    labels = torch.repeat_interleave(torch.arange(5), torch.from_numpy(COUNTS))
-    targets = torch.nn.functional.one_hot(labels, 5).float()
-    logits = torch.zeros(24, 5, requires_grad=True)
-    task.loss(logits, targets, torch.ones(24)).backward()
-    assert logits.grad.sum(0).abs().max() < (0.01 if multi_label else 0.06)  # one image more of each class is in the prior
-    plain = torch.zeros(24, 5, requires_grad=True)
-    task_of(multi_label).loss(plain, targets, torch.ones(24)).backward()
-    assert plain.grad.sum(0).abs().max() > (0.05 if multi_label else 0.2)
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.3])
-@pytest.mark.parametrize("counts", [[400, 12], [400, 80, 0], [5, 5, 500]])
-@pytest.mark.parametrize("multi_label", [False, True])
-def test_with_a_margin_what_can_be_told_apart_is_told_apart(multi_label, counts, smoothing):
-    """Each class's image by itself, logits free: at the optimum of the loss every one of them has the right answer."""
-    counts = np.array(counts)
-    task = task_of(multi_label, counts, balance="margin", smoothing=smoothing)
-    there = np.flatnonzero(counts)
-    targets = torch.eye(len(counts))[there]
-    logits = torch.zeros_like(targets, requires_grad=True)
-    fit = torch.optim.LBFGS([logits], max_iter=200, line_search_fn="strong_wolfe")
-
-    def closure():
-        fit.zero_grad()
-        loss = task.loss(logits, targets, torch.ones(len(there)))
-        loss.backward()
-        return loss
-
-    fit.step(closure)
-    said = logits.detach()
-    assert ((said > 0).float() == targets).all() if multi_label else said.argmax(1).tolist() == there.tolist()
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.13])
-def test_one_label_is_cross_entropy(smoothing):
-    logits, labels = some()
-    task = task_of(smoothing=smoothing)
-    torch.testing.assert_close(
-        task.loss(logits, F.one_hot(labels, 5).float(), ALL), F.cross_entropy(logits, labels, label_smoothing=smoothing)
-    )
-    soft = torch.softmax(some(seed=1)[0], 1)  # as mixup makes them
-    torch.testing.assert_close(task.loss(logits, soft, ALL), F.cross_entropy(logits, soft, label_smoothing=smoothing))
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.13])
-def test_several_labels_is_binary_cross_entropy(smoothing):
-    logits, _ = some()
-    marks = (some(seed=1)[0] > 1).float()
-    aims = marks * (1 - smoothing) + smoothing / 2
-    expected = F.binary_cross_entropy_with_logits(logits, aims)
-    torch.testing.assert_close(task_of(multi_label=True, smoothing=smoothing).loss(logits, marks, ALL), expected)
-
-
-def test_class_weights():
-    weight = class_weight(COUNTS)
-    torch.testing.assert_close(weight * torch.from_numpy(COUNTS), torch.full((5,), 24 / 5))  # every class weighs the same in sum
-    assert class_weight(np.array([4, 0, 4])).tolist() == [1, 1, 1]  # a class that has no image does not move the others
-    logits, labels = some()
-    targets = F.one_hot(labels, 5).float()
-    task = task_of(balance="weights", smoothing=0.0)
-    # torch divides by the weights that happen to be in the batch; over the whole set the two are one
-    summed = F.cross_entropy(logits, labels, weight=weight, reduction="sum") / 17
-    torch.testing.assert_close(task.loss(logits, targets, ALL), summed)
-    # an image counts as its class weighs, smoothing or not
-    smooth = task_of(balance="weights", smoothing=0.1).loss(logits, targets, ALL)
-    each = F.cross_entropy(logits, labels, label_smoothing=0.1, reduction="none") * weight[labels]
-    torch.testing.assert_close(smooth, each.mean())
-
-
-def test_class_weights_of_several_labels():
-    logits, _ = some()
-    marks = (some(seed=1)[0] > 1).float()
-    task = task_of(multi_label=True, balance="weights", smoothing=0.0)
-    torch.testing.assert_close(
-        task.loss(logits, marks, ALL), F.binary_cross_entropy_with_logits(logits, marks, pos_weight=class_weight(COUNTS))
-    )
-
-
-def test_what_could_not_be_read_has_no_weight():
-    logits, labels = some()
-    good = torch.arange(17) % 3 != 1
-    task = task_of(smoothing=0.0)
-    loss = task.loss(logits, F.one_hot(labels, 5).float(), good)
-    torch.testing.assert_close(loss, F.cross_entropy(logits[good], labels[good]))
-    assert task.loss(logits, F.one_hot(labels, 5).float(), torch.zeros(17, dtype=torch.bool)) == 0
 
 
 def test_score_against_torchmetrics():
@@ -144,7 +46,7 @@ def test_score_against_torchmetrics():
 def test_diverged():
     logits, labels = some()
     logits[3, 2] = float("nan")
-    with pytest.raises(FovealError, match="expected finite numbers, got NaN or infinity; lower --lr"):
+    with pytest.raises(FovealError, match="expected finite numbers, got NaN or infinity"):
         task_of().score(logits, labels)
 
 
@@ -167,7 +69,7 @@ def test_a_slice_of_a_batch_may_be_empty():
     assert task_of().logits(batch).shape == (0, 5)
 
 
-def test_the_average_is_judged():
+def test_the_average_is_evaluated():
     assert task_of(ema=0.0).average is None
     task = task_of(ema=0.9)
     assert task.evaluated is task.average.module
@@ -194,7 +96,7 @@ def test_average_by_hand():
 
 
 def test_no_decay_on_scales_and_shifts():
-    task = task_of(decay=0.3, lr=0.01, warmup=0.2)
+    task = task_of(weight_decay=0.3, lr=0.01, warmup=0.2)
     made = task.configure_optimizers()
     decayed, free = made["optimizer"].param_groups
     assert (decayed["weight_decay"], free["weight_decay"]) == (0.3, 0.0)
@@ -215,9 +117,9 @@ def test_a_step_is_a_function_of_seed_and_number(monkeypatch):
     for number, before in ((4, 1), (4, 2), (5, 1)):
         task = task_of(augment="strong", mixup=0.3, seed=7)
         task.log = lambda *args, **keywords: None
-        task._trainer = types.SimpleNamespace(global_step=number, global_rank=0, world_size=1)
-        monkeypatch.setattr(Classify, "global_step", property(lambda self: self._trainer.global_step))
-        monkeypatch.setattr(Classify, "global_rank", property(lambda self: self._trainer.global_rank))
+        loop = types.SimpleNamespace(epoch_loop=types.SimpleNamespace(total_batch_idx=number))
+        task._trainer = types.SimpleNamespace(fit_loop=loop, global_rank=0, world_size=1)
+        monkeypatch.setattr(ClassifyModule, "global_rank", property(lambda self: self._trainer.global_rank))
         torch.manual_seed(before)
         task.on_train_batch_start(a_batch(), 0)
         losses.append(task.training_step(a_batch(), 0).item())
@@ -225,7 +127,7 @@ def test_a_step_is_a_function_of_seed_and_number(monkeypatch):
 
 
 def test_what_sees_pixels_may_learn_more_slowly():
-    task = task_of(backbone=0.2, lr=0.01, decay=0.3)
+    task = task_of(backbone_lr=0.2, lr=0.01, weight_decay=0.3)
     rates = {}
     for group in task.configure_optimizers()["optimizer"].param_groups:
         for parameter in group["params"]:
@@ -234,3 +136,58 @@ def test_what_sees_pixels_may_learn_more_slowly():
         assert rates[id(parameter)] == pytest.approx(0.002 if name.startswith("phi.") else 0.01)
     assert not is_backbone("net.classifier.1.weight")
     assert is_backbone("net.resnet.embedder.convolution.weight")
+
+
+def models():
+    """Each kind of block that is computed again, and what one batch of it is."""
+    config = {"image": 32, "patch": 8, "classes": 5, "dropout": 0.3}
+    yield "icam-31k", {**config}
+    yield "icam-30k", {**config, "layers": 3}
+    for name in ("resnet-18", "mobilenet-v2"):
+        yield name, {"image": 32, "classes": 5}
+
+
+@pytest.mark.parametrize(("name", "config"), models(), ids=[name for name, _ in models()])
+def test_gradient_checkpointing_changes_no_number(name, config):
+    """Gradients, running statistics and their counters are equal bit for bit, dropout included."""
+    if name not in ("icam-31k", "icam-30k"):
+        pytest.importorskip("transformers")
+    found = []
+    for checkpointing in (False, True):
+        torch.manual_seed(0)
+        recipe = ClassifyRecipe(size=32, checkpointing=checkpointing, ema=0.9)
+        task = ClassifyModule(
+            create(name, **config), recipe, classes=5, multi_label=False, steps=19, counts=COUNTS, images=24, mean=(0.5,) * 3, std=(0.2,) * 3
+        )
+        task.train()
+        assert len(list(blocks_of(task.model))) > 2
+        torch.manual_seed(1)
+        images = torch.randn(7, 3, 32, 32)
+        for _ in range(2):
+            task.model(images).square().sum().backward()
+        gradients = {key: value.grad for key, value in task.model.named_parameters()}
+        found.append((gradients, dict(task.model.named_buffers())))
+        task.eval()
+        assert task.model(images).shape == task.evaluated(images).shape == (7, 5)
+        assert "forward" not in vars(next(blocks_of(task.average.module))), "the average must not run the blocks of the model"
+    (plain, statistics), (again, moved) = found
+    assert plain.keys() == again.keys()
+    assert [key for key in plain if not torch.equal(plain[key], again[key])] == []
+    assert [key for key in statistics if not torch.equal(statistics[key], moved[key])] == []
+    assert any("running_mean" in key for key in moved)
+
+
+def test_gradient_checkpointing_holds_less_memory():
+    from foveal.deploy.measure.memory import peak
+
+    held = []
+    for checkpointing in (False, True):
+        torch.manual_seed(0)
+        recipe = ClassifyRecipe(size=64, checkpointing=checkpointing, ema=0.0)
+        model = create("icam-31k", image=64, patch=16, classes=5)
+        task = ClassifyModule(
+            model, recipe, classes=5, multi_label=False, steps=19, counts=COUNTS, images=24, mean=(0.5,) * 3, std=(0.2,) * 3
+        )
+        images = torch.randn(16, 3, 64, 64)
+        held.append(peak(lambda: task.model(images).sum().backward()))
+    assert held[1] < 0.8 * held[0]

@@ -1,4 +1,4 @@
-"""What a model costs before it is timed: its weights, the work of its products, and what one pass holds in memory.
+"""What a model costs before it is timed: its parameters, the work of its products, and what one pass holds in memory.
 
     flops = Σ over products of 2 · multiply-adds:   convolution 2·C_out·h·w·(C_in/groups)·k²,   linear 2·C_in·C_out,   attention 2·N·M·(D + E)
 
@@ -18,7 +18,7 @@ from foveal.deploy.measure.memory import peak
 from foveal.errors import expect, short_repr
 
 
-def weights(model: nn.Module) -> int:
+def parameters(model: nn.Module) -> int:
     """How many numbers a model learns; what two parts share counts once."""
     expect(isinstance(model, nn.Module), "the model", "a torch.nn.Module", short_repr(model))
     return sum(parameter.numel() for parameter in model.parameters())
@@ -32,7 +32,7 @@ def flops(model: nn.Module, *inputs: Any) -> int:
 
 
 def activation_bytes(model: nn.Module, *inputs: Any) -> int:
-    """The most that one pass in evaluation mode holds at any moment, beside weights and inputs."""
+    """The most that one pass in evaluation mode holds at any moment, beside parameters and inputs."""
     with _watched_run(model):
         tensors = (tensor for tensor in (*model.parameters(), *inputs) if isinstance(tensor, torch.Tensor))
         return peak(lambda: model(*inputs), next((tensor.device.type for tensor in tensors), "cpu"))

@@ -1,33 +1,27 @@
-"""`foveal ablate WHAT`: train variants of a model by the same recipe on the same images, and tabulate what each part is worth.
+"""Ablations of classifiers: variants of one recipe on the same images, and what each part is worth.
 
-icam: its parts, one after the other. peers: other models, whole. pruned: these, and each of them cut down to ICAM's flops and to its weights.
+icam: its parts, one after the other. peers: other models, whole. pruned: these, and each of them cut down to ICAM's flops and to its parameters.
 """
 
-import argparse
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foveal.app.command.jobs import check_jobs
-from foveal.atomic import write_atomic
-from foveal.errors import expect, expect_integer, unknown
-from foveal.report.table import Table
-from foveal.runtime.paths import plain
+from foveal.errors import FovealError, expect
+from foveal.report.table import UNDEFINED, Table
+from foveal.tasks.ablation import Ablation, Plans, Variants
 from foveal.tasks.classify.recipe import ClassifyRecipe
-from foveal.tasks.classify.train_command import add_arguments as add_training
-from foveal.tasks.classify.train_command import check_by, folds_of, recipe_of
 
-Variants = dict[str, dict[str, Any]]  # name → settings of the recipe; the first one is what the others are compared with
+Fields = Mapping[str, Any]  # of the model's config
 
-ICAM: dict[str, Variants] = {
+PARTS: dict[str, dict[str, Fields]] = {  # table → name of a variant → what differs; the first one is what the others are compared with
     "first": {"adaptive": {}, "static": {"first": "projected-static"}},
     "queries": {f"{count} queries": {"queries": count} for count in (1, 2, 4, 8)},
     "layers": {f"{count} layers": {"layers": count} for count in (2, 1, 3, 4)},
     "heads": {f"{count} heads": {"heads": count} for count in (2, 1, 4)},
-    "patch": {f"patches of {side}": {"patch": side} for side in (56, 28, 112)},
+    "patch": {},  # sides that divide the recipe's images: see `patches`
     "phi": {
         "MBConv6": {},
         "MBConv3": {"stages": [{"width": 16, "expand": 1}, {"width": 24, "blocks": 2, "expand": 3, "stride": 2}]},
@@ -38,103 +32,107 @@ ICAM: dict[str, Variants] = {
     "dropout": {f"dropout {share}": {"dropout": share} for share in (0.1, 0.0, 0.2, 0.3)},
 }
 PEERS = ("icam-31k", "efficientnet-b0", "mobilenet-v2", "mobilevit-xxs", "deit-tiny", "resnet-18")
+GRIDS = (4, 8, 2)  # patches beside each other: the published 4 × 4 first
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_training(parser)
-    parser.add_argument("--only", metavar="A,B", help=f"of icam: {', '.join(ICAM)}; of peers and pruned: names of models")
+class ClassifyAblation(Ablation):
+    """What all ablations of classifiers share: how variants are compared."""
+
+    task = "classify"
+
+    def check(self, data: Any) -> None:
+        tested = data.fold is not None or data.known(data.indices("test")).any()
+        expect(bool(tested), data.name, "labelled test images to compare models on", "none")
+
+    def results(self, variants: Variants, plans: Plans, data: Any) -> list[Table]:
+        return [_table(table, [name for of, name in plans if of == table], plans, data) for table in variants]
+
+    def caption(self, recipe: Any, data: Any, seeds: int) -> str:
+        from foveal.tasks.classify.compare import score_name
+
+        right = "" if data.multi_label else "; accuracy: share of right answers"
+        over = "one seed" if seeds == 1 else f"{seeds} seeds, from {recipe.seed} on"
+        return (
+            f"Split test, {over}. score: {score_name(data.multi_label)} × 100 of all test images, mean over seeds; spread: standard deviation over "
+            f"seeds{right}. The interval of a difference resamples images that belong together, for both models alike."
+        )
 
 
-def run(args: argparse.Namespace) -> int:
-    from foveal.data.read import read
-    from foveal.deploy.measure.origin import origin
-    from foveal.device import choose
-    from foveal.train.sweep import plan, run_all
+class IcamParts(ClassifyAblation):
+    tables = tuple(PARTS)
 
-    recipe = recipe_of(args)
-    check_by(recipe, args.folds)
-    variants = _variants(args.task, args.only, recipe)
-    source = read(recipe.data, label=recipe.label, by=recipe.by, seed=0)
-    print(source.told(), flush=True)
-    tested = source.fold is not None or source.known(source.indices("test")).any()
-    expect(bool(tested), source.name, "labelled test images to compare builds on", "none")
-    folder = Path(args.out or f"runs/ablate-{args.task}-{source.name.replace(':', '-')}")
-    seeds = 1 if args.seeds is None else args.seeds
-    expect_integer(seeds, "--seeds")
-    check_jobs(args.jobs, "--jobs")
-    expect(
-        args.resume or not folder.exists() or not any(folder.iterdir()),
-        f"the folder {folder}",
-        "a new or empty one",
-        "one with files in it",
-        "add --resume",
-    )
-    flags = ["--device", args.device]
-    plans: dict[tuple[str, str], list[Any]] = {}
-    for table, builds in variants.items():
-        for name, build in builds.items():
-            place = folder / plain(f"{table}-{name}")
-            plans[table, name] = list(plan(build, place, folds_of(args.folds, source.folds), range(recipe.seed, recipe.seed + seeds)))
-    run_all([one for runs in plans.values() for one in runs], flags, args.jobs)
-    if args.task == "pruned":
+    def variants(self, recipe: ClassifyRecipe, only: Sequence[str] | None) -> dict[str, dict[str, ClassifyRecipe]]:
+        parts = PARTS | {"patch": patches(recipe)}
+        found = {
+            table: {name: recipe.changed(config=recipe.config | dict(fields)) for name, fields in builds.items()}
+            for table, builds in parts.items()
+            if only is None or table in only
+        }
+        _expect_buildable(found)
+        return found
+
+
+class Peers(ClassifyAblation):
+    tables = PEERS
+    title = "peers"
+
+    def variants(self, recipe: ClassifyRecipe, only: Sequence[str] | None) -> dict[str, dict[str, ClassifyRecipe]]:
+        names = [name for name in PEERS if only is None or name in only or name == PEERS[0]]
+        config = {name: recipe.config if name == PEERS[0] else {"image": recipe.size} for name in names}
+        found = {self.title: {name: recipe.changed(model=name, config=config[name]) for name in names}}
+        _expect_buildable(found)
+        return found
+
+
+class PrunedPeers(Peers):
+    title = "pruned"
+
+    def further(self, plans: Plans, place: Any) -> dict[tuple[str, str], list[Any]]:
         from foveal.tasks.classify.ablate_pruned import pruned_runs
 
-        (table,) = variants
-        wholes = {name: plans[table, name] for name in variants[table]}
-        smaller = dict(pruned_runs(wholes, lambda name: folder / plain(f"{table}-{name}")))
-        run_all([one for runs in smaller.values() for one in runs], flags, args.jobs)
-        plans |= {(table, name): runs for name, runs in smaller.items()}
-        variants[table] |= {name: runs[0].recipe for name, runs in smaller.items()}
-    text = "\n".join(_tables(variants, plans, source))
-    facts = " · ".join(f"{key} {value}" for key, value in origin(str(choose(args.device))).items())
-    head = f"# {args.task} on {source.name}\n\n{facts}\n\n{_words(source.multi_label)}\n\n"
-    write_atomic(folder / "ablation.md", (head + text).encode())
-    print(text)
-    print(f"the table is {folder / 'ablation.md'}")
-    return 0
+        wholes = {name: runs for (_, name), runs in plans.items()}
+        return {(self.title, name): runs for name, runs in pruned_runs(wholes, lambda name: place(self.title, name))}
 
 
-def _variants(what: str, only: str | None, recipe: ClassifyRecipe) -> dict[str, dict[str, ClassifyRecipe]]:
-    """table → name → recipe."""
-    wanted = None if only is None else only.split(",")
-    if what in ("peers", "pruned"):
-        for name in wanted or ():
-            if name not in PEERS:
-                raise unknown("peer", name, PEERS)
-        names = [name for name in PEERS if wanted is None or name in wanted or name == PEERS[0]]
-        settings = {name: recipe.settings if name == PEERS[0] else {"image": recipe.size} for name in names}
-        return {what: {name: recipe.changed(model=name, settings=settings[name]) for name in names}}
-    if what != "icam":
-        raise unknown("ablation", what, ("icam", "peers", "pruned"))
-    for name in wanted or ():
-        if name not in ICAM:
-            raise unknown("ablation of icam", name, ICAM)
-    return {
-        table: {name: recipe.changed(settings=recipe.settings | settings) for name, settings in builds.items()}
-        for table, builds in ICAM.items()
-        if wanted is None or table in wanted
-    }
+ABLATIONS: dict[str, Ablation] = {"icam": IcamParts(), "peers": Peers(), "pruned": PrunedPeers()}
 
 
-def _tables(variants: Mapping[str, Mapping[str, ClassifyRecipe]], plans: Mapping[tuple[str, str], Sequence[Any]], source: Any) -> list[str]:
-    texts = []
+def patches(recipe: ClassifyRecipe) -> dict[str, Fields]:
+    """Grids of 4 × 4, 8 × 8 and 2 × 2 patches, where these divide the recipe's images."""
+    sides = [recipe.size // grid for grid in GRIDS if recipe.size % grid == 0 and recipe.size // grid >= 8]
+    expect(
+        len(sides) > 1,
+        "--size",
+        "a multiple of 4, so that images can be cut into patches of several sides",
+        recipe.size,
+        "choose --only without patch",
+    )
+    return {f"patches of {side}": {"image": recipe.size, "patch": side} for side in sides}
+
+
+def _expect_buildable(variants: Mapping[str, Mapping[str, ClassifyRecipe]]) -> None:
+    """Raise a FovealError for a variant that cannot be built, before any is trained. Two classes do: the data is not read yet."""
+    from foveal.tasks.classify.training import build
+
     for table, builds in variants.items():
-        tests = {name: _tested(plans[table, name], source.multi_label) for name in builds}
-        base = next(iter(builds))
-        groups = _groups(next(iter(tests[base].values())).files, source)
-        rows = []
         for name, recipe in builds.items():
-            rows.append(
-                [
-                    name,
-                    *_cost(recipe, len(source.classes)),
-                    *_figures(tests[name], source.multi_label),
-                    _against(base, name, tests, source.multi_label, groups),
-                ]
-            )
-        head = [table, "weights", "GFLOP", "score", "spread", *([] if source.multi_label else ["accuracy"]), f"against {base} (95 %)"]
-        texts.append(Table(head, rows).markdown())
-    return texts
+            try:
+                build(recipe, 2, fresh=False)
+            except FovealError as error:
+                raise FovealError(f"the variant {name} of {table}: {error}; name other tables with --only") from None
+
+
+def _table(table: str, names: Sequence[str], plans: Plans, data: Any) -> Table:
+    tests = {name: _tested(plans[table, name], data.multi_label) for name in names}
+    base = names[0]
+    groups = _groups(next(iter(tests[base].values())).files, data)
+    rows = []
+    for name in names:
+        cost = _cost(plans[table, name][0].recipe, len(data.classes))
+        against = _against(base, name, tests, data.multi_label, groups)
+        rows.append([name, *cost, *_figures(tests[name], data.multi_label), against])
+    accuracy = [] if data.multi_label else ["accuracy"]
+    return Table([table, "parameters", "GFLOP", "score", "spread", *accuracy, f"against {base} (95 %)"], rows, title=table)
 
 
 def _tested(runs: Sequence[Any], multi_label: bool) -> dict[int, Any]:
@@ -154,14 +152,14 @@ def _figures(tests: Mapping[int, Any], multi_label: bool) -> list[str]:
 
     scores = np.array([float(headline(test, multi_label)(None)) for test in tests.values()])
     right = [] if multi_label else [f"{100 * np.mean([np.mean(test.logits.argmax(1) == test.truth) for test in tests.values()]):.1f}"]
-    return [f"{100 * scores.mean():.1f}", f"{100 * scores.std(ddof=1):.1f}" if len(scores) > 1 else "–", *right]
+    return [f"{100 * scores.mean():.1f}", f"{100 * scores.std(ddof=1):.1f}" if len(scores) > 1 else UNDEFINED, *right]
 
 
 def _against(base: str, name: str, tests: Mapping[str, Mapping[int, Any]], multi_label: bool, groups: "NDArray[np.int64] | None") -> str:
     from foveal.tasks.classify.compare import difference
 
     if name == base:
-        return "–"
+        return UNDEFINED
     found = difference(tests[base], tests[name], multi_label, groups)
     return f"{100 * found.value:+.1f} ({100 * found.low:+.1f} to {100 * found.high:+.1f})"
 
@@ -169,11 +167,11 @@ def _against(base: str, name: str, tests: Mapping[str, Mapping[int, Any]], multi
 def _cost(recipe: ClassifyRecipe, classes: int) -> list[str]:
     import torch
 
-    from foveal.deploy.measure.cost import flops, weights
-    from foveal.train.run import build
+    from foveal.deploy.measure.cost import flops, parameters
+    from foveal.tasks.classify.training import build
 
     model = build(recipe, classes, fresh=False).eval()  # what it costs is of its shape: a run's weights may be thrown away
-    return [f"{weights(model):,}", f"{flops(model, torch.zeros(1, 3, recipe.size, recipe.size)) / 1e9:.3f}"]
+    return [f"{parameters(model):,}", f"{flops(model, torch.zeros(1, 3, recipe.size, recipe.size)) / 1e9:.3f}"]
 
 
 def _groups(files: Sequence[str], source: Any) -> "NDArray[np.int64] | None":
@@ -181,11 +179,3 @@ def _groups(files: Sequence[str], source: Any) -> "NDArray[np.int64] | None":
         return None
     place = {source.file(index): index for index in range(len(source))}
     return np.array([source.group[place[file]] for file in files])
-
-
-def _words(multi_label: bool) -> str:
-    score, right = ("mean average precision", "") if multi_label else ("balanced accuracy", "; accuracy: share of right answers")
-    return (
-        f"score: {score} × 100 of all test images, mean over seeds; spread: over seeds{right}. The interval of a difference draws images that "
-        "belong together with replacement, for both builds alike."
-    )

@@ -1,4 +1,4 @@
-"""Peers cut down to the first model's flops, and to its weights: what is left of an advantage when both may cost the same.
+"""Peers cut down to the first model's flops, and to its parameters: what is left of an advantage when both may cost the same.
 
 Each was trained whole; each of its runs is pruned, and trained on by the recipe that the whole one had.
 """
@@ -7,21 +7,21 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from foveal.deploy.prune import METHODS, UNITS, counter, prune, pruned_card
 from foveal.errors import FovealError
+from foveal.models.store import load_model, save_model
 from foveal.runtime.packaged import SUFFIX
+from foveal.tasks.classify.card import ClassifyCard
 from foveal.train.sweep import Run
 
 
 def pruned_runs(wholes: Mapping[str, Sequence[Run]], place: Callable[[str], Path]) -> Iterator[tuple[str, list[Run]]]:
-    """Name of a build → its runs, for each peer, each unit and each method. place: the folder of a build. What is there already is not made again."""
-    from foveal.deploy.prune import METHODS, UNITS, counter
-    from foveal.models.store import load_model
-
+    """Name of a variant → its runs, for each peer, each unit and each method. place: the folder of a variant. What is there already is not made again."""
     base, *peers = wholes
-    model, card = load_model(wholes[base][0].folder)
+    model, _ = load_model(wholes[base][0].folder, ClassifyCard)
     for peer in peers:
         for unit in reversed(UNITS):
-            target = counter(unit, card.size)(model)
+            target = counter(unit)(model)
             for by in METHODS:
                 name = f"{peer}, {unit} of {base}, {by}"
                 try:
@@ -31,15 +31,11 @@ def pruned_runs(wholes: Mapping[str, Sequence[Run]], place: Callable[[str], Path
 
 
 def _run(whole: Run, place: Path, target: int, unit: str, by: str) -> Run:
-    """One run that goes on from a pruned one."""
-    from foveal.app.command.prune import pruned_card
-    from foveal.deploy.prune import prune
-    from foveal.models.store import load_model, save_model
-
+    """One run that continues from a pruned one."""
     file = place / f"{whole.folder.name}{SUFFIX}"
     if not file.exists():
-        model, card = load_model(whole.folder)
-        pruned = prune(model, target, unit, by, size=card.size)
+        model, card = load_model(whole.folder, ClassifyCard)
+        pruned = prune(model, target, unit, by)
         save_model(pruned, file, pruned_card(card, pruned, f"by {by} to at most {target:,} {unit}"))
-    recipe = whole.recipe.changed(model=str(file), settings={}, start=None).from_anywhere()
-    return Run(recipe, place / whole.folder.name)
+    recipe = whole.recipe.changed(model=str(file), config={}, init_from=None).from_anywhere()
+    return Run(whole.task, recipe, place / whole.folder.name)

@@ -1,4 +1,4 @@
-"""Two ways to build a model, told apart: the difference of a figure with its interval, on the same images.
+"""Two ways to build a model, compared: the difference of a figure with its interval, on the same images.
 
     Δ = mean over seeds of figure(B) − figure(A);   interval: images that belong together are drawn with replacement, for A and B alike
 
@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveal.errors import expect
-from foveal.metrics.calibration import apply
 from foveal.metrics.classification import average_precision, balanced_accuracy, mean
 from foveal.metrics.interval import bootstrap
 from foveal.metrics.ranking import Array
+from foveal.runtime.answers import probabilities
 from foveal.tasks.classify.predictions import Predicted
 
 
@@ -36,12 +36,16 @@ def pooled(runs: Sequence[Predicted]) -> Predicted:
     return Predicted(tuple(files[place] for place in order), runs[0].classes, truth, logits, model)
 
 
+def score_name(multi_label: bool) -> str:
+    return "mean average precision" if multi_label else "balanced accuracy"
+
+
 def headline(one: Predicted, multi_label: bool) -> Callable[[Array | None], Array]:
     """The figure that decides: mean average precision of several labels, balanced accuracy of one. A function of weights.
 
     Scores of different models are not ranked against each other: average precision is that of each model, and their mean.
     """
-    probability = apply(one.logits, multi_label)
+    probability = probabilities(one.logits, multi_label)
     if multi_label:
         parts = [np.arange(len(one.files))] if one.model is None else [np.flatnonzero(one.model == k) for k in np.unique(one.model)]
 

@@ -1,231 +1,276 @@
-"""From logits and truth to a verdict.
+"""How good a classifier is, on labelled images: its own test split or any other data; of torch or exported."""
 
-    probability = softmax(logits), with several labels sigmoid(logits): the model's own, temperature 1
-    answer      = the most probable class; with several labels every class whose probability reaches its threshold
-
-Whatever is chosen (thresholds, temperature) is chosen on the validation images, never on those that are judged; without validation
-images nothing is chosen, and the verdict says so. The temperature changes the calibration only, no figure.
-"""
-
-from collections.abc import Sequence
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foveal.errors import expect, is_integer
-from foveal.metrics.calibration import apply, calibration_error, fit_temperature, negative_log_likelihood, reliability
-from foveal.metrics.classification import Labels, Measure, checked, confusion, decide, marks, measure, rankings, tally
-from foveal.metrics.importance import expect_importance, f1_normal, f2_ciw
-from foveal.metrics.interval import Interval, bootstrap
-from foveal.metrics.ranking import Array
-from foveal.metrics.threshold import DEFAULT, threshold_of_two, thresholds
-from foveal.tasks.classify.evaluation import Calibration, Class, Evaluation, Figure, Mistake, Numbers, Reliability
+from foveal.data.name_sketch import count_known
+from foveal.data.read import has_column, read
+from foveal.data.source import Source, printable
+from foveal.deploy.measure.origin import origin
+from foveal.errors import FovealError, expect
+from foveal.report.table import UNDEFINED, Table, write_tables
+from foveal.runtime.image import BadImage, Pixels
+from foveal.tasks.classify.card import TRAINED, ClassifyCard
+from foveal.tasks.classify.classifier import classifier_of
+from foveal.tasks.classify.compare import difference, score_name
+from foveal.tasks.classify.options import EvaluateOptions
+from foveal.tasks.classify.predict import Classifier
 from foveal.tasks.classify.predictions import Predicted
+from foveal.tasks.classify.report import write_report
+from foveal.tasks.classify.report_tables import figures as table_of_figures
+from foveal.tasks.classify.report_tables import percent, with_interval
+from foveal.tasks.classify.scores import Scores
+from foveal.tasks.classify.scoring import score
+from foveal.tasks.task import Evaluation
 
-OF_A_CLASS = ("precision", "recall", "F1", "AP", "AUC")
-MISTAKES = 24  # how many are kept
-CORNERS = 200  # of a curve; more cannot be seen
+if TYPE_CHECKING:
+    from foveal.tasks.model import Model
+    from foveal.train.harness import Progress
 
-Logits = NDArray[np.floating]
-
-
-def evaluate(
-    predicted: Predicted,
-    split: str,
-    *,
-    validation: tuple[Labels, Logits] | None = None,
-    importance: Array | None = None,
-    groups: NDArray[np.integer] | None = None,
-    resamples: int = 1000,
-    seed: int = 0,
-    aim: str | None = None,
-    given: tuple[float, ...] | None = None,
-) -> Evaluation:
-    """The verdict on what was predicted for the images of a split; labels (N, C) mean many an image.
-
-    validation: labels and logits to choose thresholds and the temperature on. aim: what thresholds maximise, "F1" (with several labels
-    also unless told), "F2", another "F<β>" or "balanced accuracy"; with one label it is for two classes only, and makes one threshold
-    on the second. importance: the classes' weights (C,), asks for F2_CIW and F1_Normal. groups (N,): images that belong together.
-    resamples: 0 makes no intervals. given: thresholds that the model comes with, on its own probabilities: with them nothing is chosen.
-    """
-    files, classes, logits, multi_label = predicted.files, predicted.classes, predicted.logits, predicted.truth.ndim == 2
-    truth, probability = _fit(predicted.truth, logits, classes, multi_label, "truth")
-    expect(len(files) == len(truth), "files", f"{len(truth)}, one per image", len(files))
-    expect(is_integer(resamples) and resamples >= 0, "resamples", "an integer, at least 0", resamples)
-    expect(multi_label or importance is None, "importance", "several labels per image", "one")
-    known = None if validation is None else (_fit(*validation, classes, multi_label, "validation"), np.asarray(validation[1]))
-    expect(given is None or aim is None, "thresholds", "those that are given, or an aim to choose them by", "both")
-    if given is None:
-        threshold, decision = _choose(None if known is None else known[0], classes, multi_label, aim)
-    else:
-        expect(len(given) == (len(classes) if multi_label else 1), "the thresholds that are given", "one per class", len(given))
-        threshold, decision = np.array(given) if multi_label else given[0], "the model's own thresholds, chosen when it was trained"
-    chosen = decide(probability, multi_label, threshold)
-
-    everything = _figures(truth, chosen, probability, threshold, importance)
-    values = everything(None)
-    spans = bootstrap(everything, len(truth), resamples=resamples, seed=seed, groups=groups) if resamples else {}
-    temperature = None if known is None else fit_temperature(known[0][0], known[1])
-    mistakes, wrong = _mistakes(truth, chosen, probability, classes, files)
-    return Evaluation(
-        split=str(split),
-        multi_label=multi_label,
-        images=len(truth),
-        decision=decision,
-        interval=_how(resamples, seed, groups),
-        figures={name: _figure(value, spans.get(name)) for name, value in values.items() if name not in OF_A_CLASS},
-        classes=_classes(truth, chosen, probability, classes, threshold, values, spans),
-        confusion=None if multi_label else tuple(tuple(int(cell) for cell in row) for row in confusion(truth, chosen, len(classes))),
-        calibration=Calibration(
-            before=_reliability(truth, logits, 1.0),
-            temperature=temperature,
-            after=None if temperature is None else _reliability(truth, logits, temperature),
-        ),
-        wrong=wrong,
-        mistakes=mistakes,
-    )
+THUMBNAIL = 224  # pixels of an image in the report
+THREADS = 4  # that open images
+Indices = NDArray[np.int64]
 
 
-def _fit(truth: Labels, logits: Logits, classes: Sequence[str], multi_label: bool, what: str) -> tuple[Labels, Array]:
-    labels, probability = checked(truth, apply(logits, multi_label))
-    expect(probability.shape[1] == len(classes), f"{what}: logits", f"(N, {len(classes)}), one column per class", probability.shape)
-    expect((labels.ndim == 2) == multi_label, f"{what}: labels", "(N, C) with several labels, (N,) with one", f"the shape {labels.shape}")
-    return labels, probability
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """One model: what it predicted, and what that is worth."""
+
+    name: str
+    card: ClassifyCard
+    predicted: Predicted
+    rows: Indices  # of its images in the source
+    scores: Scores
 
 
-def _choose(
-    known: tuple[Labels, Array] | None, classes: Sequence[str], multi_label: bool, aim: str | None
-) -> tuple[Array | float | None, str]:
-    """The thresholds, and the sentence that says where they come from."""
-    expect(aim is None or known is not None, "thresholds", "validation images to choose them on", "none", "give validation, or no aim")
-    expect(aim is None or multi_label or len(classes) == 2, "a threshold with one label per image", "two classes", len(classes))
-    if multi_label and known is not None:
-        aim = aim or "F1"
-        sentence = f"a class is given from its own threshold on, chosen for the best {aim} on {len(known[1])} validation images"
-        return thresholds(*known, aim), sentence
-    if multi_label:
-        return None, f"a class is given from probability {DEFAULT} on; no validation images were there to choose thresholds on"
-    if aim is not None and known is not None:
-        threshold = threshold_of_two(*known, aim)
-        sentence = f"{classes[1]} from probability {threshold:.4f} on, chosen for the best {aim} on {len(known[1])} validation images"
-        return threshold, sentence
-    return None, "the most probable class; no threshold was chosen"
+@dataclass(frozen=True, eq=False)
+class ClassifyEvaluation(Evaluation):
+    source: Source
+    split: str
+    models: tuple[Evaluated, ...]  # the first one has the report; the others are compared with it
+    facts: dict[str, Any]
+    notes: tuple[str, ...] = ()
+    resamples: int = 1000
+    figures: dict[str, float] = field(init=False)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "figures", {name: one.value for name, one in self.scores.figures.items()})
 
-def _figures(truth: Labels, chosen: Labels, probability: Array, threshold: Array | float | None, importance: Array | None) -> Measure:
-    """Everything that gets an interval, as a function of the weights of the images."""
-    plain = measure(truth, chosen, probability)
-    if importance is not None:
-        importance = expect_importance(importance, probability.shape[1])
+    @property
+    def scores(self) -> Scores:
+        return self.models[0].scores
 
-    def of(weight: Array | None) -> dict[str, Array]:
-        found = plain(weight)
-        if importance is not None:
-            benchmark = {
-                "F2_CIW": f2_ciw(truth, probability, importance, weight),
-                "F1_Normal": f1_normal(truth, probability, weight),
-            }
-            if threshold is not None:  # the benchmark's own are those at 0.5
-                benchmark["F2_CIW, chosen thresholds"] = f2_ciw(truth, probability, importance, weight, threshold=threshold)
-                benchmark["F1_Normal, chosen thresholds"] = f1_normal(truth, probability, weight, threshold=threshold)
-            found = benchmark | found
-        return found | {"ECE": calibration_error(truth, probability, weight)}
+    def summary(self) -> str:
+        tables = [table_of_figures(self.scores)] if len(self.models) == 1 else self._comparison()
+        return "\n".join([*self.notes, *([""] if self.notes else []), *(table.markdown() for table in tables)]).rstrip()
 
-    return of
-
-
-def _how(resamples: int, seed: int, groups: NDArray[np.integer] | None) -> str:
-    if not resamples:
-        return "no intervals were asked for"
-    units = "images" if groups is None else f"{len(np.unique(groups))} groups of images, each whole"
-    return f"95 % percentile bootstrap over {units}, {resamples} resamples, seed {seed}"
-
-
-def _figure(value: Array, span: Interval | None, index: int | None = None) -> Figure:
-    ends = (np.nan, np.nan) if span is None else span
-    low, high = (np.asarray(end) if index is None or span is None else np.asarray(end)[index] for end in ends)
-    return Figure(float(value if index is None else value[index]), float(low), float(high))
-
-
-def _classes(
-    truth: Labels,
-    chosen: Labels,
-    probability: Array,
-    classes: Sequence[str],
-    threshold: Array | float | None,
-    values: dict[str, Array],
-    spans: dict[str, Interval],
-) -> tuple[Class, ...]:
-    counts, rows = tally(truth, chosen, len(classes)), []
-    cuts: list[float | None] = [None] * len(classes)
-    if truth.ndim == 2:
-        cuts = [float(cut) for cut in np.broadcast_to(DEFAULT if threshold is None else threshold, len(classes))]
-    elif threshold is not None:
-        cuts[1] = float(np.asarray(threshold))
-    for index, ranking in enumerate(rankings(truth, probability)):
-        recall, precision = _thinned(*ranking.precision_recall())
-        false_rate, true_rate = _thinned(*ranking.roc())
-        four = [int(part[index]) for part in (counts.hit, counts.false, counts.missed, counts.passed)]
-        rows.append(
-            Class(
-                name=str(classes[index]),
-                images=four[0] + four[2],
-                threshold=cuts[index],
-                figures={name: _figure(values[name], spans.get(name), index) for name in OF_A_CLASS},
-                counts=(four[0], four[1], four[2], four[3]),
-                recall=recall,
-                precision=precision,
-                false_rate=false_rate,
-                true_rate=true_rate,
+    def write(self, folder: Path) -> list[Path]:
+        first = self.models[0]
+        title = f"{first.card.model} on {printable(self.source.name)}"
+        facts = self.facts | ({"notes": list(self.notes)} if self.notes else {})
+        thumbnail = lambda place: self.source.image(int(first.rows[place]), THUMBNAIL)  # noqa: E731 — one line is clearer here
+        files = write_report(first.scores, folder, title=title, facts=facts, images=thumbnail)
+        if len(self.models) > 1:
+            caption = f"{first.scores.images:,} images of the split {self.split}; {first.scores.interval}."
+            names = " and ".join(one.name for one in self.models)
+            files += write_tables(
+                folder, "comparison", self._comparison(), f"{names} on {printable(self.source.name)}", caption, self.facts["origin"]
             )
+        return files
+
+    def _comparison(self) -> list[Table]:
+        """One column per model, and how far the figure that decides is from the first one's."""
+        first, *others = self.models
+        rows = [[name, *(with_interval(one.scores.figures[name]) for one in self.models)] for name in first.scores.figures]
+        rows.append(
+            [f"{score_name(self.source.multi_label)} against {first.name}", UNDEFINED, *(self._against(first, one) for one in others)]
         )
-    return tuple(rows)
+        return [Table(["figure, %", *(one.name for one in self.models)], rows)]
+
+    def _against(self, first: Evaluated, other: Evaluated) -> str:
+        if not self.resamples or first.predicted.files != other.predicted.files:
+            return UNDEFINED
+        groups = None if self.source.group is None else self.source.group[first.rows]
+        found = difference({0: first.predicted}, {0: other.predicted}, self.source.multi_label, groups, self.resamples)
+        return f"{percent(found.value)} ({percent(found.low)} to {percent(found.high)})"
 
 
-def _thinned(x: Array, y: Array) -> tuple[Numbers, Numbers]:
-    """At most CORNERS of a curve's corners, the first and the last among them, spread evenly along the curve; none if undefined."""
-    if np.isnan(x).any() or np.isnan(y).any():
-        return (), ()
-    if len(x) > CORNERS:
-        way = np.append(0.0, np.cumsum(np.abs(np.diff(x)) + np.abs(np.diff(y))))
-        keep = np.unique(np.searchsorted(way, np.linspace(0, way[-1], CORNERS)).clip(0, len(x) - 1))
-        keep = np.unique(np.append(keep, [0, len(x) - 1]))
-        x, y = x[keep], y[keep]
-    return tuple(np.round(x, 5).tolist()), tuple(np.round(y, 5).tolist())
+def evaluate(model: "Model", options: EvaluateOptions, progress: "Progress", others: "Sequence[Model]" = ()) -> ClassifyEvaluation:
+    card = cast("ClassifyCard", model.card)
+    column = _fold_column(options, card)
+    source = _source(options, card, column)
+    # A run's own fold, also where its data lies elsewhere now: another one would test what it was trained on.
+    own = card.recipe.get("fold") if source.fold is not None and column == card.recipe.get("fold_column") else None
+    fold = own if options.fold is None else options.fold
+    split, notes = _split(source, options.split, fold)
+    models = []
+    for one in (model, *others):
+        _expect_same_classes(one, source)
+        evaluated, left_out = _evaluated(one, source, split, fold, options, progress)
+        models.append(evaluated)
+        notes += [f"left out: {printable(file)}: {reason}" for file, reason in left_out]
+        if options.data is not None:
+            notes += _trained_on(evaluated, source, len(others) > 0)
+    facts: dict[str, Any] = {"model": card.model, "file": Path(model.name).name, "data": source.describe(), "split": split, "fold": fold}
+    if fold is not None and source.fold_names:
+        facts |= {"fold column": column, "fold": f"{fold}, {source.fold_name(fold)}"}
+    facts["seed of the training"] = card.recipe.get("seed")
+    facts["origin"] = origin(_device(model), model.threads)
+    return ClassifyEvaluation(source, split, tuple(models), facts, (source.summary(), *notes), options.resamples)
 
 
-def _reliability(truth: Labels, logits: Logits, temperature: float) -> Reliability:
-    probability = apply(logits, truth.ndim == 2, temperature)
-    bins, loss = reliability(truth, probability), negative_log_likelihood(truth, logits, temperature)
-    sides = [tuple(side.tolist()) for side in (bins.count, bins.confidence, bins.right)]
-    return Reliability(float(calibration_error(truth, probability)), loss, sides[0], sides[1], sides[2])
+def _device(model: "Model") -> str:
+    if model.is_exported:
+        return "cpu"
+    from foveal.device import choose
+
+    return str(choose(model.device))
 
 
-def _mistakes(
-    truth: Labels, chosen: Labels, probability: Array, classes: Sequence[str], files: Sequence[str]
-) -> tuple[tuple[Mistake, ...], int]:
-    """The images that are wrong and most sure of it, worst first, each with the class where it is worst; and how many are wrong."""
-    real, said = marks(truth, len(classes)), marks(chosen, len(classes))
-    missed = real & ~said
-    blame = np.where(said & ~real, probability, -1.0)  # (N, C)
-    if truth.ndim == 2:  # with one label, what was missed follows from what was said
-        blame = np.where(missed, 1 - probability, blame)
-    worst, about = blame.max(1), blame.argmax(1)
-    order = np.argsort(-worst, kind="stable")[: min(MISTAKES, int((worst >= 0).sum()))]
+def _evaluated(
+    model: "Model", source: Source, split: str, fold: int | None, options: EvaluateOptions, progress: "Progress"
+) -> tuple[Evaluated, list[tuple[str, str]]]:
+    card, classifier = cast("ClassifyCard", model.card), classifier_of(model, options.batch)
+    rows, logits, left_out = predict_split(classifier, source, split, fold, progress)
+    chooses = split != "val" and bool(source.known(source.indices("val", fold)).any())  # a set may have nothing to choose on
+    validation = predict_split(classifier, source, "val", fold, progress) if chooses else None
+    predicted = Predicted(tuple(source.file(int(row)) for row in rows), card.classes, source.labels[rows], logits)
+    given = None if options.threshold_metric or card.threshold is None else plain_thresholds(card.threshold, card.temperature)
+    scores = score(
+        predicted,
+        split,
+        validation=None if validation is None else (source.labels[validation[0]], validation[1]),
+        importance=source.importance,
+        groups=None if source.group is None else source.group[rows],
+        resamples=options.resamples,
+        metric=options.threshold_metric,
+        given=given,
+    )
+    name = Path(model.name).name if model.path is not None else model.name
+    return Evaluated(name, card, predicted, rows, scores), left_out
 
-    def names(row: NDArray[np.bool_]) -> tuple[str, ...]:
-        return tuple(str(name) for name, there in zip(classes, row, strict=True) if there)
 
-    mistakes = [
-        Mistake(
-            index=int(index),
-            file=str(files[index]),
-            truth=names(real[index]),
-            said=names(said[index]),
-            about=str(classes[about[index]]),
-            missed=bool(missed[index, about[index]]),
-            confidence=float(worst[index]),
-        )
-        for index in order
+def plain_thresholds(threshold: tuple[float, ...], temperature: float) -> tuple[float, ...]:
+    """A card's thresholds are for sigmoid(z/T), those of scores for sigmoid(z): t/(1 − t) = e^{z/T}, so e^z = (t/(1 − t))^T."""
+    share = np.clip(np.array(threshold, np.float64), 0.0, 1.0)
+    with np.errstate(divide="ignore", over="ignore"):
+        logit = temperature * (np.log(share) - np.log1p(-share))
+        return tuple(float(value) for value in 1.0 / (1.0 + np.exp(-logit)))
+
+
+def predict_split(
+    classifier: Classifier, source: Source, split: str, fold: int | None, progress: "Progress"
+) -> tuple[Indices, NDArray[np.float64], list[tuple[str, str]]]:
+    """The labelled images of a split that could be read, their logits, and the others with their reasons."""
+    indices = source.indices(split, fold)
+    indices = indices[source.known(indices)]
+    expect(len(indices) > 0, f"{printable(source.name)}, split {split}", "labelled images", "none")
+    rows, logits, left_out = logits_of(classifier, source, indices, progress)
+    if not len(rows):
+        raise FovealError(f"{printable(source.name)}, split {split}: expected images that can be read, got none")
+    return rows, logits, left_out
+
+
+def logits_of(
+    classifier: Classifier, source: Source, indices: Sequence[int] | Indices, progress: "Progress"
+) -> tuple[Indices, NDArray[np.float64], list[tuple[str, str]]]:
+    """(indices that could be read, their logits (N, C), the others with their reasons)."""
+    rows: list[int] = []
+    logits, left_out = [], []
+    batches = math.ceil(len(indices) / classifier.batch)
+    for batch in progress(opened_batches(source, indices, classifier.size, classifier.batch), batches, "evaluating"):
+        good = [(index, pixels) for index, pixels in batch if not isinstance(pixels, BadImage)]
+        left_out += [(source.file(index), pixels.reason) for index, pixels in batch if isinstance(pixels, BadImage)]
+        if good:
+            rows += [index for index, _ in good]
+            logits.append(classifier.logits([pixels for _, pixels in good]))
+    found = np.concatenate(logits) if logits else np.zeros((0, len(classifier.card.classes)))
+    return np.array(rows, np.int64), found, left_out
+
+
+def opened_batches(
+    source: Source, indices: Sequence[int] | Indices, size: int, batch: int
+) -> Iterator[list[tuple[int, Pixels | BadImage]]]:
+    """Images in batches, opened in threads, one batch ahead."""
+
+    def one(index: int) -> Pixels | BadImage:
+        try:
+            return source.image(index, size)
+        except BadImage as bad:
+            return bad
+
+    def submitted(start: int) -> list[tuple[int, "Future[Pixels | BadImage]"]]:
+        return [(int(index), pool.submit(one, int(index))) for index in indices[start : start + batch]]
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        ahead = submitted(0)
+        for start in range(batch, len(indices) + batch, batch):
+            now, ahead = ahead, submitted(start)
+            yield [(index, future.result()) for index, future in now]
+
+
+def _split(source: Source, asked: str | None, fold: int | None) -> tuple[str, list[str]]:
+    if asked is not None:
+        return asked, []
+    labelled: Callable[[str], bool] = lambda name: bool(source.known(source.indices(name, fold)).any())  # noqa: E731
+    if labelled("test") or not labelled("val"):
+        return "test", []
+    return "val", [
+        "no image of the split test has a label: evaluated on val, which chose the epoch and the thresholds, so the figures flatter"
     ]
-    return tuple(mistakes), int((worst >= 0).sum())
+
+
+def _fold_column(options: EvaluateOptions, card: ClassifyCard) -> str | None:
+    """The column that makes the folds: the training's, unless another is given; other data may not have it."""
+    own = card.recipe.get("fold_column")
+    if options.fold_column is not None:
+        named = options.fold_column == own or options.fold is not None
+        expect(named, "--fold-column", "--fold beside it, which says what to test on: the training had no such folds", "none")
+        return options.fold_column
+    if own is None or options.data is None:
+        return own
+    return own if has_column(options.data, own) else None
+
+
+def _source(options: EvaluateOptions, card: ClassifyCard, column: str | None) -> Source:
+    data = options.data or card.recipe.get("data")
+    expect(data is not None, "--data", "images to evaluate the model on", "none, and its card does not say what it was trained on")
+    try:
+        source = read(str(data), label=options.label or card.recipe.get("label"), fold_column=column, seed=0)
+    except FovealError as error:
+        advice = "" if options.data is not None else "; these are what the model was trained with: name others with --data"
+        raise FovealError(f"{error}{advice}") from None
+    if options.data is None and column == card.recipe.get("fold_column"):
+        same = card.data.get("fingerprint") in (None, source.fingerprint())
+        do = "name the data with --data to evaluate on what is there now"
+        expect(same, f"{data}", "the images, labels and splits of the training", "others", do)
+    return source
+
+
+def _expect_same_classes(model: "Model", source: Source) -> None:
+    card = cast("ClassifyCard", model.card)
+    kinds = ("one label per image", "several labels per image")
+    where = printable(source.name)
+    expect(source.multi_label == card.multi_label, where, f"{kinds[card.multi_label]}, as {model.name} has", kinds[source.multi_label])
+    same = source.classes == card.classes
+    expect(same, where, f"the classes of {model.name}, {', '.join(card.classes)}", ", ".join(source.classes))
+
+
+def _trained_on(evaluated: Evaluated, source: Source, named: bool) -> Iterable[str]:
+    """How many of the images were in the model's training split, by their names."""
+    names = [os.fsencode(source.file(int(row))) for row in evaluated.rows]
+    found = count_known(evaluated.card.data.get(TRAINED), names)
+    if found is None:
+        return
+    count, exact = found
+    which = evaluated.name if named else "this model"
+    flatter = ": the figures flatter" if count else ""
+    yield f"{'' if exact else 'about '}{count} of {len(names)} images were in the training split of {which}, by their names{flatter}"

@@ -1,187 +1,166 @@
-"""`foveal explain [MODEL] IMAGE`: what a model found in an image and where it looked, on one sheet; `--faithful N`: whether that explains it.
+"""Why a classifier answered so: what it found in one image and where it looked, on one sheet. `faithful` measures how far that explains its answers."""
 
-A model that translates is explained by explain_translate.py.
-"""
-
-import argparse
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foveal.app.command.device import add_device
+import numpy as np
+from numpy.typing import NDArray
+
 from foveal.errors import FovealError, expect
-from foveal.runtime.onnx_names import EXPORTED
-from foveal.runtime.paths import model_and_rest
+from foveal.report.overlay import Panel, Sheet
+from foveal.runtime.blank import paint
+from foveal.runtime.image import Pixels
+from foveal.runtime.image_predictor import frame_of, name_of
+from foveal.runtime.saliency_maps import Array, SaliencyMaps, Sides
+from foveal.tasks.classify.classifier import classifier_of
+from foveal.tasks.classify.options import ExplainOptions
+from foveal.tasks.classify.predict import Classifier, OnnxClassifier
+from foveal.tasks.task import Explanation
 
 if TYPE_CHECKING:
-    from foveal.report.overlay import Sheet
-    from foveal.runtime.image import Pixels
-    from foveal.runtime.saliency_maps import Array, SaliencyMaps
-    from foveal.tasks.classify.predict import Classifier
+    from foveal.tasks.classify.predict_torch import TorchClassifier
+    from foveal.tasks.model import Model
+    from foveal.train.harness import Progress
 
 SHARP = 660  # pixels of the photo's side on a sheet
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "words",
-        metavar="PATH",
-        nargs="*",
-        help="the image; before it may stand the model: a .safetensors file, a run's folder or an exported file; without one, the weights that come with "
-        "foveal are used. A model that translates, not exported, takes a sentence instead. With --faithful: the model only",
-    )
-    parser.add_argument(
-        "--out",
-        metavar="PATH",
-        type=Path,
-        help="the PNG to write (default: NAME-explained.png); of a translation the HTML page (default: explained.html); with --faithful a folder",
-    )
-    parser.add_argument(
-        "--arrays", metavar="FILE", type=Path, help="of a model that translates: an .npz file with the maps of every layer and head"
-    )
-    parser.add_argument("--json", action="store_true", help="print the numbers as JSON; the PNG is then written only where --out says so")
-    parser.add_argument("--faithful", metavar="N", type=int, help="measure on N rendered pipes whether the maps explain the answers")
-    parser.add_argument("--seed", type=int, help="which pipes are drawn for --faithful (default: 0)")
-    parser.add_argument("--fill", choices=["mean", "blur"], help="what stands in hidden cells in --faithful (default: mean)")
-    add_device(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    if args.faithful is not None:
-        from foveal.tasks.classify.faithful import run as measure
-
-        return measure(args)
-    for name in ("seed", "fill"):
-        expect(getattr(args, name) is None, f"--{name}", "--faithful beside it", "none")
-    model, words = model_and_rest(args.words)
-    if model.suffix == EXPORTED and model.exists():
-        from foveal.tasks.classify.session import task_of
-
-        do = 'foveal explain takes these with "a sentence"; foveal translate runs the exported file'
-        wanted = "of a model that translates its run's folder or .safetensors file"
-        expect(task_of(model) != "translate", str(model), wanted, "an exported file, which gives words and no attention", do)
-    elif model.exists():
-        from foveal.models.store import task_in
-
-        if task_in(model) == "translate":
-            from foveal.tasks.translate.explain import explain_translate
-
-            return explain_translate(args, model, words)
-    expect(args.arrays is None, "--arrays", "a model that translates", str(model))
-    expect(len(words) == 1, "explain", "one image", f"{len(words)} of them" if words else "none", "foveal predict takes many")
-    out = args.out if args.out is not None or args.json else Path(f"{Path(words[0]).stem}-explained.png")
-    if out is not None:
-        expect(out.suffix.lower() == ".png", "--out", "the name of a .png file", str(out))
-        expect(not _same(out, Path(words[0])), "--out", "another file than the image", str(out))
-    facts, sheet = explained(_of_file(model, args.device) if model.suffix == EXPORTED else _of_torch(model, args.device), words[0])
-    if out is not None:
-        from foveal.report.overlay import draw
-        from foveal.report.picture import save
-
-        save(draw(sheet), out)
-    if args.json:
-        print(json.dumps(facts, ensure_ascii=False))
-    else:
-        found = ", ".join(f"{name} {facts['probability'][name]:.2f}" for name in facts["found"]) or "nothing found"
-        print(f"{words[0]}: {found}\nwrote {out}")
-    return 0
+CELLS = (7, 7)  # of the maps of a model whose attention gives no grid
 
 
 @dataclass(frozen=True)
-class Explaining:
-    """A model, and the maps that can be had of it; each of an image of the card's side."""
+class ClassifyExplanation(Explanation):
+    suffix = ".png"
+    facts: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+    sheet: Sheet
 
-    inspector: "Classifier"
-    attention_maps: "Callable[[Pixels], SaliencyMaps]"
-    occlusion: "Callable[[Pixels, SaliencyMaps], Array]"  # (C, rows, columns)
-    gradient: "Callable[[Pixels, int], Array] | None"  # of a class, (rows, columns); None: a file without torch has none
+    def summary(self) -> str:
+        found = ", ".join(f"{name} {self.facts['probability'][name]:.2f}" for name in self.facts["found"]) or "nothing found"
+        without = f"\n{self.facts['without attention']}" if "without attention" in self.facts else ""
+        return f"{self.facts['file']}: {found}{without}"
+
+    def save(self, path: str | Path) -> list[Path]:
+        from foveal.report.overlay import draw
+        from foveal.report.picture import save
+
+        save(draw(self.sheet), Path(path))
+        return [Path(path)]
 
 
-def _of_torch(model: Path, device: str) -> Explaining:
-    from foveal.explain.saliency import attention_maps, gradient, occlusion
-    from foveal.metrics.calibration import apply
-    from foveal.tasks.classify.predict_torch import TorchClassifier
+@dataclass(frozen=True)
+class Maps:
+    """The maps that can be had of a classifier, each of an image of the card's side."""
 
-    inspector = TorchClassifier.load(model, device)
-    net, card = inspector.model, inspector.card
+    attention: Callable[[Pixels], SaliencyMaps]  # raises a FovealError where there is none
+    sides: Callable[[Pixels], Sides]
+    occlusion: Callable[[Pixels, Sides], Array]  # (C, rows, columns)
+    gradient: Callable[[Pixels, int, Sides], Array] | None  # of a class, (rows, columns); None: an exported file has none
 
-    def probability(logits: Any) -> Any:
-        return apply(logits.double().cpu().numpy(), card.multi_label, card.temperature)
 
-    return Explaining(
-        inspector,
-        lambda photo: attention_maps(net, inspector.prepare([photo])),
-        lambda photo, _: occlusion(net, inspector.prepare([photo]), probability, blank=inspector.blank)[0],
-        lambda photo, index: gradient(net, inspector.prepare([photo]), index)[0],
+def explain(model: "Model", subject: Any, options: ExplainOptions, progress: "Progress") -> Explanation:
+    if options.faithful is not None:
+        from foveal.tasks.classify.faithful import measure
+
+        expect(subject is None, "--faithful", "a model and no image", name_of(subject, 0), "--data names images of one's own")
+        return measure(model, options, progress)
+    expect(subject is not None, "explain", "an image", "none", "name one, or measure over many with --faithful N")
+    classifier = classifier_of(model)
+    return _explained(classifier, _maps(classifier), subject)
+
+
+def _maps(classifier: Classifier) -> Maps:
+    if isinstance(classifier, OnnxClassifier):
+        from foveal.tasks.classify.saliency_onnx import attention_maps, occlusion
+
+        onnx = classifier
+        return Maps(lambda frame: attention_maps(onnx, frame), lambda _: CELLS, lambda frame, sides: occlusion(onnx, frame, sides), None)
+    return _torch_maps(classifier)  # type: ignore[arg-type]
+
+
+def _torch_maps(classifier: "TorchClassifier") -> Maps:
+    from foveal.explain.saliency import attention_maps, gradient, occlusion, sides_of
+
+    network, prepare = classifier.model, classifier.prepare
+    return Maps(
+        lambda frame: attention_maps(network, prepare([frame])),
+        lambda frame: sides_of(network, prepare([frame])),
+        lambda frame, sides: occlusion(classifier.probabilities_of, prepare([frame]), sides, classifier.batch, classifier.blank)[0],
+        lambda frame, index, sides: gradient(network, prepare([frame]), index, sides)[0],
     )
 
 
-def _of_file(model: Path, device: str) -> Explaining:
-    expect(device in ("auto", "cpu"), "--device", "auto or cpu for an exported file", device)
-    from foveal.tasks.classify.predict_onnx import OnnxClassifier
-    from foveal.tasks.classify.saliency_onnx import attention_maps, occlusion
-
-    exported = OnnxClassifier.load(model)
-    return Explaining(
-        exported, lambda photo: attention_maps(exported, photo), lambda photo, looks: occlusion(exported, photo, looks.sides), None
-    )
-
-
-def explained(explaining: Explaining, path: str) -> "tuple[dict[str, Any], Sheet]":
-    """What there is to say about one image, as numbers and as a sheet."""
-    from foveal.data.pack import paint
-    from foveal.report.overlay import Panel, Sheet
-    from foveal.runtime.image import open_image
-    from foveal.tasks.classify.predict import Problem
-
-    inspector = explaining.inspector
-    photo = open_image(path, inspector.card.size)
-    looks = explaining.attention_maps(photo)
-    (answer,) = inspector.inspect([(path, photo)])
-    if isinstance(answer, Problem):
-        raise FovealError(f"{path}: {answer.reason}")
+def _explained(classifier: Classifier, maps: Maps, subject: Any) -> ClassifyExplanation:
+    card, name = classifier.card, name_of(subject, 0)
+    frame = frame_of(subject, card.size)
+    (answer,) = classifier.predict([frame])
+    if answer.error:
+        raise FovealError(f"{name}: {answer.error}")
     # The first finding, or the most probable class where nothing was found.
-    about = answer.found[0] if answer.found else inspector.card.classes[int(answer.probability.argmax())]
-    index = inspector.card.classes.index(about)
-    losses = explaining.occlusion(photo, looks)[index]
-    average = looks.average[0]
-    highest = max(float(panel.max()) for *_, panel in looks.each())
-    rows: dict[str, list[Panel]] = {}
-    for layer, head, query, one in looks.each():
-        rows.setdefault(layer, []).append(Panel(_title(layer, head, query, looks.maps[layer].shape), one, highest))
-    even = 1 / average.size
-    sharp = open_image(path, SHARP)
-    paint(sharp, inspector.card.recipe.get("blank", ()))  # the sheet shows what the model was shown
-    probabilities = sorted(zip(inspector.card.classes, answer.probability.tolist(), strict=True), key=lambda pair: -pair[1])
-    sheet = Sheet(
-        title=Path(path).name,
-        caption=f"{inspector.card.model}, {len(inspector.card.classes)} classes. Attention shows what was looked at, not why: "
-        "foveal explain --faithful N measures how far it explains the answer.",
-        photo=sharp,
-        probabilities=[(name, probability, name in answer.found) for name, probability in probabilities],
-        large=[
-            Panel("attention, mean of all layers", average, float(average.max())),
-            Panel(f"{about}: lost without the cell", losses, float(losses.max())),
-        ],
-        small=list(rows.values()),
-        legend=f"small maps: 0 to {highest:.0%} of a query's attention, where an even look is {even:.1%}; large maps: 0 to the largest cell, as written",
-    )
-    facts = {
-        "file": path,
-        "model": inspector.card.model,
+    about = answer.found[0] if answer.found else card.classes[int(answer.probability.argmax())]
+    index = card.classes.index(about)
+    attention, without = None, ""
+    try:
+        attention = maps.attention(frame)
+    except FovealError as error:  # a network without attention has the other maps
+        without = str(error)[:200]
+    sides = maps.sides(frame) if attention is None else attention.sides
+    losses = maps.occlusion(frame, sides)
+    slopes = None if maps.gradient is None else maps.gradient(frame, index, sides)
+    ranked = sorted(zip(card.classes, answer.probability.tolist(), strict=True), key=lambda pair: -pair[1])
+    facts: dict[str, Any] = {
+        "file": name,
+        "model": card.model,
         "found": list(answer.found),
-        "probability": {name: round(probability, 6) for name, probability in probabilities},
-        "cells": list(looks.sides),
-        "average": _plain(average),
-        "attention": [{"layer": layer, "head": head, "query": query, "map": _plain(one)} for layer, head, query, one in looks.each()],
+        "probability": {label: round(value, 6) for label, value in ranked},
         "answer": about,
-        "occlusion": _plain(losses),
+        "cells": list(sides),
+        "occlusion": _plain(losses[index]),
     }
-    if explaining.gradient is not None:
-        facts["gradient"] = _plain(explaining.gradient(photo, index))
-    return facts, sheet
+    arrays: dict[str, NDArray[Any]] = {"probability": answer.probability, "occlusion": losses}
+    if slopes is not None:
+        facts["gradient"], arrays["gradient"] = _plain(slopes), slopes
+    if attention is None:
+        facts["without attention"] = without
+    else:
+        each = [{"layer": layer, "head": head, "query": query, "map": _plain(one)} for layer, head, query, one in attention.each()]
+        facts |= {"average": _plain(attention.average[0]), "attention": each}
+        arrays |= {"average": attention.average[0], **{f"attention {layer}": grid[0] for layer, grid in attention.maps.items()}}
+    sharp = frame_of(subject, SHARP)
+    paint(sharp, card.blank)  # the sheet shows what the model was given
+    listed = [(label, value, label in answer.found) for label, value in ranked]
+    sheet = _sheet(name, classifier, sharp, listed, attention, {about: losses[index]}, slopes)
+    return ClassifyExplanation(facts, arrays, sheet)
+
+
+def _sheet(
+    name: str,
+    classifier: Classifier,
+    photo: Pixels,
+    listed: Sequence[tuple[str, float, bool]],
+    attention: SaliencyMaps | None,
+    losses: dict[str, Array],
+    slopes: Array | None,
+) -> Sheet:
+    card = classifier.card
+    ((about, lost),) = losses.items()
+    large = [Panel(f"{about}: lost without the cell", lost, float(lost.max()))]
+    if attention is None:
+        large = [*([Panel(f"{about}: input × gradient", slopes, float(slopes.max()))] if slopes is not None else []), *large]
+        caption = f"{card.model}, {len(card.classes)} classes. Its attention gives no map of the image."
+        return Sheet(Path(name).name, caption, photo, listed, large, [], "large maps: 0 to the largest cell, as written")
+    average = attention.average[0]
+    large = [Panel("attention, mean of all layers", average, float(average.max())), *large]
+    highest = max(float(panel.max()) for *_, panel in attention.each())
+    rows: dict[str, list[Panel]] = {}
+    for layer, head, query, one in attention.each():
+        rows.setdefault(layer, []).append(Panel(_title(layer, head, query, attention.maps[layer].shape), one, highest))
+    caption = (
+        f"{card.model}, {len(card.classes)} classes. Attention shows what was looked at, not why: foveal explain --faithful N measures how far it "
+        "explains the answer."
+    )
+    legend = f"small maps: 0 to {highest:.0%} of a query's attention, where an even look is {1 / average.size:.1%}; large maps: 0 to the largest cell, as written"
+    return Sheet(Path(name).name, caption, photo, listed, large, list(rows.values()), legend)
 
 
 def _title(layer: str, head: int, query: int, shape: Sequence[int]) -> str:
@@ -190,8 +169,4 @@ def _title(layer: str, head: int, query: int, shape: Sequence[int]) -> str:
 
 
 def _plain(values: Any) -> list[list[float]]:
-    return [[round(value, 6) for value in row] for row in values.tolist()]
-
-
-def _same(one: Path, other: Path) -> bool:
-    return one.exists() and other.exists() and one.samefile(other)
+    return [[round(value, 6) for value in row] for row in np.asarray(values).tolist()]

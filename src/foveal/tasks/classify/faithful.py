@@ -1,133 +1,171 @@
-"""`foveal explain [MODEL] --faithful N`: whether a model's maps explain its answers, as a table and as a page with its origin."""
+"""Whether a classifier's maps explain its answers: measured on rendered pipes, whose findings have known places, or on labelled images of one's own."""
 
-import argparse
 import json
 import math
-import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from foveal.atomic import expect_folder, write_atomic
-from foveal.errors import expect, expect_integer, is_integer
-from foveal.report.progress import progress
-from foveal.report.table import Table, in_markdown
-from foveal.runtime.paths import model_and_rest
+from foveal.data.pipes import KINDS, render
+from foveal.data.read import read
+from foveal.data.source import Source, printable
+from foveal.deploy.measure.origin import origin
+from foveal.device import choose
+from foveal.errors import expect
+from foveal.explain.faithfulness import DELETION, RANDOM, Sample, faithfulness
+from foveal.report.table import UNDEFINED, Table, write_tables
+from foveal.runtime.image import BadImage
+from foveal.runtime.image_predictor import frame_of
+from foveal.tasks.classify.options import ExplainOptions
+from foveal.tasks.classify.predict_torch import TorchClassifier
+from foveal.tasks.task import Explanation
 
 if TYPE_CHECKING:
-    from foveal.data.pipes import Frame
+    from foveal.tasks.model import Model
+    from foveal.train.harness import Progress
 
 FRESH = 2001  # millions: seeds from here on are in no set that `pipes:N:SEED` names, so that no model was trained on them
-LARGEST_SEED = 100_000
-LOWER = "deletion area"  # the measure where less is better
+STEM = "faithful"
+MEASURES = (
+    "Points and weight: of findings that are there and were predicted, whether the map's largest cell touches the finding, and how much of "
+    "the map lies on it; more is better. Deletion area: the mean probability of what was predicted while cells are hidden, the map's "
+    "largest first; less is better. Random: by area for the first, random orders for the last. The map of attention is the mean over "
+    "layers, heads and queries, the same for every answer; gradient (input × gradient) and occlusion belong to the answer."
+)
 
 
-def run(args: argparse.Namespace) -> int:
-    expect_integer(args.faithful, "--faithful")
-    seed = 0 if args.seed is None else args.seed
-    expect(is_integer(seed) and 0 <= seed <= LARGEST_SEED, "--seed", f"an integer from 0 to {LARGEST_SEED}", seed)
-    model, rest = model_and_rest(args.words)
-    expect(not rest, "--faithful", "a model and no image", " ".join(rest[:1]), "it draws pipes, whose findings it knows")
-    if args.out is not None:
-        expect_folder(args.out)
-    from foveal.deploy.measure.origin import origin
-    from foveal.device import choose
-    from foveal.explain.faithfulness import faithfulness
-    from foveal.models.store import load_model
+@dataclass(frozen=True)
+class FaithfulnessExplanation(Explanation):
+    suffix = ""  # it is saved as a folder
+    facts: dict[str, Any]
+    arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
 
-    net, card = load_model(model)
-    device = str(choose(args.device))
-    frames = progress(_frames(args.faithful, seed, card.size), args.faithful, "measuring")
-    facts = faithfulness(net, card, frames, device=device, seed=seed, fill=args.fill or "mean")
-    facts |= {"file": Path(model).name, "first frame": _first(seed), "origin": origin(device)}
-    grid = table(facts)
-    if args.out is not None:
-        text = json.dumps(_spoken(facts), ensure_ascii=False, indent=1) + "\n"
-        for name, content in (("faithful.md", report(facts)), ("faithful.csv", grid.csv()), ("faithful.json", text)):
-            write_atomic(args.out / name, content.encode())
-        print(f"wrote {args.out}/faithful.md, .csv and .json", file=sys.stderr)
-    if args.json:
-        print(json.dumps(_spoken(facts), ensure_ascii=False))
+    def summary(self) -> str:
+        table = _table(self.facts)
+        nothing = "nothing to measure: the model found nothing in these images"
+        return f"{_sentence(self.facts)}\n{table.markdown() if table.rows else nothing}".rstrip()
+
+    def save(self, path: str | Path) -> list[Path]:
+        folder, facts = Path(path), self.facts
+        expect_folder(folder)
+        named = {name: facts[name] for name in ("file", "model", "data", "seed", "random orders", "fill", "interval")}
+        without = "" if facts["attention"] == "watched" else f" {facts['attention']}"
+        title = f"Do the maps of {facts['file']} explain its answers?"
+        tables = [_table(facts), *([_curves(facts)] if facts["curves"] else [])]
+        files = write_tables(folder, STEM, tables, title, f"{_sentence(facts)} {MEASURES}{without}", named | facts["origin"])
+        write_atomic(folder / f"{STEM}.json", (json.dumps(facts, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "backslashreplace"))
+        return [*files, folder / f"{STEM}.json"]
+
+
+def measure(model: "Model", options: ExplainOptions, progress: "Progress") -> FaithfulnessExplanation:
+    expect(not model.is_exported, model.name, "a model of torch, whose gradients can be had", "an exported file")
+    assert options.faithful is not None
+    classifier = TorchClassifier(model.network, model.card, model.device)  # type: ignore[arg-type]
+    if options.data is None:
+        count, samples, data = options.faithful, _rendered(classifier, options), f"rendered pipes from seed {_first(options.seed)} on"
     else:
-        print(summary(facts))
-        print(grid.markdown() if grid.rows else "nothing to measure: the model named nothing in these frames", end="\n")
-    return 0
+        source = _source(classifier, options)
+        chosen = _chosen(source, options)
+        count, samples, data = len(chosen), _own(classifier, source, chosen), source.describe()
+    facts = faithfulness(
+        classifier, classifier.card.classes, progress(samples, count, "measuring"), seed=options.seed, fill=options.fill
+    )  # fmt: skip
+    named = {"file": Path(model.name).name, "model": model.card.model, "data": printable(data)}
+    return FaithfulnessExplanation(_finite(named | facts | {"origin": origin(str(choose(model.device)))}))
+
+
+def _rendered(classifier: TorchClassifier, options: ExplainOptions) -> Iterator[Sample]:
+    shared = [name for name in classifier.card.classes if name in KINDS]
+    classes = ", ".join(classifier.card.classes[:5])
+    expect(bool(shared), "a model to measure on rendered pipes", f"classes among {', '.join(KINDS)}", classes, "name images with --data")
+    for index in range(options.faithful or 0):
+        frame = render(_first(options.seed) + index, classifier.size)
+        masks = {finding.kind: finding.mask for finding in frame.findings}
+        yield Sample(frame_of(frame.image, classifier.size), frozenset(masks), masks)
 
 
 def _first(seed: int) -> int:
     return (FRESH + seed) * 1_000_000
 
 
-def _frames(count: int, seed: int, size: int) -> "Iterator[Frame]":
-    from foveal.data.pipes import render
+def _source(classifier: TorchClassifier, options: ExplainOptions) -> Source:
+    card = classifier.card
+    source = read(str(options.data), label=options.label or card.recipe.get("label"), seed=0)
+    same = set(source.classes) <= set(card.classes)
+    expect(same, printable(source.name), f"classes of the model, {', '.join(card.classes)}", ", ".join(source.classes))
+    return source
 
-    for index in range(count):
-        yield render(_first(seed) + index, size)
+
+def _chosen(source: Source, options: ExplainOptions) -> NDArray[np.int64]:
+    """Labelled images of the test split, or of all where there is none."""
+    known = np.flatnonzero(source.known())
+    test = np.intersect1d(known, source.indices("test"))
+    expect(len(known) > 0, printable(source.name), "labelled images", "none")
+    return np.random.default_rng(options.seed).permutation(test if len(test) else known)[: options.faithful]
 
 
-def table(facts: dict[str, Any]) -> Table:
-    """Every measure and map: the mean, the difference to chance, and what can be said of it."""
+def _own(classifier: TorchClassifier, source: Source, chosen: NDArray[np.int64]) -> Iterator[Sample]:
+    for index in chosen:
+        labels = source.labels[index]
+        classes = [source.classes[place] for place in (np.flatnonzero(labels == 1) if source.multi_label else [int(labels)])]
+        try:
+            yield Sample(source.image(int(index), classifier.size), frozenset(classes))
+        except BadImage:
+            continue  # foveal data --check lists them
+
+
+def _table(facts: dict[str, Any]) -> Table:
+    """Every measure and map: the mean, the difference to random, and what follows."""
     rows = []
     for one in facts["figures"]:
         more, span = one["against random"], one["interval against random"]
-        against = "–" if more is None else f"{_signed(more)} ({_signed(span[0])} to {_signed(span[1])})"
-        low, high = one["interval"]
-        mean = f"{100 * one['mean']:.1f} ({100 * low:.1f} to {100 * high:.1f})"
-        rows.append([one["measure"], one["map"], str(one["count"]), mean, against, _said(one["measure"], span)])
-    return Table(["measure", "map", "findings", "% (95 %)", "against random (95 %)", "so it is"], rows, words=2)
+        against = UNDEFINED if more is None else f"{_signed(more)}{_between(span, _signed)}"
+        mean = f"{100 * one['mean']:.1f}{_between(one['interval'], lambda share: f'{100 * share:.1f}')}"
+        rows.append([one["measure"], one["map"], str(one["count"]), mean, against, _conclusion(one["measure"], one["map"], span)])
+    return Table(["measure", "map", "findings", "% (95 %)", "against random (95 %)", "conclusion"], rows, words=2)
 
 
-def _said(measure: str, span: Sequence[float] | None) -> str:
+def _curves(facts: dict[str, Any]) -> Table:
+    names = [name for name in facts["curves"] if name != "hidden"]
+    rows = [
+        [f"{100 * share:.0f}", *(f"{facts['curves'][name][place]:.3f}" for name in names)]
+        for place, share in enumerate(facts["curves"]["hidden"])
+    ]
+    return Table(["hidden %", *names], rows, title="Mean probability while cells are hidden")
+
+
+def _between(span: Sequence[float] | None, written: Any) -> str:
+    return "" if span is None else f" ({written(span[0])} to {written(span[1])})"
+
+
+def _conclusion(measure: str, name: str, span: Sequence[float] | None) -> str:
+    if name == RANDOM:
+        return "random"
     if span is None:
-        return "chance"
-    low, high = (-span[1], -span[0]) if measure == LOWER else span
-    return "better than chance" if low > 0 else "worse than chance" if high < 0 else "not told from chance"
+        return "too few images"
+    low, high = (-span[1], -span[0]) if measure == DELETION else span
+    return "better than random" if low > 0 else "worse than random" if high < 0 else "not distinguishable from random"
 
 
 def _signed(share: float) -> str:
     return f"{100 * share:+.1f}"
 
 
-def summary(facts: dict[str, Any]) -> str:
-    words = (
-        f"{facts['frames']} rendered frames with {facts['findings']} findings; the model names {facts['named']}, of which {facts['found']} "
-    )
-    return words + f"are there. {facts['cells'][0]} × {facts['cells'][1]} cells, hidden cells filled with the image's {_filled(facts)}."
+def _sentence(facts: dict[str, Any]) -> str:
+    filled = {"mean": "mean colour", "blur": "blurred self"}[facts["fill"]]
+    words = f"{facts['images']} images with {facts['findings']} findings; the model predicts {facts['predicted']}, of which {facts['right']} are there."
+    return f"{words} {facts['cells'][0]} × {facts['cells'][1]} cells, hidden cells filled with the image's {filled}."
 
 
-def _filled(facts: dict[str, Any]) -> str:
-    return {"mean": "mean colour", "blur": "blurred self"}[facts["fill"]]
-
-
-def report(facts: dict[str, Any]) -> str:
-    """The page: what was measured, how, and where it comes from."""
-    origin = [[name, str(value)] for name, value in facts["origin"].items()]
-    settings = [[name, str(facts[name])] for name in ("file", "model", "first frame", "seed", "random orders", "fill", "interval")]
-    lines = [f"# Do the maps of {in_markdown(facts['file'])} explain its answers?\n", in_markdown(summary(facts)) + "\n"]
-    lines.append(
-        "Points and weight: of findings that are there and were named, whether the map's largest cell touches the finding, and how much of "
-        "the map lies on it; more is better. Deletion area: the mean probability of what was named while cells are hidden, the map's "
-        "largest first; less is better. Random: by area for the first, random orders for the last. The map of attention is the mean over "
-        "layers, heads and queries, the same for every answer; gradient (input × gradient) and occlusion belong to the answer.\n"
-    )
-    if facts["attention"] != "watched":
-        lines.append(in_markdown(facts["attention"]) + "\n")
-    lines.append(table(facts).markdown() if facts["figures"] else "Nothing to measure: the model named nothing in these frames.\n")
-    if facts["curves"]:
-        names = [name for name in facts["curves"] if name != "hidden"]
-        rows = [
-            [f"{100 * share:.0f}", *(f"{facts['curves'][name][place]:.3f}" for name in names)]
-            for place, share in enumerate(facts["curves"]["hidden"])
-        ]
-        lines += ["## Mean probability while cells are hidden\n", Table(["hidden %", *names], rows).markdown()]
-    lines += ["## Origin\n", Table(["what", "value"], [*settings, *origin], words=2).markdown()]
-    return "\n".join(lines)
-
-
-def _spoken(value: Any) -> Any:
+def _finite(value: Any) -> Any:
     """What JSON can hold: nan becomes null."""
     if isinstance(value, dict):
-        return {key: _spoken(one) for key, one in value.items()}
+        return {key: _finite(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [_spoken(one) for one in value]
+        return [_finite(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

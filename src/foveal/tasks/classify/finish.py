@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from foveal.atomic import write_atomic
 from foveal.data.name_sketch import sketch
 from foveal.data.source import UNLABELLED, Source
+from foveal.errors import reading
 from foveal.metrics.calibration import fit_temperature
 from foveal.metrics.threshold import thresholds
 from foveal.models.store import describe, model_file, read_text, save_model, shapes_of
 from foveal.runtime.answers import probabilities
 from foveal.runtime.card import read_card
 from foveal.runtime.packaged import FILE, is_file
-from foveal.tasks.classify.card import ClassifyCard
+from foveal.tasks.classify.card import TRAINED, ClassifyCard
 from foveal.tasks.classify.data import ClassifyData
 from foveal.tasks.classify.logit_adjustment import adjust_logits
 from foveal.tasks.classify.module import ClassifyModule
@@ -33,7 +34,6 @@ from foveal.train.journal import Journal
 from foveal.train.run_folder import RESULT
 
 BAD = "bad.csv"
-TRAINED = "trained_on"  # in a card's data: the names of the training images, as data/name_sketch.py holds them
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +111,17 @@ def _predictions(trainer: pl.Trainer, module: ClassifyModule, data: ClassifyData
     (unread,) = gathered(module, torch.tensor(sorted(data.unread), dtype=torch.int64))
     data.unread.update(unread.tolist())
     return parts
+
+
+def describe_result(result: dict[str, Any], folder: Path) -> list[str]:
+    """What a person reads at the end of a run."""
+    lines = []
+    with reading(folder / BAD):
+        bad = max(0, len((folder / BAD).read_bytes().splitlines()) - 1)
+    if bad:
+        lines.append(f"{bad} image{'' if bad == 1 else 's'} could not be read: {folder / BAD} has the reasons")
+    lines.append(f"validation score {result['val_score']:.4f} at epoch {result['epoch']}; the model is {folder / FILE}")
+    return [*lines, f"next: foveal evaluate {folder}"]
 
 
 def predictions(split: str) -> str:

@@ -12,7 +12,6 @@ an onnxruntime of some years ago opens it: tried with 1.17.3, which refuses IR 1
 """
 
 import contextlib
-import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,8 +29,8 @@ from foveal.deploy.onnx.silence import quiet
 from foveal.deploy.twins.fused_icam import Frames
 from foveal.errors import FovealError
 from foveal.models.icam import Icam
-from foveal.runtime.card import Card
 from foveal.runtime.onnx_names import CARD, INPUT, LOOKED, OUTPUTS, PROOF
+from foveal.tasks.classify.card import ClassifyCard
 
 OPSET, IR = 18, 8
 
@@ -41,7 +40,7 @@ class Answers(nn.Module):
 
     cuts: Tensor | None
 
-    def __init__(self, model: nn.Module, card: Card, runs: bool = False) -> None:
+    def __init__(self, model: nn.Module, card: ClassifyCard, runs: bool = False) -> None:
         super().__init__()
         self.frames, self.card = Frames(model, card, runs), card
         self.marked = False  # whether patches and what Φ saw in them are answers, too: deploy/chunks.py
@@ -53,8 +52,8 @@ class Answers(nn.Module):
         patches = self.frames.cut(frames)
         seen = self.frames.see(patches)
         logits, looked = (seen, None) if self.frames.decoder is None else self.frames.decoder(seen)
-        told = self.answer(logits) if looked is None else (*self.answer(logits), looked)
-        return (*told, patches, seen) if self.marked else told
+        answers = self.answer(logits) if looked is None else (*self.answer(logits), looked)
+        return (*answers, patches, seen) if self.marked else answers
 
     def answer(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         card = self.card
@@ -69,7 +68,7 @@ class Answers(nn.Module):
         return probability, torch.cat([~second, second], 1), logits
 
 
-def export_onnx(model: nn.Module, card: Card, *, quantised: NDArray[np.uint8] | None = None) -> bytes:
+def export_onnx(model: nn.Module, card: ClassifyCard, *, quantised: NDArray[np.uint8] | None = None) -> bytes:
     """The file's content. quantised: int8 will be made of it, with ranges of these frames: pixels are read in runs, channels have one range, and
     Φ takes all patches at once. Else it takes a few after the other, at most those of one image.
     """
@@ -83,7 +82,7 @@ def export_onnx(model: nn.Module, card: Card, *, quantised: NDArray[np.uint8] | 
     chunk = chunk_of(patches, answers.frames.widest()) if answers.marked else patches
     frames = torch.randint(0, 256, (2, card.size, card.size, 3), dtype=torch.uint8)
     outputs = [*OUTPUTS, *([LOOKED] if answers.looks else []), *([PATCHES, FEATURES] if answers.marked else [])]
-    with quiet(), _told(card):
+    with quiet(), _followed(card):
         program = torch.onnx.export(
             answers,
             (frames,),
@@ -102,7 +101,7 @@ def export_onnx(model: nn.Module, card: Card, *, quantised: NDArray[np.uint8] | 
     _strip(proto)
     proto.ir_version = min(proto.ir_version, IR)
     proto.producer_name, proto.producer_version = "foveal", card.foveal
-    onnx.helper.set_model_props(proto, {CARD: named(card).text()})
+    onnx.helper.set_model_props(proto, {CARD: card.without_paths().text()})
     onnx.checker.check_model(proto)
     content: bytes = proto.SerializeToString()
     return content
@@ -117,30 +116,24 @@ def write_export(content: bytes, parity: dict[str, Any], file: Path) -> None:
     write_atomic(file, proto.SerializeToString())
 
 
-def _try(answers: Answers, card: Card) -> None:
+def _try(answers: Answers, card: ClassifyCard) -> None:
     """A card may promise a size that its model does not take: torch's exporter would say so in a page."""
     try:
         with torch.no_grad():
             answers(torch.zeros(1, card.size, card.size, 3, dtype=torch.uint8))
     except (FovealError, RuntimeError, ValueError) as error:
-        told = " ".join(str(error).split())[:200]
-        raise FovealError(f"to export: expected a {card.model} that takes images of {card.size} × {card.size}, got {told}") from None
+        reason = " ".join(str(error).split())[:200]
+        raise FovealError(f"to export: expected a {card.model} that takes images of {card.size} × {card.size}, got {reason}") from None
 
 
 @contextlib.contextmanager
-def _told(card: Card) -> Iterator[None]:
+def _followed(card: ClassifyCard) -> Iterator[None]:
     try:
         yield
     except torch.onnx.errors.OnnxExporterError as error:
         cause = error.__cause__ or error
-        told = " ".join(str(cause).split())[:200]
-        raise FovealError(f"to export: expected a {card.model} that torch's exporter can follow, got {told}") from None
-
-
-def named(card: Card) -> Card:
-    """The card without the folders of the machine that trained: the file goes to others."""
-    paths = {key: Path(value).name for key in ("data", "model", "start", "teachers") if isinstance(value := card.recipe.get(key), str)}
-    return dataclasses.replace(card, recipe=card.recipe | paths)
+        reason = " ".join(str(cause).split())[:200]
+        raise FovealError(f"to export: expected a {card.model} that torch's exporter can follow, got {reason}") from None
 
 
 def _strip(proto: Any) -> None:

@@ -1,4 +1,4 @@
-"""The proof that a file says what its model says: held beside it on the same frames.
+"""The proof that a file answers as its model does: compared on the same frames.
 
     error = |logits of the file − logits of the model|,   of the maps alike;   agree = share of equal answers;   Δ = the figure that decides, after − before
 
@@ -7,7 +7,7 @@ Time is the file's at batch 1 on one thread, in turns with the float32 file of t
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from foveal.core.watch import watch
 from foveal.deploy.measure.clock import interleaved
-from foveal.runtime.card import Card
 from foveal.runtime.onnx_names import INPUT, LOOKED, OUTPUTS
 from foveal.runtime.onnx_session import opened
-from foveal.tasks.classify.compare import headline
+from foveal.tasks.classify.card import ClassifyCard
+from foveal.tasks.classify.compare import headline, score_name
 from foveal.tasks.classify.predict_torch import TorchClassifier
 from foveal.tasks.classify.predictions import Predicted
 
@@ -32,11 +32,11 @@ ROUNDS, WARM_UP = 31, 5
 
 @dataclass(frozen=True, eq=False)
 class ProofImages:
-    """Frames to prove a file on, what they are, and what is true of them where that is known."""
+    """Frames to prove a file on, what they are, and their labels where these are known."""
 
     frames: NDArray[np.uint8]  # (N, S, S, 3)
     words: str
-    truth: NDArray[np.integer] | None = None  # (N,), or (N, C)
+    labels: NDArray[np.integer] | None = None  # (N,), or (N, C)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,9 @@ class Parity:
         return asdict(self)
 
 
-Answering = Callable[[NDArray[np.uint8]], Sequence[NDArray[Any]]]  # frames → probability, found, logits and, of an Icam that looks, maps
+Answering = Callable[
+    [NDArray[np.uint8]], Sequence[NDArray[Any]]
+]  # frames → probability, found, logits and, of an Icam with attention, maps
 
 
 def by_onnxruntime(content: bytes) -> Answering:
@@ -75,48 +77,48 @@ def by_torch(loaded: Callable[[Tensor], tuple[Tensor, ...]]) -> Answering:
     return answer
 
 
-def prove(answer: Answering, model: nn.Module, card: Card, held: ProofImages) -> Parity:
-    inspector, looks = TorchClassifier(model, card, "cpu"), False
-    told, said, same, off, apart, sound = [], [], [], [0.0], [0.0], True
-    for part in np.array_split(held.frames, -(-len(held.frames) // PART)):
-        probabilities, found, logits, *maps = answer(part)
-        looks = bool(maps)
-        sound &= bool((found == inspector.chosen(probabilities.astype(np.float64))).mean() > NEARLY)
-        told.append(logits)
+def prove(answer: Answering, model: nn.Module, card: ClassifyCard, images: ProofImages) -> Parity:
+    classifier, has_maps = TorchClassifier(model, card, "cpu"), False
+    theirs, ours, same, map_errors, errors, sound = [], [], [], [0.0], [0.0], True
+    for part in np.array_split(images.frames, -(-len(images.frames) // PART)):
+        probability, found, logits, *maps = answer(part)
+        has_maps = bool(maps)
+        sound &= bool((found == classifier.found(probability.astype(np.float64))).mean() > NEARLY)
+        theirs.append(logits)
         with contextlib.ExitStack() as stack:
-            seen = stack.enter_context(watch(inspector.model)) if looks else {}
-            said.append(inspector.logits(list(part)))
-        expected_chances = inspector.probabilities(said[-1])
-        apart.append(float(np.abs(probabilities - expected_chances).max()))
-        same.append(found == inspector.chosen(expected_chances))
-        if looks:
-            expected = torch.cat([record.weights for record in seen.values()], 1).cpu().numpy()
-            off.append(float(np.abs(maps[0] - expected).max()))
-    after, before = np.concatenate(told).astype(np.float64), np.concatenate(said)
+            seen = stack.enter_context(watch(classifier.model)) if has_maps else {}
+            ours.append(classifier.logits(list(part)))
+        expected = classifier.probabilities(ours[-1])
+        errors.append(float(np.abs(probability - expected).max()))
+        same.append(found == classifier.found(expected))
+        if has_maps:
+            weights = torch.cat([record.weights for record in seen.values()], 1).cpu().numpy()
+            map_errors.append(float(np.abs(maps[0] - weights).max()))
+    after, before = np.concatenate(theirs).astype(np.float64), np.concatenate(ours)
     error = np.abs(after - before)
-    facts = (
-        len(held.frames),
-        float(error.max()),
-        float(error.mean()),
-        max(apart),
-        float(np.concatenate(same).mean()),
-        sound,
-        max(off) if looks else None,
+    parity = Parity(
+        frames=len(images.frames),
+        largest=float(error.max()),
+        mean=float(error.mean()),
+        probability=max(errors),
+        agree=float(np.concatenate(same).mean()),
+        sound=sound,
+        maps=max(map_errors) if has_maps else None,
     )
-    if held.truth is None:
-        return Parity(*facts)
-    name = "mean average precision" if card.multi_label else "balanced accuracy"
-    return Parity(*facts, name, *(_score(logits, held.truth, card) for logits in (before, after)))
+    if images.labels is None:
+        return parity
+    before_, after_ = (_score(logits, images.labels, card) for logits in (before, after))
+    return replace(parity, figure=score_name(card.multi_label), before=before_, after=after_)
 
 
-def _score(logits: NDArray[np.float64], truth: NDArray[np.integer], card: Card) -> float | None:
+def _score(logits: NDArray[np.float64], truth: NDArray[np.integer], card: ClassifyCard) -> float | None:
     files = tuple(str(number) for number in range(len(truth)))
     value = float(headline(Predicted(files, card.classes, truth, logits), card.multi_label)(None))
     return value if np.isfinite(value) else None
 
 
 def timed(answers: dict[str, Answering], frame: NDArray[np.uint8]) -> dict[str, dict[str, float]]:
-    """Milliseconds a frame (S, S, 3) of every file, in turns, on one thread."""
+    """Milliseconds per frame (S, S, 3) of every file, in turns, on one thread."""
     jobs = {name: partial(answer, frame[None]) for name, answer in answers.items()}
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -1,7 +1,7 @@
-"""The evaluation report: one verdict as a page to look at, tables to paste, and data to make them again from.
+"""The evaluation report: scores as a page to look at, tables to paste, and data to make them again from.
 
-report.html   one page, nothing beside it       report.md, report.tex   tables      figures.csv   every figure with its interval
-verdict.json  everything: Verdict.from_json(text) is the verdict again
+report.html           one page, nothing beside it           report.md, .csv, .tex     its tables
+figures.md, .csv, .tex   every figure with its interval     evaluation.json           everything: Scores.from_json(text) gives the scores again
 """
 
 from collections.abc import Callable, Mapping
@@ -12,32 +12,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveal.atomic import expect_folder, write_atomic
-from foveal.tasks.classify.evaluation import Evaluation
+from foveal.report.table import write_tables
 from foveal.tasks.classify.report_html import page
-from foveal.tasks.classify.report_tables import figures_csv, latex, markdown
+from foveal.tasks.classify.report_tables import caption, figure_rows, flat, tables
+from foveal.tasks.classify.scores import Scores
+
+JSON = "evaluation.json"
 
 
 def write_report(
-    verdict: Evaluation,
+    scores: Scores,
     folder: Path,
     *,
     title: str,
     facts: Mapping[str, Any],
     images: Callable[[int], NDArray[np.uint8]] | None = None,
-) -> tuple[Path, ...]:
-    """Write the five files and say where they are; nothing is written before all of them are made.
+) -> list[Path]:
+    """Write all files and return where they are, the page first.
 
-    facts: what the figures come from (origin, model, data, run), words, numbers, lists or dicts of them. images(index) gives the image
-    at that place among those judged, (H, W, 3) uint8; one that raises a FovealError is shown as that sentence.
+    facts: where the figures come from (origin, model, data, run), words, numbers, lists or dicts of them. images(index) gives the image
+    at that place among those evaluated, (H, W, 3) uint8; where it raises a FovealError, the page has that sentence in its place.
     """
     expect_folder(folder)
-    contents = {
-        "report.html": page(verdict, title, facts, images),
-        "report.md": markdown(verdict, title, facts),
-        "report.tex": latex(verdict, title, facts),
-        "figures.csv": figures_csv(verdict),
-        "verdict.json": verdict.to_json(),
-    }
-    for name, text in contents.items():
-        write_atomic(folder / name, text.encode())
-    return tuple(folder / name for name in contents)
+    html, origin, words = page(scores, title, facts, images), dict(flat(facts)), caption(scores)
+    write_atomic(folder / "report.html", html.encode("utf-8", "backslashreplace"))
+    files = [folder / "report.html"]
+    files += write_tables(folder, "report", tables(scores), title, words, origin)
+    files += write_tables(folder, "figures", [figure_rows(scores)], title, words, origin)
+    write_atomic(folder / JSON, scores.to_json().encode("utf-8", "backslashreplace"))
+    return [*files, folder / JSON]

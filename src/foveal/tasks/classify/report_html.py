@@ -1,4 +1,4 @@
-"""A verdict as one HTML page that needs nothing beside it: style, curves and images are inside, and there is no script.
+"""Scores as one HTML page that needs nothing beside it: style, curves and images are inside, and there is no script.
 
 Whatever comes from outside (names of classes and files, facts, the title) goes through `escape`.
 """
@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from foveal.errors import FovealError, expect
+from foveal.report.table import UNDEFINED
 from foveal.tasks.classify import report_curves as curve
 from foveal.tasks.classify import report_tables as table
-from foveal.tasks.classify.evaluation import Class, Evaluation, Figure, Mistake
 from foveal.tasks.classify.report_tables import Facts, percent
+from foveal.tasks.classify.scores import Class, Figure, Mistake, Scores
 
 Images = Callable[[int], NDArray[np.uint8]]
 SHOT = 224  # the longest side of an image, in pixels
@@ -27,15 +28,15 @@ DENSE = 6  # from as many classes on, a confusion matrix is set tight
 PLOTS = 60  # no page needs more classes drawn
 
 
-def page(verdict: Evaluation, title: str, facts: Facts, images: Images | None) -> str:
+def page(scores: Scores, title: str, facts: Facts, images: Images | None) -> str:
     style = files("foveal.tasks.classify").joinpath("style.css").read_text(encoding="utf-8")
     sections = [
-        _head(verdict, title),
-        _classes(verdict),
-        _confusion(verdict) if verdict.confusion else _counts(verdict),
-        _curves(verdict),
-        _calibration(verdict),
-        _mistakes(verdict, images),
+        _head(scores, title),
+        _classes(scores),
+        _confusion(scores) if scores.confusion else _counts(scores),
+        _curves(scores),
+        _calibration(scores),
+        _mistakes(scores, images),
         _facts(facts),
     ]
     return (
@@ -45,11 +46,11 @@ def page(verdict: Evaluation, title: str, facts: Facts, images: Images | None) -
     )
 
 
-def _head(verdict: Evaluation, title: str) -> str:
-    tiles = "".join(_tile(name, figure) for name, figure in verdict.figures.items())
+def _head(scores: Scores, title: str) -> str:
+    tiles = "".join(_tile(name, figure) for name, figure in scores.figures.items())
     return (
-        f"<header>\n<h1>{escape(title)}</h1>\n<p>{escape(table.summary(verdict))}</p>\n"
-        f'<p class="soft">Decision: {escape(verdict.decision)}.<br>Intervals: {escape(verdict.interval)}.</p>\n</header>\n'
+        f"<header>\n<h1>{escape(title)}</h1>\n<p>{escape(table.summary(scores))}</p>\n"
+        f'<p class="soft">Decision: {escape(scores.decision)}.<br>Intervals: {escape(scores.interval)}.</p>\n</header>\n'
         f'<ul class="tiles">\n{tiles}</ul>\n'
     )
 
@@ -77,21 +78,21 @@ def _between(figure: Figure) -> str:
     return f"{percent(figure.low, 1)} – {percent(figure.high, 1)}" if known else ""
 
 
-def _classes(verdict: Evaluation) -> str:
-    names = list(verdict.classes[0].figures)
-    cut = any(one.threshold is not None for one in verdict.classes)
+def _classes(scores: Scores) -> str:
+    names = list(scores.classes[0].figures)
+    cut = any(one.threshold is not None for one in scores.classes)
     head = "".join(f"<th>{escape(name)}</th>" for name in ["images", *(["threshold"] if cut else []), *(f"{name}, %" for name in names)])
     rows = "".join(
         f"<tr><th>{escape(one.name)}</th><td>{one.images:,}</td>"
         + (f"<td>{table.threshold(one.threshold)}</td>" if cut else "")
         + "".join(_share(one.figures[name]) for name in names)
         + "</tr>\n"
-        for one in verdict.classes
+        for one in scores.classes
     )
     return (
         '<section>\n<h2>Classes</h2>\n<p class="soft">Each against all others. Precision: of those given, how many are right. '
-        "Recall: of those there, how many were found. AP and AUC judge the ranking, whatever the threshold. "
-        f"{table.UNKNOWN} is undefined: there was nothing to divide by.</p>\n"
+        "Recall: of those there, how many were found. AP and AUC measure the ranking, whatever the threshold. "
+        f"{UNDEFINED} is undefined: there was nothing to divide by.</p>\n"
         f'<div class="wide"><table><thead><tr><th>class</th>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n</section>\n'
     )
 
@@ -101,21 +102,21 @@ def _share(figure: Figure) -> str:
     return f'<td class="share" style="--to:{to:.1f}%">{percent(figure.value)}<small>{_between(figure)}</small></td>'
 
 
-def _confusion(verdict: Evaluation) -> str:
-    names = [one.name for one in verdict.classes]
+def _confusion(scores: Scores) -> str:
+    names = [one.name for one in scores.classes]
     if len(names) > table.WIDEST:
         cells = "".join(
             f'<tr><td class="word">{escape(names[i])}</td><td class="word">{escape(names[j])}</td><td>{n:,}</td></tr>\n'
-            for n, i, j in table.pairs(verdict)
+            for n, i, j in table.pairs(scores)
         )
-        body = f"<table><thead><tr><th>is</th><th>taken for</th><th>images</th></tr></thead>\n<tbody>\n{cells}</tbody></table>"
+        body = f"<table><thead><tr><th>true</th><th>predicted</th><th>images</th></tr></thead>\n<tbody>\n{cells}</tbody></table>"
     else:
         head = "".join(f"<th>{escape(name)}</th>" for name in names)
-        rows = "".join(_matrix_row(names[place], place, row) for place, row in enumerate(verdict.confusion or ()))
+        rows = "".join(_matrix_row(names[place], place, row) for place, row in enumerate(scores.confusion or ()))
         kind = "matrix dense" if len(names) >= DENSE else "matrix"
-        body = f'<table class="{kind}"><thead><tr><th>is ↓ said →</th>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table>'
+        body = f'<table class="{kind}"><thead><tr><th>true ↓ predicted →</th>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table>'
     return (
-        '<section>\n<h2>Confusion</h2>\n<p class="soft">A row for what the image is, a column for what was said; the shade is the share '
+        '<section>\n<h2>Confusion</h2>\n<p class="soft">One row per true class, one column per predicted class; the shade is the share '
         f'of the row.</p>\n<div class="wide snug">{body}</div>\n</section>\n'
     )
 
@@ -131,14 +132,14 @@ def _matrix_row(name: str, place: int, row: tuple[int, ...]) -> str:
     return f"<tr><th>{escape(name)}</th>{cells}</tr>\n"
 
 
-def _counts(verdict: Evaluation) -> str:
-    rows = "".join(_count_row(one) for one in verdict.classes)
+def _counts(scores: Scores) -> str:
+    rows = "".join(_count_row(one) for one in scores.classes)
     return (
         "<section>\n<h2>Counts</h2>\n"
-        '<p class="keys"><span class="key found"></span>found<span class="key missed"></span>missed<span class="key given"></span>'
-        "wrongly given</p>\n"
-        '<div class="wide"><table><thead><tr><th>class</th><th></th><th>found</th><th>missed</th><th>wrongly given</th>'
-        f"<th>rightly not given</th></tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n</section>\n"
+        '<p class="keys"><span class="key found"></span>true positives<span class="key missed"></span>false negatives<span class="key given"></span>'
+        "false positives</p>\n"
+        '<div class="wide"><table><thead><tr><th>class</th><th></th><th>true positives</th><th>false negatives</th><th>false positives</th>'
+        f"<th>true negatives</th></tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n</section>\n"
     )
 
 
@@ -151,13 +152,13 @@ def _count_row(one: Class) -> str:
     )
 
 
-def _curves(verdict: Evaluation) -> str:
-    drawn = [one for one in verdict.classes if one.recall][:PLOTS]
+def _curves(scores: Scores) -> str:
+    drawn = [one for one in scores.classes if one.recall][:PLOTS]
     small = len(drawn) > LARGE
-    few = "" if len(drawn) == len(verdict.classes) else f" Drawn are {len(drawn)} of {len(verdict.classes)} classes."
-    one_is_enough = len(verdict.classes) == 2 and not verdict.multi_label  # the other ROC curve is its mirror image
-    sides = [one for one in (verdict.classes[1:] if one_is_enough else drawn) if one.false_rate][:PLOTS]
-    precision = [(curve.precision_recall(one, verdict.images), one, "AP") for one in drawn]
+    few = "" if len(drawn) == len(scores.classes) else f" Plotted are {len(drawn)} of {len(scores.classes)} classes."
+    one_is_enough = len(scores.classes) == 2 and not scores.multi_label  # the other ROC curve is its mirror image
+    sides = [one for one in (scores.classes[1:] if one_is_enough else drawn) if one.false_rate][:PLOTS]
+    precision = [(curve.precision_recall(one, scores.images), one, "AP") for one in drawn]
     roc = [(curve.roc(one), one, "AUC") for one in sides]
     plots = _plots(precision, small) + f"<details><summary>ROC curves</summary>{_plots(roc, small)}</details>\n" if small else ""
     return (
@@ -175,47 +176,47 @@ def _plots(plots: list[tuple[str, Class, str]], small: bool) -> str:
     return f'<div class="plots{" small" if small else ""}">\n{figures}</div>\n'
 
 
-def _calibration(verdict: Evaluation) -> str:
-    grid, after = table.calibration(verdict), verdict.calibration.after
+def _calibration(scores: Scores) -> str:
+    grid, after = table.calibration(scores), scores.calibration.after
     head = "".join(f"<th>{escape(name)}</th>" for name in grid.head)
     rows = "".join(
         f'<tr><td class="word">{escape(row[0])}</td>{"".join(f"<td>{escape(cell)}</td>" for cell in row[1:])}</tr>\n' for row in grid.rows
     )
     keys = '<span class="key before"></span>as trained' + ('<span class="key after"></span>with the temperature' if after else "")
-    said = "The temperature, by which the logits are divided, was fitted on the validation images. No figure above uses it."
+    note = "The temperature, by which the logits are divided, was fitted on the validation images. No figure above uses it."
     if after is None:
-        said = "No temperature was fitted: there were no validation images."
+        note = "No temperature was fitted: there were no validation images."
     return (
         '<section>\n<h2>Calibration</h2>\n<p class="soft">Of the answers given with confidence 0.8, are 80 % right? On the diagonal, yes; '
         f"below it the model is too sure of itself. Bars: how many answers are that confident.</p>\n"
-        f'<div class="beside"><figure>{curve.reliability(verdict.calibration)}<figcaption class="keys">{keys}</figcaption></figure>\n'
+        f'<div class="beside"><figure>{curve.reliability(scores.calibration)}<figcaption class="keys">{keys}</figcaption></figure>\n'
         f'<div><div class="wide"><table><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>'
-        f'<p class="soft">{said}</p></div></div>\n</section>\n'
+        f'<p class="soft">{note}</p></div></div>\n</section>\n'
     )
 
 
-def _mistakes(verdict: Evaluation, images: Images | None) -> str:
-    if not verdict.mistakes:
+def _mistakes(scores: Scores, images: Images | None) -> str:
+    if not scores.mistakes:
         return '<section>\n<h2>Worst mistakes</h2>\n<p class="soft">None: every answer is right.</p>\n</section>\n'
-    shots = "".join(_shot(one, verdict.multi_label, images) for one in verdict.mistakes)
+    shots = "".join(_shot(one, scores.multi_label, images) for one in scores.mistakes)
     return (
-        f'<section>\n<h2>Worst mistakes</h2>\n<p class="soft">{_how_many(verdict)}; the most confident first.</p>\n'
+        f'<section>\n<h2>Worst mistakes</h2>\n<p class="soft">{_how_many(scores)}; the most confident first.</p>\n'
         f'<div class="shots">\n{shots}</div>\n</section>\n'
     )
 
 
-def _how_many(verdict: Evaluation) -> str:
-    wrong = f"{verdict.wrong:,} of {verdict.images:,} images are wrong"
-    return wrong if len(verdict.mistakes) == verdict.wrong else f"{wrong}; shown are {len(verdict.mistakes)}"
+def _how_many(scores: Scores) -> str:
+    wrong = f"{scores.wrong:,} of {scores.images:,} images are wrong"
+    return wrong if len(scores.mistakes) == scores.wrong else f"{wrong}; {len(scores.mistakes)} of them are below"
 
 
 def _shot(one: Mistake, multi_label: bool, images: Images | None) -> str:
-    about = f"{one.about} {'missed' if one.missed else 'wrongly given'}, " if multi_label else ""
+    about = f"{one.about} {'missed' if one.missed else 'wrongly predicted'}, " if multi_label else ""
     image = "" if images is None else _picture(one, images)
     return (
-        f"<figure>{image}<figcaption><span>is <b>{escape(table.named(one.truth))}</b></span>"
-        f"<span>said <b>{escape(table.named(one.said))}</b></span>"
-        f'<span class="sure">{escape(about)}{percent(one.confidence, 1)}&nbsp;%&nbsp;sure</span><span>{escape(one.file)}</span></figcaption></figure>\n'
+        f"<figure>{image}<figcaption><span>true <b>{escape(table.named(one.truth))}</b></span>"
+        f"<span>predicted <b>{escape(table.named(one.predicted))}</b></span>"
+        f'<span class="sure">{escape(about)}{percent(one.confidence, 1)}&nbsp;%&nbsp;confident</span><span>{escape(one.file)}</span></figcaption></figure>\n'
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from foveal.options import Options
 from foveal.tasks.classify.card import ClassifyCard
-from foveal.tasks.task import Evaluation, Explanation, Exported, Predictor, Task
+from foveal.tasks.task import Evaluation, Explanation, Exported, LabelledBatches, Predictor, Task
 
 if TYPE_CHECKING:
     from torch import nn
@@ -46,7 +46,7 @@ class ClassifyTask(Task):
         return ClassifyTraining(recipe, data, folder, machine, progress, fresh)
 
     def describe_result(self, result: dict[str, Any], folder: Path) -> list[str]:
-        from foveal.tasks.classify.report import describe_result
+        from foveal.tasks.classify.finish import describe_result
 
         return describe_result(result, folder)
 
@@ -98,6 +98,11 @@ class ClassifyTask(Task):
         from foveal.tasks.classify.graph import export_onnx
 
         return export_onnx(model.network, model.card)  # type: ignore[arg-type]
+
+    def labelled_batches(self, model: "Model", count: int) -> LabelledBatches:
+        from foveal.tasks.classify.batches import labelled_batches
+
+        return labelled_batches(model, count)
 
     def ablations(self) -> "Mapping[str, Ablation]":
         from foveal.tasks.classify.ablate import ABLATIONS

@@ -1,13 +1,16 @@
 """What a run of translation reports at its end, and the table over several seeds."""
 
+import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from foveal.atomic import write_atomic
+from foveal.data.parallel import Pairs
+from foveal.metrics.bleu import Score
 from foveal.report.table import Table
 from foveal.runtime.packaged import FILE
 from foveal.train.run_folder import read_result
@@ -78,3 +81,22 @@ def _numbers(values: Any, digits: int) -> list[str]:
 def _splits(result: Mapping[str, Any]) -> list[str]:
     """That were translated."""
     return [split for split in result["data"]["splits"] if split in result]
+
+
+def translations_file(split: str) -> str:
+    """The name of a split's translations in a folder."""
+    return f"translations-{split}.tsv"
+
+
+def translations_table(pairs: Pairs, translations: Iterable[str]) -> str:
+    rows = zip(pairs.source, translations, pairs.target, strict=True)
+    lines = ["\t".join(" ".join(cell.split()) for cell in row) for row in rows]
+    return "\n".join(["source\ttranslation\treference", *lines, ""])
+
+
+def plain_scores(scores: dict[str, Score]) -> dict[str, Any]:
+    """As values that JSON can hold."""
+    return {
+        name: {key: round(value, 3) if isinstance(value, float) else value for key, value in dataclasses.asdict(score).items()}
+        for name, score in scores.items()
+    }

@@ -124,13 +124,13 @@ def _ours(name: str, label: str, runtimes: list[str], threads: int) -> Iterator[
         return
     import torch
 
-    from foveal.deploy.measure.cost import flops, weights
+    from foveal.deploy.measure.cost import flops, parameters
 
     torch.set_num_threads(threads)
     if model.random:
         print(f"{name}: no weights come with foveal, so they are random: times are those of any weights")
     network: Any = model.network
-    facts = (f"{weights(network):,} parameters", f"{flops(network, *network.example()) / 1e6:.1f} MFLOP")
+    facts = (f"{parameters(network):,} parameters", f"{flops(network, *network.example()) / 1e6:.1f} MFLOP")
     for runtime in runtimes:
         if runtime == "onnxruntime":
             yield of_graph(label, model.graph(), threads, facts)

@@ -1,7 +1,7 @@
 """Everything that an evaluation says, as data: figures with intervals, classes, confusion, calibration, curves, worst mistakes.
 
-A verdict holds plain numbers and words only, so it goes to JSON and back unchanged and the report can be made again from the file.
-nan (undefined) is null there. `judge.py` makes one.
+Plain numbers and words only: they go to JSON and back unchanged, and a report can be made again from the file. nan (undefined) is null there.
+scoring.py makes them.
 """
 
 import dataclasses
@@ -61,19 +61,19 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A wrong answer. Its confidence is the probability of what was wrongly said, or 1 − the probability of what was missed."""
+    """A wrong answer. Its confidence is the probability of what was wrongly predicted, or 1 − the probability of what was missed."""
 
-    index: int  # place among the images that were judged
+    index: int  # place among the images that were evaluated
     file: str
     truth: tuple[str, ...]
-    said: tuple[str, ...]
+    predicted: tuple[str, ...]
     about: str  # the class that is wrongly there, or wrongly not
-    missed: bool  # several labels only: it should have been said
+    missed: bool  # several labels only: it should have been predicted
     confidence: float
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Scores:
     split: str
     multi_label: bool
     images: int
@@ -81,7 +81,7 @@ class Evaluation:
     interval: str  # how the intervals were made
     figures: dict[str, Figure]
     classes: tuple[Class, ...]
-    confusion: tuple[tuple[int, ...], ...] | None  # one label: a row for what it is, a column for what was said
+    confusion: tuple[tuple[int, ...], ...] | None  # one label: one row per true class, one column per predicted class
     calibration: Calibration
     wrong: int  # images with a mistake
     mistakes: tuple[Mistake, ...]  # the most confident ones, worst first
@@ -95,19 +95,19 @@ class Evaluation:
         return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
     @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> "Evaluation":
+    def from_dict(cls, content: Mapping[str, Any]) -> "Scores":
         try:
-            verdict: Evaluation = _built(cls, content)
+            scores: Scores = _built(cls, content)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise FovealError(f"a verdict: expected what to_dict() gave, got something else ({type(error).__name__}: {error})") from None
-        return verdict
+            raise FovealError(f"scores: expected what to_dict() gave, got something else ({type(error).__name__}: {error})") from None
+        return scores
 
     @classmethod
-    def from_json(cls, text: str) -> "Evaluation":
+    def from_json(cls, text: str) -> "Scores":
         try:
             content = json.loads(text)
         except ValueError as error:
-            raise FovealError(f"a verdict: expected JSON, got something else ({error})") from None
+            raise FovealError(f"scores: expected JSON, got something else ({error})") from None
         return cls.from_dict(content)
 
 
