@@ -79,8 +79,21 @@ def short_repr(value: object) -> str:
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> FovealError:
-    """The error for a name that does not exist, with the nearest one that does."""
+    """The error for a name that does not exist, with the nearest one that does, if any is near."""
     known = sorted(names)
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0)
-    hint = f"the nearest is {near[0]!r}; " if near else ""
+    near = _nearest(name, known)
+    hint = f"the nearest is {near!r}; " if near else ""
     return FovealError(f"no {kind} is called {name!r}; {hint}there are {', '.join(known)}")
+
+
+def _nearest(name: str, known: list[str]) -> str | None:
+    """The known name that is meant: whatever its case and its - and _, one that begins like it before one that only looks like it."""
+    plain = {_plain(one): one for one in reversed(known)}
+    wanted = _plain(name)
+    shorter = [one for one in plain if min(len(one), len(wanted)) >= 3 and (wanted.startswith(one) or one.startswith(wanted))]
+    near = difflib.get_close_matches(wanted, shorter, n=1, cutoff=0.0) or difflib.get_close_matches(wanted, plain, n=1, cutoff=0.5)
+    return plain[near[0]] if near else None
+
+
+def _plain(name: str) -> str:
+    return name.casefold().replace("-", "").replace("_", "")

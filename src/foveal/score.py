@@ -4,6 +4,8 @@ from typing import Any
 
 from foveal.core import score as _home
 
+__all__ = _home.names()  # noqa: PLE0605
+
 
 def __getattr__(name: str) -> Any:
     return getattr(_home, name)

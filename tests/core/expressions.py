@@ -1,6 +1,7 @@
 """Random masks for hypothesis: every pattern, and any & | ~ of them."""
 
 import operator
+from functools import reduce
 
 import torch
 from hypothesis import strategies as st
@@ -43,9 +44,9 @@ def with_padding(samples):
 def meaning(mask: Mask, queries: int, keys: int, batch: int = 1) -> torch.Tensor:
     """The mask by the meaning of its signs, from the dense forms of its patterns: (B, N, M)."""
     if isinstance(mask, And):
-        return meaning(mask.left, queries, keys, batch) & meaning(mask.right, queries, keys, batch)
+        return reduce(operator.and_, (meaning(part, queries, keys, batch) for part in mask.parts))
     if isinstance(mask, Or):
-        return meaning(mask.left, queries, keys, batch) | meaning(mask.right, queries, keys, batch)
+        return reduce(operator.or_, (meaning(part, queries, keys, batch) for part in mask.parts))
     if isinstance(mask, Not):
         return ~meaning(mask.inner, queries, keys, batch)
     if isinstance(mask, Starting):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from foveal import attend, weigh
 from foveal.core.observe import observers
 from foveal.errors import FovealError
-from foveal.mask import causal, local, longformer, padding, random, strided, window
+from foveal.mask import causal, local, longformer, padding, prefix, random, strided, window
 
 INF = math.inf
 
@@ -401,3 +401,34 @@ def test_every_attention_reports_itself_once_with_its_weights(kernel):
     assert (look.batch, look.heads, look.queries, look.keys, look.kernel) == (2, 4, 37, 37, kernel)
     rows = torch.tensor([30, 2, 2])
     near([look.rows(rows)], [alpha[:, :, rows]])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("keys", [1, 2, 5, 7, 8, 9, 15, 16, 17, 33])
+def test_a_query_that_is_nan_stays_nan_and_the_others_do_not_notice(dtype, keys):
+    # torch's CPU kernel finds the largest of fewer keys than a vector holds by comparisons, in which NaN loses: the row seemed empty.
+    for pattern in (None, causal, local(50) & prefix(1)):
+        for groups in (6, 2):
+            generator = torch.Generator().manual_seed(keys)
+            q = torch.randn(2, 6, 5, 8, generator=generator, dtype=torch.float64).to(dtype)
+            k, v = (torch.randn(2, groups, keys, 8, generator=generator, dtype=torch.float64).to(dtype) for _ in range(2))
+            clean = attend(q, k, v, mask=pattern)
+            q[0, 1, 3, 2] = torch.nan
+            q[1, 0, 2, 0] = -torch.inf  # no NaN: its row is what the kernel makes of it
+            y = attend(q, k, v, mask=pattern)
+            wrong = torch.zeros(2, 6, 5, dtype=torch.bool)
+            wrong[0, 1, 3] = True
+            assert y[wrong].isnan().all()
+            wrong[1, 0, 2] = True
+            assert torch.equal(y[~wrong], clean[~wrong])
+            one = attend(q[:, :, 3:4], k, v)
+            assert one[0, 1].isnan().all()
+            assert one.isfinite().sum() == one.numel() - 8
+
+
+def test_a_nan_query_is_seen_by_the_gradient_too():
+    q, k, v = (torch.randn(1, 1, 5, 4, generator=torch.Generator().manual_seed(0)) for _ in range(3))
+    q[0, 0, 2, 1] = torch.nan
+    attend(q.requires_grad_(), k, v).sum().backward()
+    assert q.grad[0, 0, 2].isnan().all()
+    assert q.grad[0, 0, [0, 1, 3, 4]].isfinite().all()

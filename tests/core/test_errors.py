@@ -30,5 +30,34 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, nearest):
     assert nearest is None or f"the nearest is {nearest!r}" in message
 
 
+LAYERS = ["Attention", "MultiHead", "Additive", "Encoder", "two_way", "icam-31k", "icam-fast"]
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("MultiheadAttention", "MultiHead"),
+        ("multihead", "MultiHead"),
+        ("Multi_Head", "MultiHead"),
+        ("TwoWay", "two_way"),
+        ("icam31k", "icam-31k"),
+        ("icamfast", "icam-fast"),
+        ("enc", "Encoder"),
+        ("Adaptive", "Additive"),
+        ("e", None),
+        ("swin", None),
+        ("zzz", None),
+    ],
+)
+def test_the_nearest_is_what_was_meant_or_nothing(name, nearest):
+    message = str(unknown("layer", name, LAYERS))
+    assert ("the nearest is" in message) == (nearest is not None)
+    assert nearest is None or f"; the nearest is {nearest!r}; there are " in message
+
+
+def test_a_model_has_no_near_mask():
+    assert "nearest" not in str(unknown("mechanism", "icam", ["local", "causal", "additive", "rotary", "window"]))
+
+
 def test_there_may_be_no_names_at_all():
     assert str(unknown("mask", "local", [])).startswith("no mask is called 'local'")

@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import re
+import time
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foveal
+from foveal import attend
 from foveal.core.algebra import Everything, Given
 from foveal.core.mask import Mask
 from foveal.errors import FovealError
@@ -91,7 +94,7 @@ def test_a_mask_has_no_truth_value():
             wrong()
 
 
-@pytest.mark.parametrize("other", [None, True, 3, "causal", torch.ones(2, 2, dtype=torch.bool), [[True]]])
+@pytest.mark.parametrize("other", [None, True, 3, "causal", [[True]]])
 def test_a_sign_takes_masks_only_on_either_side(other):
     for wrong in (lambda: causal & other, lambda: causal | other, lambda: other & causal, lambda: other | causal):
         with pytest.raises(FovealError, match=f"expected masks on both sides, got {type(other).__name__}"):
@@ -298,11 +301,127 @@ def test_a_given_mask_keeps_what_its_tensor_says(shape):
     assert torch.equal(part.expand(2, 3, 3, 2), full[:, :, rows][..., columns])
 
 
-def test_a_given_mask_is_not_combined():
-    given = Given(torch.ones(2, 3, dtype=torch.bool))
-    for wrong in (lambda: given & causal, lambda: causal & given, lambda: causal | given, lambda: ~given, lambda: given.starting_at(1)):
-        with pytest.raises(FovealError, match=r"expected patterns of foveal.mask, got a mask of a tensor"):
-            wrong()
+TENSORS = [(5, 7), (1, 7), (2, 1, 1, 7), (2, 3, 5, 7), (1, 3, 1, 1)]
+
+
+@pytest.mark.parametrize("shape", TENSORS)
+def test_a_tensor_joins_patterns(shape):
+    tensor = torch.rand(shape, generator=torch.Generator().manual_seed(1)) < 0.5
+    full, lower = tensor.expand(2, 3, 5, 7), torch.ones(5, 7, dtype=torch.bool).tril()
+    for mask, want in (
+        (causal & tensor, full & lower),
+        (tensor & causal, full & lower),
+        (causal | tensor, full | lower),
+        (tensor | causal, full | lower),
+        (~(causal & tensor), ~(full & lower)),
+        (Given(tensor) & causal & padding([7, 4]), full & lower & (torch.arange(7) < torch.tensor([7, 4])[:, None, None, None])),
+    ):
+        assert torch.equal(mask.dense(5, 7, batch=2).expand(2, 3, 5, 7), want)
+        assert mask.pairs(5, 7, batch=2) == want[:, : mask.heads].sum()
+        q, k, v = (torch.randn(2, 3, n, 8, generator=torch.Generator().manual_seed(n)) for n in (5, 7, 7))
+        exact = attend(q, k, v, mask=want, kernel="explicit")
+        for kernel in ("auto", "explicit", "blocks", "flash"):
+            assert torch.allclose(attend(q, k, v, mask=mask, kernel=kernel), exact, atol=1e-6)
+        indices = torch.meshgrid(*map(torch.arange, (2, 3, 5, 7)), indexing="ij")
+        assert torch.equal(mask.predicate(7, torch.device("cpu"))(*indices), want)
+
+
+def test_a_tensor_that_does_not_fit_is_named():
+    mask = causal & torch.ones(4, 7, dtype=torch.bool)
+    with pytest.raises(FovealError, match=r"mask: expected a shape that broadcasts to \(1, H, 5, 7\), got \(1, 1, 4, 7\)"):
+        mask.dense(5, 7)
+    with pytest.raises(FovealError, match=r"a boolean tensor, True = may look"):
+        causal & torch.ones(4, 7)
+    q = torch.randn(1, 2, 5, 8)
+    with pytest.raises(FovealError, match=r"mask: expected one for all heads, or for 2 as q has, got one for 3"):
+        attend(q, q, q, mask=causal & torch.ones(1, 3, 5, 5, dtype=torch.bool))
+
+
+# sizes and depths
+
+
+def test_a_mask_that_no_memory_holds_is_refused():
+    for mask in (causal, causal & padding([3, 4]), ~local(2)):
+        with pytest.raises(
+            FovealError, match=r"^dense 10,000,000 × 10,000,000 mask: expected at most [\d,]+ bytes, this machine's memory, got"
+        ):
+            mask.dense(10**7, 10**7, batch=2)
+
+
+CLOSED = [
+    causal,
+    local(0),
+    local(3),
+    local(50),
+    prefix(4),
+    strided(1),
+    strided(5),
+    to_global(2),
+    to_global(50),
+    ~causal,
+    ~strided(3),
+    Everything(),
+]
+
+
+@pytest.mark.parametrize("mask", CLOSED, ids=repr)
+def test_pairs_are_counted_by_a_formula(mask):
+    for queries, keys in ((0, 5), (5, 0), (1, 1), (7, 7), (7, 11), (11, 7), (13, 13), (70, 3), (3, 70)):
+        assert mask.counted(1, queries, keys) == mask.dense(queries, keys).sum()
+    assert mask.pairs(10**9, 10**9) >= 0
+
+
+def test_pairs_of_padding_are_counted_by_a_formula():
+    for mask in (padding([3, 0, 99]), ~padding([3, 0, 99])):
+        assert mask.counted(3, 5, 7) == mask.dense(5, 7, batch=3).expand(3, 1, 5, 7).sum()
+
+
+@pytest.mark.parametrize("mask", [causal & strided(3), bigbird(2, 2), longformer(2, 1), random(3), causal & local(5)], ids=repr)
+@pytest.mark.parametrize("size", [(10**9, 10**9), (10**6, 3), (3, 10**9), (2 * 10**6, 2 * 10**6)])
+def test_too_many_pairs_are_refused_or_counted_within_seconds(mask, size):
+    start, answer = time.perf_counter(), ""
+    try:
+        answer = str(mask.pairs(*size))
+    except FovealError as error:
+        answer = str(error)
+    refused = r"pairs of .*: expected at most [\d,]+ pairs to look at one by one, got .*; ask for a smaller size, a pattern repeats itself"
+    assert re.fullmatch(rf"\d+|{refused}", answer)
+    assert time.perf_counter() - start < 10  # about one, on a machine that has nothing else to do
+
+
+def test_a_long_chain_is_not_a_deep_one():
+    chain = either = causal
+    for step in range(10_000):
+        chain, either = chain & local(step), either | prefix(step % 3)
+    assert torch.equal(chain.dense(5, 5), (causal & local(0)).dense(5, 5))
+    assert torch.equal(either.dense(5, 5), (causal | prefix(2)).dense(5, 5))
+    assert chain.depth == 2
+    assert len(repr(chain)) < 300
+    q = torch.randn(1, 2, 5, 8)
+    assert torch.equal(attend(q, q, q, mask=chain, kernel="blocks"), attend(q, q, q, mask=local(0), kernel="blocks"))
+
+
+def test_what_says_the_same_again_adds_nothing():
+    assert causal & causal is causal
+    assert causal & local(2) & causal == causal & local(2)
+    assert (local(1) | causal) | local(1) == local(1) | causal
+    assert ~~causal is causal
+    assert causal.starting_at(2).starting_at(3) == causal.starting_at(5)
+    assert causal & local(2) & strided(3) == causal & (local(2) & strided(3))
+
+
+def test_a_mask_nested_too_deeply_is_refused_in_one_line():
+    mask = causal
+    for step in range(49):
+        mask = mask & local(step) | prefix(step)
+    with pytest.raises(FovealError, match=r"^mask: expected at most 100 levels of & \| ~ inside each other, got 101; write it as one"):
+        ~(~(mask & local(1)) | prefix(1))
+    assert mask.depth == 99
+    assert mask.dense(5, 5).shape == (5, 5)
+    assert repr(mask)
+    assert hash(mask) == hash(copy.deepcopy(mask))
+    q = torch.randn(1, 2, 5, 8)
+    assert attend(q, q, q, mask=mask, kernel="blocks").isfinite().all()
 
 
 @multi_label

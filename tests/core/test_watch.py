@@ -359,3 +359,18 @@ def test_distance_counts_from_where_a_cached_query_stands() -> None:
             assert seen["MultiHead"].start == i
             steps.append(seen["MultiHead"].distance)
         torch.testing.assert_close(torch.cat(steps, -1), whole["MultiHead"].distance)
+
+
+@pytest.mark.parametrize("pattern", [mask.causal, mask.local(1), mask.padding([4, 0])], ids=repr)
+def test_the_gradient_of_the_entropy_is_right_where_a_mask_makes_weights_zero(pattern) -> None:
+    # dH/dα_j = −(log α_j + 1) where α_j > 0, and a pair that the mask drops adds nothing: by hand, from α and the scores.
+    q, k, v = (x.requires_grad_() for x in heads())
+    with watch(keep=Weights(attached=True)) as seen:
+        attend(q, k, v, mask=pattern)
+    record = seen["attend"]
+    record.entropy.sum().backward()
+    alpha = record.weights.detach()
+    slope = torch.where(alpha > 0, -(alpha.clamp_min(1e-300).log() + 1), 0.0)
+    d_scores = alpha * (slope - (alpha * slope).sum(-1, keepdim=True))  # through the softmax
+    torch.testing.assert_close(q.grad, d_scores @ k.detach() / math.sqrt(D))
+    torch.testing.assert_close(k.grad, d_scores.mT @ q.detach() / math.sqrt(D))

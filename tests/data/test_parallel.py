@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveal.data.filter_pairs import Row, Sieve
+from foveal.data.filter_pairs import PairFilter, Row
 from foveal.data.parallel import read_parallel
 from foveal.errors import FovealError
 
@@ -55,7 +55,7 @@ def test_a_folder(tmp_path, packed, names):
     assert found.languages == ("en", "de")
     assert {split: len(pairs) for split, pairs in found.splits.items()} == {"train": 43, "val": 10, "test": 7}
     assert (found.splits["val"].source[0], found.splits["val"].target[0]) == (EN[43], DE[43])
-    assert found.told() == "set: parallel files, en → de, train 43 · val 10 · test 7 pairs, 5.5 words a sentence, longest 6"
+    assert found.summary() == "set: parallel files, en → de, train 43 · val 10 · test 7 pairs, 5.5 words per sentence, longest 6"
     assert len(found) == 60
 
 
@@ -68,9 +68,9 @@ def test_languages_of_a_folder(tmp_path):
     assert "target: expected another language than the source" in refused(path, source="en", target="en")
     assert read_parallel(str(folder(tmp_path / "wmt.de-en"))).languages == ("de", "en")
     assert read_parallel(str(folder(tmp_path / "x", names=("train.de-en", "val.de-en", "test.de-en")))).languages == ("de", "en")
-    assert "cs and fr; say which with --source and --target" in refused(folder(tmp_path / "y", languages=("fr", "cs")))
+    assert "cs and fr; choose with --source and --target" in refused(folder(tmp_path / "y", languages=("fr", "cs")))
     three = folder(tmp_path / "z", languages=("en", "de", "fr"))
-    assert "expected two languages, got 3 (de, en, fr); say which with --source and --target" in refused(three)
+    assert "expected two languages, got 3 (de, en, fr); choose with --source and --target" in refused(three)
     assert "got 3" in refused(three, source="en")
     assert read_parallel(str(three), source="fr", target="en").languages == ("fr", "en")
 
@@ -117,7 +117,7 @@ def test_a_folder_without_sentences(tmp_path):
 
 def test_two_files(tmp_path):
     found = two(tmp_path, EN, DE)
-    assert found.describe() == "a: two files, en → de, train 54 · val 3 · test 3 pairs, 5.5 words a sentence, longest 6"
+    assert found.describe() == "a: two files, en → de, train 54 · val 3 · test 3 pairs, 5.5 words per sentence, longest 6"
     assert together(found) == set(zip(EN, DE, strict=True))
     turned = read_parallel(f"{tmp_path}/a.en,{tmp_path}/a.de", source="de", target="en")
     assert together(turned) == set(zip(DE, EN, strict=True))
@@ -148,7 +148,7 @@ def test_the_last_line_needs_no_end_and_windows_ends_are_ends(tmp_path):
 def test_only_a_line_feed_ends_a_line(tmp_path):
     found = two(tmp_path, ["one\u2028two\u0085three", *EN], ["eins zwei\x0bdrei", *DE])
     assert found.dropped == {"control characters": 1}
-    assert "a.de line 1" in found.told()
+    assert "a.de line 1" in found.summary()
     assert ("one two three", "eins zwei drei") in together(two(tmp_path, ["one\u2028two\u0085three", *EN], ["eins zwei\u00a0 drei\t", *DE]))
 
 
@@ -178,8 +178,8 @@ def test_bad_pairs_are_counted_named_and_left_out_or_refused(tmp_path, kind, sou
     assert found.describe().endswith(", 1 left out")
     with pytest.raises(FovealError) as error:
         two(tmp_path, english, german, bad="refuse")
-    told = f"sentence pairs: expected none that is bad, got 1 {kind} ({file} line 8); mend them, or leave them out (--bad drop)"
-    assert str(error.value) == told
+    message = f"sentence pairs: expected none that is bad, got 1 {kind} ({file} line 8); mend them, or leave them out (--bad drop)"
+    assert str(error.value) == message
 
 
 @pytest.mark.parametrize("split", ["test", "val", "test_2016_flickr"])
@@ -231,7 +231,7 @@ def test_a_given_test_in_a_table_is_kept_and_training_is_not(tmp_path):
     assert found.dropped == {"no text for de": 1}
 
 
-def test_many_bad_pairs_are_told_in_one_line_each(tmp_path):
+def test_many_bad_pairs_are_reported_in_one_line_each(tmp_path):
     found = two(tmp_path, [*EN, *[""] * 11, "x"], [*DE, *["y"] * 11, "\x00"])
     assert found.notes[:2] == (
         "11 pairs left out, empty: a.en line 61, a.en line 62, a.en line 63, …",
@@ -244,17 +244,17 @@ def test_many_bad_pairs_are_told_in_one_line_each(tmp_path):
 
 
 def test_limits_can_be_moved(tmp_path):
-    assert two(tmp_path, EN, DE, longest=6).dropped == {}
-    assert two(tmp_path, [*EN, "one two three four five six seven"], [*DE, "kurz"], longest=6).dropped == {"too long": 1}
+    assert two(tmp_path, EN, DE, max_length=6).dropped == {}
+    assert two(tmp_path, [*EN, "one two three four five six seven"], [*DE, "kurz"], max_length=6).dropped == {"too long": 1}
     long = "Ja, das ist es, was ich gestern schon sagen wollte."
     assert two(tmp_path, [*EN, "Yes."], [*DE, long], ratio=12).dropped == {}
-    for how, told in (
+    for how, message in (
         ({"bad": "dorp"}, "the nearest is 'drop'"),
-        ({"longest": 0}, "longest"),
+        ({"max_length": 0}, "max_length"),
         ({"ratio": 0.5}, "ratio"),
         ({"ratio": "x"}, "ratio"),
     ):
-        assert told in refused("grammar:20", **how)
+        assert message in refused("grammar:20", **how)
 
 
 def test_sentences_are_composed_and_have_single_spaces(tmp_path):
@@ -265,7 +265,7 @@ def test_sentences_are_composed_and_have_single_spaces(tmp_path):
 def test_damaged_and_strange_files(tmp_path):
     write(tmp_path / "a.de", DE)
     (tmp_path / "a.en").write_bytes(gzip.compress("\n".join(EN).encode())[:-20])
-    assert "expected a whole gzip file, got a damaged one" in refused(f"{tmp_path}/a.en,{tmp_path}/a.de")
+    assert "expected a complete gzip file, got a damaged one" in refused(f"{tmp_path}/a.en,{tmp_path}/a.de")
     (tmp_path / "a.en").write_bytes("\n".join(EN).encode("utf-16"))
     assert "expected UTF-8 text, got UTF-16; convert it" in refused(f"{tmp_path}/a.en,{tmp_path}/a.de")
     (tmp_path / "a.en").unlink()
@@ -305,7 +305,7 @@ def test_languages_of_a_tsv(tmp_path):
     path = write(tmp_path / "x.tsv", lines)
     assert read_parallel(str(path), source="en", target="de").languages == ("en", "de")
     path = write(tmp_path / "y.tsv", ["\t".join(row) for row in [("de", "en", "id"), *zip(DE, EN, map(str, range(60)), strict=True)]])
-    assert "got 3 (de, en, id); say which" in refused(path)
+    assert "got 3 (de, en, id); choose" in refused(path)
     turned = read_parallel(str(path), source="en", target="de")
     assert together(turned) == set(zip(EN, DE, strict=True))
 
@@ -315,7 +315,7 @@ def test_bad_tsv(tmp_path):
     path = write(tmp_path / "x.tsv", [*lines[:3], "one column", "a\tb\tc", "", *lines[3:]])
     found = read_parallel(str(path))
     assert found.dropped == {"not 2 columns": 2}
-    assert "x.tsv line 4, x.tsv line 5" in found.told()
+    assert "x.tsv line 4, x.tsv line 5" in found.summary()
     assert "2 not 2 columns (x.tsv line 4, x.tsv line 5)" in refused(path, bad="refuse")
     assert "expected columns with tabs between them, got one column" in refused(write(tmp_path / "y.tsv", EN))
     assert "an empty file" in refused(write(tmp_path / "y.tsv", []))
@@ -359,7 +359,7 @@ def test_bad_jsonl(tmp_path):
         write(tmp_path / "y.jsonl", ["nothing"])
     )
     assert "expected two languages, got 1 (en)" in refused(write(tmp_path / "y.jsonl", ['{"en": "x"}']))
-    assert "got 3 (en, de, fr); say which" in refused(write(tmp_path / "y.jsonl", ['{"en": "x", "de": "y", "fr": "z"}']))
+    assert "got 3 (en, de, fr); choose" in refused(write(tmp_path / "y.jsonl", ['{"en": "x", "de": "y", "fr": "z"}']))
 
 
 def test_a_folder_of_tables(tmp_path):
@@ -396,7 +396,7 @@ def test_the_division_is_of_sentences_not_of_their_order(tmp_path):
         two(tmp_path, ["a", "b", "A"], ["x", "y", "z"])
 
 
-def test_sentences_in_two_splits_are_told(tmp_path):
+def test_sentences_in_two_splits_are_reported(tmp_path):
     path = folder(tmp_path / "set")
     write(path / "test.en", [EN[0], EN[50], "New."])
     write(path / "test.de", ["Erste.", "Zweite.", "Neu."])
@@ -416,10 +416,10 @@ def test_a_fingerprint_is_of_sentences_languages_and_splits(tmp_path):
 
 @given(st.lists(st.tuples(st.binary(max_size=17), st.binary(max_size=17)), max_size=11))
 def test_whatever_bytes_come_every_row_is_kept_or_counted(rows):
-    filter_pairs = Sieve()
-    kept = list(filter_pairs.through((Row(place, "", *row) for place, row in enumerate(rows)), ("a", "b")))
-    assert len(kept) + sum(filter_pairs.counts.values()) == len(rows)
-    given = Sieve()
+    pair_filter = PairFilter()
+    kept = list(pair_filter.through((Row(place, "", *row) for place, row in enumerate(rows)), ("a", "b")))
+    assert len(kept) + sum(pair_filter.counts.values()) == len(rows)
+    given = PairFilter()
     evaluated = list(given.through((Row(place, "", *row) for place, row in enumerate(rows)), ("a", "b"), "test"))
     assert len(evaluated) + sum(given.counts.values()) == len(rows)
     assert set(given.counts) <= {"no reference"}
@@ -444,3 +444,23 @@ def test_the_grammar_is_a_set_of_its_own():
         assert "grammar: expected grammar, grammar:N or grammar:N:SEED" in refused(text)
     for count in (0, 19, 1000001):
         assert f"grammar: expected 20 to 1000000 pairs, got {count}" in refused(f"grammar:{count}")
+
+
+def test_a_fingerprint_is_of_all_sentences_in_their_order(tmp_path):
+    def fingerprint(english, german):
+        for language, lines in (("en", english), ("de", german)):
+            (tmp_path / f"f.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return read_parallel(f"{tmp_path}/f.en,{tmp_path}/f.de").fingerprint()
+
+    own = fingerprint(EN, DE)
+    assert own == fingerprint(EN, DE)
+    others = [fingerprint([*EN, "one more"], [*DE, "noch einer"]), fingerprint(EN[::-1], DE[::-1]), fingerprint(EN, [*DE[:-1], "anders"])]
+    assert len({own, *others}) == 4
+
+
+def test_one_file_given_twice_is_reported(tmp_path):
+    (tmp_path / "a.en").write_text("".join(f"{line}\n" for line in EN), encoding="utf-8")
+    found = read_parallel(f"{tmp_path}/a.en,{tmp_path}/a.en")
+    assert "source and target are the same in every pair" in found.summary()
+    assert found.folds == 0
+    assert "the same in every pair" not in read_parallel("grammar:40").summary()

@@ -36,7 +36,7 @@ def test_by_hand():
     assert [part.tolist() for part in batches] == [[0, 4, 1], [2, 3]]
     # Room: 3 pairs of 4 + 3, and 2 of 6 + 6; held: 10 + 8 and 8 + 11.
     assert batches.padding() == pytest.approx(1 - 37 / 45)
-    assert batches.told() == "2 batches an epoch, 2 to 3 pairs each, 17.8% padding"
+    assert batches.summary() == "2 batches per epoch, 2 to 3 pairs each, 17.8% padding"
 
 
 @given(LENGTHS, st.integers(20, 67), st.integers(0, 3), st.booleans())
@@ -91,11 +91,11 @@ def test_processes_share_each_batch(lengths, tokens, world, shuffle):
             assert all(len(part) == 1 for part in parts)
 
 
-def test_long_pairs_are_left_out_and_told():
-    batches = TokenBatches([3, 11, 2], [3, 2, 12], 23, longest=11, shuffle=False)
+def test_long_pairs_are_left_out_and_counted():
+    batches = TokenBatches([3, 11, 2], [3, 2, 12], 23, max_length=11, shuffle=False)
     assert [part.tolist() for part in batches] == [[0], [1]]
     assert batches.left_out == 1
-    assert batches.told().endswith("1 pairs left out as too long")
+    assert batches.summary().endswith("1 pairs left out as too long")
 
 
 def test_pairs_of_one_length_have_no_padding():
@@ -177,20 +177,20 @@ def fastest(what):
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "message"),
     [
-        ({"tokens": 10}, "tokens: expected at least 11, the longest sentence with its mark, got 10; give more, or give longest"),
+        ({"tokens": 10}, "tokens: expected at least 11, the longest sentence with its mark, got 10; give more, or give max_length"),
         ({"tokens": 0}, "tokens"),
-        ({"longest": 1}, "pairs: expected at least one to put into a batch, got none of 2; give a larger longest"),
+        ({"max_length": 1}, "pairs: expected at least one to put into a batch, got none of 2; give a larger max_length"),
         ({"sentences": 0}, "sentences"),
         ({"seed": -1}, "seed"),
         ({"rank": 2, "world": 2}, "rank: expected below 2, the number of processes, got 2"),
     ],
 )
-def test_bad_input(how, told):
+def test_bad_input(how, message):
     with pytest.raises(FovealError) as error:
         TokenBatches([3, 10], [2, 5], **how)
-    assert str(error.value).startswith(told)
+    assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
 
 

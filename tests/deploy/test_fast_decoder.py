@@ -46,7 +46,7 @@ def model_of(**settings):
 
 def by_word(following):
     values = np.empty_like(following.values)
-    np.put_along_axis(values, following.words, following.values, 1)
+    np.put_along_axis(values, following.tokens, following.values, 1)
     return values
 
 
@@ -86,16 +86,16 @@ def test_every_step_says_what_torch_engine_says(settings):
 @pytest.mark.parametrize("beam", [1, 4])
 def test_the_same_sentences_are_found(beam):
     model = model_of()
-    search = Search(beam=beam, best=beam, shortest=2, longest=12, no_repeat=2)
+    search = Search(beam=beam, n_best=beam, min_length=2, max_length=12, no_repeat=2)
     for ours, theirs in zip(decode_all(FastDecoder(model), MORE, search, 5), decode_all(TorchEngine(model), MORE, search, 5), strict=True):
-        assert [one.words for one in ours] == [one.words for one in theirs]
+        assert [one.tokens for one in ours] == [one.tokens for one in theirs]
         assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-4)
 
 
 def test_one_engine_serves_one_row_and_many():
-    engine, search = FastDecoder(model_of()), Search(beam=1, longest=8)
+    engine, search = FastDecoder(model_of()), Search(beam=1, max_length=8)
     together = decode(engine, SOURCES, search)
-    assert [decode(engine, [source], search)[0][0].words for source in SOURCES] == [found[0].words for found in together]
+    assert [decode(engine, [source], search)[0][0].tokens for source in SOURCES] == [found[0].tokens for found in together]
 
 
 def test_eight_bits_are_near():

@@ -13,12 +13,12 @@ def both(dtype, smoothing, chunk, bias, autocast=False):
     hidden = torch.randn(23, 8, dtype=dtype, requires_grad=True)
     table = torch.randn(31, 8, dtype=dtype, requires_grad=True)
     extra = torch.randn(31, dtype=dtype, requires_grad=True) if bias else None
-    words = torch.randint(31, (23,))
+    tokens = torch.randint(31, (23,))
     inputs = [one for one in (hidden, table, extra) if one is not None]
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        ours = token_loss(hidden, table, words, smoothing, extra, chunk)
+        ours = token_loss(hidden, table, tokens, smoothing, extra, chunk)
         theirs = F.cross_entropy(
-            F.linear(hidden, table, extra).float() if autocast else F.linear(hidden, table, extra), words, label_smoothing=smoothing
+            F.linear(hidden, table, extra).float() if autocast else F.linear(hidden, table, extra), tokens, label_smoothing=smoothing
         )
     return (ours, *torch.autograd.grad(3 * ours, inputs)), (theirs, *torch.autograd.grad(3 * theirs, inputs))
 
@@ -40,40 +40,40 @@ def test_in_mixed_precision():
 
 
 def test_without_gradient_it_is_the_same():
-    hidden, table, words = torch.randn(9, 4), torch.randn(11, 4, requires_grad=True), torch.randint(11, (9,))
+    hidden, table, tokens = torch.randn(9, 4), torch.randn(11, 4, requires_grad=True), torch.randint(11, (9,))
     with torch.no_grad():
-        value = token_loss(hidden, table, words, 0.1, chunk=2)
+        value = token_loss(hidden, table, tokens, 0.1, chunk=2)
     assert not value.requires_grad
-    torch.testing.assert_close(value, F.cross_entropy(hidden @ table.mT, words, label_smoothing=0.1).detach())
+    torch.testing.assert_close(value, F.cross_entropy(hidden @ table.mT, tokens, label_smoothing=0.1).detach())
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 4096])
 def test_words_that_do_not_count(chunk):
     torch.manual_seed(0)
     hidden, table = (torch.randn(rows, 8, dtype=torch.float64, requires_grad=True) for rows in (23, 31))
-    words, counts = torch.randint(31, (23,)), torch.rand(23) < 0.6
-    ours = token_loss(hidden, table, words, 0.1, chunk=chunk, counts=counts)
-    theirs = F.cross_entropy((hidden @ table.mT)[counts], words[counts], label_smoothing=0.1)
+    tokens, counts = torch.randint(31, (23,)), torch.rand(23) < 0.6
+    ours = token_loss(hidden, table, tokens, 0.1, chunk=chunk, counts=counts)
+    theirs = F.cross_entropy((hidden @ table.mT)[counts], tokens[counts], label_smoothing=0.1)
     with torch.no_grad():
-        torch.testing.assert_close(token_loss(hidden, table, words, 0.1, chunk=chunk, counts=counts), theirs.detach())
+        torch.testing.assert_close(token_loss(hidden, table, tokens, 0.1, chunk=chunk, counts=counts), theirs.detach())
     for one, other in zip(*(torch.autograd.grad(value, (hidden, table)) for value in (ours, theirs)), strict=True):
         torch.testing.assert_close(one, other)
 
 
 @pytest.mark.parametrize("chunk", [7, 4096])
-@pytest.mark.parametrize("agreement", [0.0, 5.0])
-def test_two_passes_agree(chunk, agreement):
+@pytest.mark.parametrize("r_drop", [0.0, 5.0])
+def test_two_passes_agree(chunk, r_drop):
     """Held against R-Drop as it is written down: the mean of both losses, and the mean of both divergences times α/2."""
     torch.manual_seed(0)
     passes = torch.randn(2, 23, 8, dtype=torch.float64, requires_grad=True)
     table = torch.randn(31, 8, dtype=torch.float64, requires_grad=True)
     bias = torch.randn(31, dtype=torch.float64, requires_grad=True)
-    words, counts = torch.randint(31, (23,)), torch.rand(23) < 0.6
-    ours = token_loss(passes, table, words, 0.1, bias, chunk=chunk, counts=counts, agreement=agreement)
+    tokens, counts = torch.randint(31, (23,)), torch.rand(23) < 0.6
+    ours = token_loss(passes, table, tokens, 0.1, bias, chunk=chunk, counts=counts, r_drop=r_drop)
     one, two = (F.linear(hidden[counts], table, bias).log_softmax(1) for hidden in passes)
-    losses = [F.cross_entropy(said, words[counts], label_smoothing=0.1) for said in (one, two)]
-    apart = [F.kl_div(said, other, log_target=True, reduction="batchmean") for said, other in ((one, two), (two, one))]
-    theirs = sum(losses) / 2 + agreement / 2 * sum(apart) / 2
+    losses = [F.cross_entropy(log_p, tokens[counts], label_smoothing=0.1) for log_p in (one, two)]
+    divergences = [F.kl_div(log_p, other, log_target=True, reduction="batchmean") for log_p, other in ((one, two), (two, one))]
+    theirs = sum(losses) / 2 + r_drop / 2 * sum(divergences) / 2
     torch.testing.assert_close(ours, theirs)
     for mine, other in zip(*(torch.autograd.grad(value, (passes, table, bias)) for value in (ours, theirs)), strict=True):
         torch.testing.assert_close(mine, other)
@@ -82,10 +82,10 @@ def test_two_passes_agree(chunk, agreement):
 def test_compiled_it_is_the_same():
     torch.manual_seed(0)
     hidden, table = (torch.randn(rows, 8, requires_grad=True) for rows in (23, 31))
-    words, counts = torch.randint(31, (23,)), torch.rand(23) < 0.6
+    tokens, counts = torch.randint(31, (23,)), torch.rand(23) < 0.6
 
     def loss(hidden, table):
-        return token_loss(hidden, table, words, 0.1, chunk=16, counts=counts)
+        return token_loss(hidden, table, tokens, 0.1, chunk=16, counts=counts)
 
     for one, other in zip(
         *(torch.autograd.grad(of(hidden, table), (hidden, table)) for of in (torch.compile(loss, backend="aot_eager"), loss)), strict=True
@@ -94,10 +94,10 @@ def test_compiled_it_is_the_same():
 
 
 def test_a_bias_may_be_all_that_learns():
-    hidden, table, words = torch.randn(9, 4), torch.randn(11, 4), torch.randint(11, (9,))
+    hidden, table, tokens = torch.randn(9, 4), torch.randn(11, 4), torch.randint(11, (9,))
     bias = torch.randn(11, requires_grad=True)
-    (ours,) = torch.autograd.grad(token_loss(hidden, table, words, 0.1, bias, chunk=4), bias)
-    (theirs,) = torch.autograd.grad(F.cross_entropy(F.linear(hidden, table, bias), words, label_smoothing=0.1), bias)
+    (ours,) = torch.autograd.grad(token_loss(hidden, table, tokens, 0.1, bias, chunk=4), bias)
+    (theirs,) = torch.autograd.grad(F.cross_entropy(F.linear(hidden, table, bias), tokens, label_smoothing=0.1), bias)
     torch.testing.assert_close(ours, theirs)
 
 
@@ -116,7 +116,7 @@ def test_what_it_refuses():
         token_loss(torch.randn(0, 4), table, torch.zeros(0, dtype=torch.int64), 0.1)
     for passes in (1, 3):
         with pytest.raises(FovealError, match="two passes"):
-            token_loss(torch.randn(passes, 9, 4), table, torch.randint(11, (9,)), 0.1, agreement=1.0)
+            token_loss(torch.randn(passes, 9, 4), table, torch.randint(11, (9,)), 0.1, r_drop=1.0)
 
 
 def test_where_no_word_counts_it_is_zero():

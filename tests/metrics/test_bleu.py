@@ -12,20 +12,20 @@ REFERENCES = [
     "Das Kind lacht laut .",
     "Eine Frau liest ein Buch im Park.",
 ] * 5
-SAID = ["Ein Mann fährt Rad und ein Hund läuft.", "zwei Hunde spielen im Schnee", "Das Kind weint .", "Eine Frau liest ein Buch."] * 5
+TRANSLATIONS = ["Ein Mann fährt Rad und ein Hund läuft.", "zwei Hunde spielen im Schnee", "Das Kind weint .", "Eine Frau liest ein Buch."] * 5
 
 
 def test_it_is_sacrebleus_own():
-    scores = translation_scores(SAID, REFERENCES)
-    assert scores["bleu"].value == pytest.approx(sacrebleu.corpus_bleu(SAID, [REFERENCES]).score)
-    assert scores["lowercased"].value == pytest.approx(sacrebleu.corpus_bleu(SAID, [REFERENCES], lowercase=True).score)
-    assert scores["chrf"].value == pytest.approx(sacrebleu.corpus_chrf(SAID, [REFERENCES]).score)
+    scores = translation_scores(TRANSLATIONS, REFERENCES)
+    assert scores["bleu"].value == pytest.approx(sacrebleu.corpus_bleu(TRANSLATIONS, [REFERENCES]).score)
+    assert scores["lowercased"].value == pytest.approx(sacrebleu.corpus_bleu(TRANSLATIONS, [REFERENCES], lowercase=True).score)
+    assert scores["chrf"].value == pytest.approx(sacrebleu.corpus_chrf(TRANSLATIONS, [REFERENCES]).score)
     assert scores["lowercased"].value > scores["bleu"].value
     assert scores["bleu"].signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
     for score in scores.values():
         assert score.low < score.value < score.high
-    assert translation_scores(SAID, REFERENCES) == scores
-    assert translation_scores(SAID, REFERENCES, draws=0)["bleu"].low is None
+    assert translation_scores(TRANSLATIONS, REFERENCES) == scores
+    assert translation_scores(TRANSLATIONS, REFERENCES, resamples=0)["bleu"].low is None
 
 
 def test_all_right_and_all_wrong():
@@ -33,7 +33,7 @@ def test_all_right_and_all_wrong():
     nothing = translation_scores([""] * 20, REFERENCES)
     assert nothing["bleu"].value == nothing["chrf"].value == 0
     with pytest.raises(FovealError, match="as many translations as the 20 references, at least one, got 3"):
-        translation_scores(SAID[:3], REFERENCES)
+        translation_scores(TRANSLATIONS[:3], REFERENCES)
 
 
 def test_by_length():

@@ -172,7 +172,7 @@ def test_all_tables_may_be_one():
         ({"attention": "dot"}, "no attention of Seq2Seq is called 'dot'"),
         ({"hidden": 0}, "Seq2Seq's hidden: expected at least 1, got 0"),
         ({"dropout": -1}, "Seq2Seq's dropout: expected at least 0 and below 1, got -1"),
-        ({"begin": 40}, "Seq2Seq's begin: expected the id of one of 23 words, got 40"),
+        ({"begin": 40}, "Seq2Seq's begin: expected the id of one of 23 tokens, got 40"),
     ],
 )
 def test_settings_that_do_not_fit(changes, said):

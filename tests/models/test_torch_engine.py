@@ -45,11 +45,11 @@ def total(model, source, words):
 def test_a_wide_beam_finds_what_brute_force_finds(name):
     kind, settings = MODELS[name]
     model = model_of(kind, **settings)
-    search = Search(beam=90, best=4, longest=3)
+    search = Search(beam=90, n_best=4, max_length=3)
     for source, found in zip(SOURCES, decode(TorchEngine(model), SOURCES, search), strict=True):
         said = [words for length in range(4) for words in itertools.product(range(3, WORDS), repeat=length)]
         scored = sorted(((total(model, source, words) / search.scale(len(words) + 1), words) for words in said), reverse=True)
-        assert [one.words for one in found] == [words for _, words in scored[:4]]
+        assert [one.tokens for one in found] == [words for _, words in scored[:4]]
         assert [one.score for one in found] == pytest.approx([score for score, _ in scored[:4]], abs=1e-4)
 
 
@@ -58,12 +58,12 @@ def test_a_wide_beam_finds_what_brute_force_finds(name):
 def test_alone_as_in_a_batch(name, beam):
     kind, settings = MODELS[name]
     engine = TorchEngine(model_of(kind, **settings))
-    search = Search(beam=beam, best=beam, longest=9)
+    search = Search(beam=beam, n_best=beam, max_length=9)
     together = decode_all(engine, [*SOURCES, []], search, 8)
-    assert together[-1][0].words == ()
+    assert together[-1][0].tokens == ()
     for source, found in zip(SOURCES, together, strict=False):
         (alone,) = decode(engine, [source], search)
-        assert [one.words for one in alone] == [one.words for one in found]
+        assert [one.tokens for one in alone] == [one.tokens for one in found]
         for one in found:
-            assert one.total == pytest.approx(total(engine.model, source, one.words), abs=1e-4)
-            assert 0 not in one.words and 1 not in one.words  # noqa: PT018
+            assert one.total == pytest.approx(total(engine.model, source, one.tokens), abs=1e-4)
+            assert 0 not in one.tokens and 1 not in one.tokens  # noqa: PT018

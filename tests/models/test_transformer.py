@@ -7,9 +7,12 @@ from torch import nn
 
 import foveal
 from foveal.errors import FovealError
+from foveal.models.heads import head_layers, remove_heads
 from foveal.models.sequence import Encoded
+from foveal.models.store import describe, load_model, save_model, shapes_of
 from foveal.models.transformer import ADDED, Transformer, TransformerConfig
 from foveal.models.zoo import create
+from foveal.runtime.card import Card
 
 SMALL = {
     "source_words": 29,
@@ -343,8 +346,11 @@ def test_every_layer_shows_its_weights():
         ({"position": None}, "no position of Transformer is called 'None'"),
         ({"activation": "relo"}, "no activation of Transformer is called 'relo'; the nearest is 'relu'"),
         ({"tied": "some"}, "no tied of Transformer is called 'some'"),
-        ({"tied": "all"}, "Transformer's words: expected one vocabulary, as tied='all' shares its table, got 29 of the source and 23"),
-        ({"pad": 23}, "Transformer's pad: expected the id of one of 23 words, got 23"),
+        (
+            {"tied": "all"},
+            "Transformer's vocabularies: expected one vocabulary, as tied='all' shares its table, got 29 of the source and 23",
+        ),
+        ({"pad": 23}, "Transformer's pad: expected the id of one of 23 tokens, got 23"),
         ({"end": -1}, "Transformer's end: expected at least 0, got -1"),
         ({"residual": 1}, "Transformer's residual: expected True or False, got 1"),
         ({"layers": 0}, "Transformer's layers: expected at least 1, got 0"),
@@ -359,33 +365,33 @@ def test_settings_that_do_not_fit(changes, said):
 BAD = {
     "words": (
         lambda model: model(SOURCE.float(), TARGET),
-        "the source: expected ids of words, a tensor (B, N) of int64, got (3, 7) of torch.float32",
+        "the source: expected ids of tokens, a tensor (B, N) of int64, got (3, 7) of torch.float32",
     ),
-    "a list": (lambda model: model([[1]], TARGET), "the source: expected ids of words, a tensor (B, N) of int64, got [[1]]"),
-    "one axis": (lambda model: model(SOURCE, TARGET[0]), "the target: expected ids of words, a tensor (B, N) of int64, got (5,)"),
+    "a list": (lambda model: model([[1]], TARGET), "the source: expected ids of tokens, a tensor (B, N) of int64, got [[1]]"),
+    "one axis": (lambda model: model(SOURCE, TARGET[0]), "the target: expected ids of tokens, a tensor (B, N) of int64, got (5,)"),
     "a large id": (lambda model: model(SOURCE, TARGET + 1), "the target: expected ids from 0 to 22, got 23"),
     "a negative id": (lambda model: model(SOURCE - 1, TARGET), "the source: expected ids from 0 to 28, got -1"),
     "left padding": (
         lambda model: model(SOURCE.flip(1), TARGET),
-        "the source: expected padding (id 0) on the right only, got padding before a word",
+        "the source: expected padding (id 0) on the right only, got padding before a token",
     ),
     "a tensor": (lambda model: model.decode(TARGET, SOURCE), "the source: expected what encode() gives, got Tensor"),
     "beams": (lambda model: model.begin_state(model.encode(SOURCE), 0, 3), "beams: expected at least 1, got 0"),
-    "rows": (lambda model: model.step(TARGET[:, 0], begun(model)), "the words of a step: expected 6, one for each row, got 3"),
+    "rows": (lambda model: model.step(TARGET[:, 0], begun(model)), "the tokens of a step: expected 6, one for each row, got 3"),
     "two axes": (
         lambda model: model.step(TARGET, begun(model)),
-        "the words of a step: expected ids of words, a tensor (R,) of int64, got (3, 5)",
+        "the tokens of a step: expected ids of tokens, a tensor (R,) of int64, got (3, 5)",
     ),
     "another's beam": (
         lambda model: begun(model).reorder(torch.tensor([0, 1, 1, 3, 4, 5])),
         "expected parents of the same source, got one of another",
     ),
     "few parents": (lambda model: begun(model).reorder(torch.tensor([0, 1])), "expected one parent for each of 6 rows, got (2,)"),
-    "no source": (lambda model: begun(model).keep(torch.tensor([], dtype=torch.long)), "the sources to keep: expected whole numbers"),
+    "no source": (lambda model: begun(model).keep(torch.tensor([], dtype=torch.long)), "the sources to keep: expected integers"),
     "another source": (lambda model: begun(model).keep(torch.tensor([3])), "the sources to keep: expected numbers from 0 to 2, got 3 to 3"),
     "a mask": (
         lambda model: begun(model).keep(torch.tensor([True])),
-        "the sources to keep: expected whole numbers in a tensor of one axis",
+        "the sources to keep: expected integers in a tensor of one axis",
     ),
 }
 
@@ -416,3 +422,22 @@ def test_what_encode_gives_has_names():
     assert isinstance(encoded, Encoded)
     assert encoded.memory.shape == (3, 7, 12)
     assert encoded.lengths.tolist() == [6, 3, 5]
+
+
+@pytest.mark.parametrize("name", ["silu", "swish"])
+def test_silu_has_two_names(name):
+    model, other = small(activation=name), small(activation="silu")
+    assert model.config.activation == name  # the card keeps what was given
+    assert torch.equal(model(SOURCE, TARGET), other(SOURCE, TARGET))
+
+
+def test_a_model_with_fewer_heads_is_saved_and_opened(tmp_path):
+    model = small(heads=2)
+    remove_heads(model, {0: [1], 3: [0]})
+    family, config = describe(model)
+    card = Card(task="", model="transformer-tiny", family=family, config=config, shapes=shapes_of(model))
+    save_model(model, tmp_path / "m.safetensors", card)
+    opened, _ = load_model(tmp_path / "m.safetensors", Card)
+    assert [layer.heads for layer in head_layers(opened)] == [layer.heads for layer in head_layers(model)]
+    assert {layer.heads for layer in head_layers(opened)} == {1, 2}
+    assert far(opened(SOURCE, TARGET), model(SOURCE, TARGET)) < 1e-12

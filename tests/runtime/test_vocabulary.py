@@ -21,8 +21,8 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=23)
 def test_by_hand():
     """ab comes most often, then abc: two merges, and then no pair comes twice."""
     vocabulary = learn(["abc abc abc abd"], LEAST + 7)
-    pieces = [vocabulary.pieces(row) for row in vocabulary.encode(["abc abd xab"])]
-    assert pieces == [["abc", "ab", "·d", "␣", "·x", "·ab"]] or pieces == [["abc", "ab", "·d", "␣", "·x", "·a", "·b"]]
+    subwords = [vocabulary.subwords(row) for row in vocabulary.encode(["abc abd xab"])]
+    assert subwords == [["abc", "ab", "·d", "␣", "·x", "·ab"]] or subwords == [["abc", "ab", "·d", "␣", "·x", "·a", "·b"]]
     assert LEAST < len(vocabulary) <= LEAST + 7
 
 
@@ -34,7 +34,7 @@ def test_what_goes_in_comes_out(vocabulary, sentence):
     rows = vocabulary.encode([sentence, "Hund"])
     assert vocabulary.decode(rows) == [normal, "hund" if vocabulary.lowercase else "Hund"]
     assert all(len(MARKS) <= number < len(vocabulary) for number in rows[0])  # nothing is unknown, and no text spells a mark
-    assert len(vocabulary.pieces(rows[0])) == len(rows[0])
+    assert len(vocabulary.subwords(rows[0])) == len(rows[0])
 
 
 @EVERY
@@ -43,7 +43,7 @@ def test_marks_in_a_sentence_are_text(vocabulary):
         (row,) = vocabulary.encode([text])
         assert min(row) >= 4
         assert vocabulary.decode([row]) == [text.strip()]
-    again = learn(["</s> <pad> </s> <pad>"] * 50, 300, vocabulary.kind)  # even where they come so often that they become pieces
+    again = learn(["</s> <pad> </s> <pad>"] * 50, 300, vocabulary.kind)  # even where they come so often that they become subwords
     assert min(again.encode(["</s> <pad>"])[0]) >= 4
 
 
@@ -72,23 +72,23 @@ def test_the_same_every_time(kind):
     assert learn(words[:-7], 700, kind).text() != once.text()
 
 
-def test_common_words_are_one_piece_wherever_they_stand():
+def test_common_words_are_one_subword_wherever_they_stand():
     vocabulary = LEARNED["bpe", False]
     (row,) = vocabulary.encode(["Hund Hund, Hund"])
-    assert vocabulary.pieces(row) == ["Hund", "Hund", "·,", "Hund"]
+    assert vocabulary.subwords(row) == ["Hund", "Hund", "·,", "Hund"]
 
 
 def test_marks_and_what_comes_after_the_end_are_no_text():
     vocabulary = LEARNED["bpe", False]
     (hund,) = vocabulary.encode(["Hund"])
     assert vocabulary.decode([[1, *hund, 2, *hund, 0, 0], [], [2], [3, *hund]]) == ["Hund", "", "", "Hund"]
-    assert vocabulary.pieces([0, 1, 2, 3]) == list(MARKS)
+    assert vocabulary.subwords([0, 1, 2, 3]) == list(MARKS)
 
 
 def test_bytes_that_are_no_character_are_readable():
     vocabulary = LEARNED["bpe", False]
     (row,) = vocabulary.encode(["犬"])
-    assert vocabulary.pieces(row)[-3:] == ["·‹e7›", "·‹8a›", "·‹ac›"]
+    assert vocabulary.subwords(row)[-3:] == ["·‹e7›", "·‹8a›", "·‹ac›"]
     assert vocabulary.decode([row[:-1]]) == ["�"]  # a model may stop half-way
 
 
@@ -113,8 +113,8 @@ def refused(what, *how, **more):
 
 
 def test_bad_input():
-    assert "size: expected at least 260" in refused(learn, ["a"], 259)
-    assert "size" in refused(learn, ["a"], 1000.5)
+    assert "vocab_size: expected at least 260" in refused(learn, ["a"], 259)
+    assert "vocab_size" in refused(learn, ["a"], 1000.5)
     assert "the nearest is 'bpe'" in refused(learn, ["a"], kind="bep")
     assert "at least one that is not empty" in refused(learn, ["", " \t"])
     assert "put it into a list" in refused(learn, "a sentence")
@@ -123,8 +123,8 @@ def test_bad_input():
     assert "surrogate" in refused(vocabulary.encode, ["half \ud83d"])
     assert "surrogate" in refused(learn, ["half \ud83d"])
     for number in (-1, len(vocabulary)):
-        assert f"expected a number from 0 to {len(vocabulary) - 1}, got {number}" in refused(vocabulary.decode, [[5, number]])
-        assert "a piece" in refused(vocabulary.pieces, [number])
+        assert f"expected an id from 0 to {len(vocabulary) - 1}, got {number}" in refused(vocabulary.decode, [[5, number]])
+        assert "a token" in refused(vocabulary.subwords, [number])
 
 
 @pytest.mark.parametrize(
@@ -136,5 +136,5 @@ def test_text_that_is_no_vocabulary(text):
 
 def test_a_vocabulary_without_marks_is_refused():
     kept = json.loads(LEARNED["bpe", False].text())
-    kept["model"]["vocab"] = {piece.strip(): number for piece, number in kept["model"]["vocab"].items()}
+    kept["model"]["vocab"] = {subword.strip(): number for subword, number in kept["model"]["vocab"].items()}
     assert "<pad>" in refused(Vocabulary.from_text, json.dumps(kept))

@@ -1,20 +1,25 @@
-"""A run of translation, and one that was killed in its third epoch and went on."""
+"""A run of translation, and one that was killed in its third epoch and resumed."""
 
 import pytest
 from safetensors.torch import load_file
 
-from foveal.tasks.translate.module import Translate
-from foveal.tasks.translate.run import train_translate
+from foveal.tasks.task import find_task
+from foveal.tasks.translate.module import TranslateModule
+from foveal.train.harness import train
 
 
 class Killed(Exception):  # noqa: N818 — no error of foveal
     pass
 
 
-def killed_and_resumed(recipe, folder, monkeypatch, machine, seen=lambda task: None):
-    """The weights of both. seen: called with the task after each step until the kill."""
+def train_translate(recipe, folder, **options):
+    return train(find_task("translate"), recipe, folder, **options)
+
+
+def killed_and_resumed(recipe, folder, monkeypatch, machine, seen=lambda module: None):
+    """The weights of both. seen: called with the module after each step until the kill."""
     train_translate(recipe, folder / "whole", machine=machine)
-    steps = Translate.training_step
+    steps = TranslateModule.training_step
 
     def dies(self, batch, number):
         if self.trainer.current_epoch == 2 and number == 1:
@@ -23,11 +28,11 @@ def killed_and_resumed(recipe, folder, monkeypatch, machine, seen=lambda task: N
         seen(self)
         return loss
 
-    monkeypatch.setattr(Translate, "training_step", dies)
+    monkeypatch.setattr(TranslateModule, "training_step", dies)
     with pytest.raises(Killed):
         train_translate(recipe, folder / "killed", machine=machine)
     assert (folder / "killed" / "last.ckpt").exists()
     assert not (folder / "killed" / "model.safetensors").exists()
-    monkeypatch.setattr(Translate, "training_step", steps)
+    monkeypatch.setattr(TranslateModule, "training_step", steps)
     train_translate(recipe, folder / "killed", resume=True, machine=machine)
     return tuple(load_file(folder / name / "model.safetensors") for name in ("whole", "killed"))

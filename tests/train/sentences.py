@@ -4,8 +4,8 @@ import itertools
 
 WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf"}
 FIELDS = {
-    "size": 300,
-    "settings": {"layers": 1, "decoder_layers": 1, "width": 32, "hidden": 64, "heads": 2, "dropout": 0.1},
+    "vocab_size": 300,
+    "config": {"layers": 1, "decoder_layers": 1, "width": 32, "hidden": 64, "heads": 2, "dropout": 0.1},
     "tokens": 128,
     "epochs": 3,
     "warmup": 50,
@@ -14,9 +14,9 @@ FIELDS = {
     "beam": 2,
 }
 FLAGS = [
-    "--size",
+    "--vocab-size",
     "300",
-    "--settings",
+    "--config",
     "{layers: 1, decoder_layers: 1, width: 32, hidden: 64, heads: 2}",
     "--tokens",
     "128",

@@ -1,22 +1,21 @@
-"""A recorded step is the step: the same loss and the same gradient, for every shape, however often; batches settle into few shapes."""
+"""A recorded step is the step: the same loss and the same gradient, for every shape, however often; batches are padded to few shapes."""
 
 import json
 
 import pytest
 import torch
-from train.killed import killed_and_resumed
+from train.killed import killed_and_resumed, train_translate
 from train.little import rows
 from train.sentences import FIELDS, sentences
 
-from foveal.data.token_batches import TokenBatches, TokenPairs, collate, settled
+from foveal.data.token_batches import TokenBatches, TokenPairs, bucketed, collate
 from foveal.errors import FovealError
 from foveal.models.zoo import create
 from foveal.runtime.vocabulary import END, PAD
-from foveal.tasks.translate.module import Translate, records
+from foveal.tasks.translate.module import TranslateModule, records
 from foveal.tasks.translate.recipe import TranslateRecipe
-from foveal.tasks.translate.run import train_translate
 from foveal.train.cuda_graph import GraphedLoss
-from foveal.train.run import Machine
+from foveal.train.harness import Machine
 
 GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")]
 DEVICES = ["cpu", pytest.param("cuda", marks=GPU)]
@@ -33,17 +32,17 @@ def batches_of(pairs):
     return [collate(pairs[indices]) for indices in TokenBatches(pairs.source.lengths, pairs.target.lengths, TOKENS)]
 
 
-def task_of(device="cpu", **settings):
+def task_of(device="cpu", **config):
     torch.manual_seed(0)
-    model = create("transformer-tiny", source_words=50, target_words=50, layers=2, decoder_layers=2, **settings)
-    return Translate(model, TranslateRecipe(tokens=TOKENS)).to(device).train()
+    model = create("transformer-tiny", source_words=50, target_words=50, layers=2, decoder_layers=2, **config)
+    return TranslateModule(model, TranslateRecipe(tokens=TOKENS)).to(device).train()
 
 
-def test_batches_settle_into_few_shapes_and_lose_nothing():
+def test_buckets_have_few_shapes_and_lose_nothing():
     batches = batches_of(pairs_of(400))
     shapes = set()
     for batch in batches:
-        source, target_in, target_out = settled(batch, TOKENS)
+        source, target_in, target_out = bucketed(batch, TOKENS)
         assert source.shape == target_in.shape == target_out.shape
         shapes.add(source.shape)
         for padded, words in ((source, batch.source), (target_in, batch.target_in), (target_out, batch.target_out)):
@@ -60,23 +59,23 @@ def test_no_width_is_padded_beyond_the_positions_there_are():
     pairs = TokenPairs.of([[5] * 10, [6] * 4], [[7] * 3, [8] * 9])
     batch = collate(pairs)
     task = task_of(dropout=0.0, position="learned", longest=11)
-    assert settled(batch, TOKENS, 11)[0].shape[1] == 11
-    assert settled(batch, TOKENS, 12)[0].shape[1] == settled(batch, TOKENS)[0].shape[1] == 12
-    torch.testing.assert_close(task(*settled(batch, TOKENS, 11)), task.loss(batch, task.recipe.smoothing))
+    assert bucketed(batch, TOKENS, 11)[0].shape[1] == 11
+    assert bucketed(batch, TOKENS, 12)[0].shape[1] == bucketed(batch, TOKENS)[0].shape[1] == 12
+    torch.testing.assert_close(task(*bucketed(batch, TOKENS, 11)), task.loss(task.model, batch, task.recipe.label_smoothing))
 
 
 def test_a_batch_with_more_pairs_than_tokens_allow_is_refused():
     batch = collate(TokenPairs.of([[5] * 10, [6] * 4], [[7] * 3, [8] * 9]))
     with pytest.raises(FovealError, match="at most 1 pairs, 12 tokens, got 2 of width 11"):
-        settled(batch, 12)
+        bucketed(batch, 12)
 
 
-@pytest.mark.parametrize("agreement", [0.0, 5.0])
-def test_the_loss_of_a_settled_batch_is_that_of_the_batch(agreement):
+@pytest.mark.parametrize("r_drop", [0.0, 5.0])
+def test_the_loss_of_a_bucketed_batch_is_that_of_the_batch(r_drop):
     task = task_of(dropout=0.0)
-    task.recipe = task.recipe.changed(agreement=agreement)
+    task.recipe = task.recipe.changed(r_drop=r_drop)
     for batch in batches_of(pairs_of()):
-        expected, loss = task.loss(batch, task.recipe.smoothing, agreement), task(*settled(batch, TOKENS))
+        expected, loss = task.loss(task.model, batch, task.recipe.label_smoothing, r_drop), task(*bucketed(batch, TOKENS))
         torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-6)
         for one, other in zip(*(torch.autograd.grad(value, list(task.parameters())) for value in (loss, expected)), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
@@ -89,7 +88,7 @@ def test_it_is_the_step(device, mixed, position):
     task = task_of(device, dropout=0.0, position=position, longest=16)
     weights = list(task.parameters())
     cuda_graphs = GraphedLoss(task)
-    batches = [tuple(part.to(device) for part in settled(batch, TOKENS)) for batch in batches_of(pairs_of())]
+    batches = [tuple(part.to(device) for part in bucketed(batch, TOKENS)) for batch in batches_of(pairs_of())]
     for batch in [*batches, *batches]:
         with torch.no_grad():  # weights change between steps, as an optimiser changes them
             for weight in weights:
@@ -108,7 +107,7 @@ def test_gradients_of_two_batches_add_up(device):
     task = task_of(device, dropout=0.0)
     weights = list(task.parameters())
     cuda_graphs = GraphedLoss(task)
-    first, second = (tuple(part.to(device) for part in settled(batch, TOKENS)) for batch in batches_of(pairs_of())[:2])
+    first, second = (tuple(part.to(device) for part in bucketed(batch, TOKENS)) for batch in batches_of(pairs_of())[:2])
     for batch in (first, second):
         cuda_graphs(*batch).backward()
     expected = torch.autograd.grad(task(*first) + task(*second), weights)
@@ -120,7 +119,7 @@ def test_gradients_of_two_batches_add_up(device):
 def test_what_is_random_is_the_seeds(device):
     """Also of the first step of a shape, which is recorded before it is replayed."""
     task = task_of(device, dropout=0.3)
-    batch = tuple(part.to(device) for part in settled(batches_of(pairs_of())[0], TOKENS))
+    batch = tuple(part.to(device) for part in bucketed(batches_of(pairs_of())[0], TOKENS))
 
     def after(cuda_graphs, seed):
         torch.manual_seed(seed)
@@ -133,7 +132,7 @@ def test_what_is_random_is_the_seeds(device):
 
 def test_the_gradient_of_a_loss_must_be_taken_before_the_next():
     cuda_graphs = GraphedLoss(task_of())
-    first, second = (settled(batch, TOKENS) for batch in batches_of(pairs_of())[:2])
+    first, second = (bucketed(batch, TOKENS) for batch in batches_of(pairs_of())[:2])
     loss = cuda_graphs(*first)
     cuda_graphs(*second)
     with pytest.raises(FovealError, match="another loss in between"):
@@ -141,27 +140,27 @@ def test_the_gradient_of_a_loss_must_be_taken_before_the_next():
 
 
 def test_which_runs_are_recorded():
-    def on(device="cuda", processes=1, model="transformer-tiny", settings=None, **changes):
-        built = create(model, source_words=50, target_words=50, **settings or {})
+    def on(device="cuda", processes=1, model="transformer-tiny", config=None, **changes):
+        built = create(model, source_words=50, target_words=50, **config or {})
         return records(TranslateRecipe(**changes), built, device, processes)
 
     assert on()
     assert on(precision="bf16")
-    assert on(settings={"position": "relative"})
+    assert on(config={"position": "relative"})
     assert not on(device="cpu")
     assert not on(processes=2)
     assert not on(cuda_graphs=False)
     assert not on(precision="16")
     assert not on(checkpointing=True)
-    assert not on(settings={"attention_dropout": 0.1})
+    assert not on(config={"attention_dropout": 0.1})
     assert not on(model="rnn")
 
 
-@pytest.mark.parametrize("agreement", [0.0, 5.0])
-def test_a_recorded_run_resumes_to_the_same_weights(tmp_path, monkeypatch, agreement):
+@pytest.mark.parametrize("r_drop", [0.0, 5.0])
+def test_a_recorded_run_resumes_to_the_same_weights(tmp_path, monkeypatch, r_drop):
     """On a CPU what would be replayed is computed: all but the launching is the same."""
     monkeypatch.setattr("foveal.tasks.translate.module.records", lambda *_: True)
-    recipe = TranslateRecipe(data=str(sentences(tmp_path / "data")), agreement=agreement, **FIELDS)
+    recipe = TranslateRecipe(data=str(sentences(tmp_path / "data")), r_drop=r_drop, **FIELDS)
     shapes = []
     one, other = killed_and_resumed(
         recipe, tmp_path, monkeypatch, Machine(device="cpu"), lambda task: shapes.append(len(task.cuda_graphs.replays))
@@ -171,13 +170,13 @@ def test_a_recorded_run_resumes_to_the_same_weights(tmp_path, monkeypatch, agree
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_agreement_is_part_of_a_step(tmp_path, monkeypatch, on):
+def test_r_drop_is_part_of_a_step(tmp_path, monkeypatch, on):
     monkeypatch.setattr("foveal.tasks.translate.module.records", lambda *_: on)
     recipe = TranslateRecipe(data=str(sentences(tmp_path / "data")), **FIELDS | {"epochs": 1})
     losses = []
-    for agreement in (0.0, 50.0):
-        train_translate(recipe.changed(agreement=agreement), tmp_path / str(agreement), machine=Machine(device="cpu"))
-        losses.append(float(rows(tmp_path / str(agreement) / "log.csv")[-1]["loss"]))
+    for r_drop in (0.0, 50.0):
+        train_translate(recipe.changed(r_drop=r_drop), tmp_path / str(r_drop), machine=Machine(device="cpu"))
+        losses.append(float(rows(tmp_path / str(r_drop) / "log.csv")[-1]["loss"]))
     assert losses[1] > losses[0] + 0.1
 
 
@@ -194,6 +193,16 @@ def test_a_run_on_a_gpu_learns_by_it_and_resumes_to_the_same_weights(tmp_path, m
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+def test_the_moving_average_of_the_weights_is_not_trained():
+    torch.manual_seed(0)
+    model = create("transformer-tiny", source_words=50, target_words=50, layers=1, decoder_layers=1, dropout=0.0)
+    task = TranslateModule(model, TranslateRecipe(tokens=TOKENS, ema=0.9)).train()
+    batch = bucketed(batches_of(pairs_of())[0], TOKENS)
+    GraphedLoss(task)(*batch).backward()
+    assert all(weight.grad is not None for weight in task.model.parameters())
+    assert all(weight.grad is None for weight in task.average.parameters())
+
+
 def test_one_compiled_graph_takes_every_shape():
     """A size that is written down, in an error's words, would become a constant of it."""
     task = task_of(dropout=0.0)
@@ -202,7 +211,7 @@ def test_one_compiled_graph_takes_every_shape():
     counters.clear()
     compiled = GraphedLoss(torch.compile(task, dynamic=True, fullgraph=True, backend="aot_eager"))
     for batch in batches_of(pairs_of(200)):
-        inputs = settled(batch, TOKENS)
+        inputs = bucketed(batch, TOKENS)
         torch.testing.assert_close(compiled(*inputs), task(*inputs))
     assert len(compiled.replays) > 3
     assert counters["stats"]["unique_graphs"] == 1

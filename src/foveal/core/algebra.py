@@ -2,10 +2,13 @@
 
     (A & B)(i, j) = A(i, j) ∧ B(i, j);   (A | B)(i, j) = A(i, j) ∨ B(i, j);   (~A)(i, j) = ¬A(i, j);   A.starting_at(r)(i, j) = A(i + r, j)
 
+A boolean tensor joins patterns as one of them (`causal & tensor`): True = may look, its rows count from the first query.
 Each also joins its parts' hints (reach, candidates, full), so that a combined pattern skips what its parts let it skip.
 """
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
 
 import torch
 from torch import Tensor
@@ -24,35 +27,74 @@ class Everything(Mask):
     def full(self, first: int, last: int, keys: int) -> bool:
         return True
 
+    def counted(self, batch: int, queries: int, keys: int) -> int:
+        return queries * keys
 
-@dataclass(frozen=True)
-class _Pair(Mask):
-    left: Mask
-    right: Mask
+
+@dataclass(frozen=True, init=False, repr=False)
+class _Many(Mask):
+    """Masks joined by one sign. A chain a & b & c is one mask of three parts, so a long one is no deeper than a short one."""
+
+    parts: tuple[Mask, ...]
+
+    def __init__(self, *parts: Mask) -> None:
+        flat = tuple(inner for part in parts for inner in (part.parts if isinstance(part, type(self)) else (part,)))
+        self._set(flat, 1 + max(part.depth for part in flat))
+
+    def _set(self, parts: tuple[Mask, ...], depth: int) -> None:
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "depth", depth)
+
+    @property
+    def leaves(self) -> int:  # type: ignore[override]
+        return sum(part.leaves for part in self.parts)
 
     @property
     def batched(self) -> bool:  # type: ignore[override]
-        return self.left.batched or self.right.batched
+        return any(part.batched for part in self.parts)
+
+    @property
+    def heads(self) -> int:  # type: ignore[override]
+        return max(part.heads for part in self.parts)
 
     @property
     def grows(self) -> bool:  # type: ignore[override]
-        return self.left.grows and self.right.grows
+        return all(part.grows for part in self.parts)
 
     def structure(self) -> Mask:
-        return type(self)(self.left.structure(), self.right.structure()) if self.batched else self
+        return type(self)(*(part.structure() for part in self.parts)) if self.batched else self
 
     def check(self, batch: int, queries: int, keys: int) -> None:
-        self.left.check(batch, queries, keys)
-        self.right.check(batch, queries, keys)
+        for part in self.parts:
+            part.check(batch, queries, keys)
+
+    def _samples(self) -> int:
+        return max(part._samples() for part in self.parts)
+
+    def _written(self, sign: str) -> str:
+        some = [repr(part) for part in self.parts[:SHOWN]]
+        more = [f"{len(self.parts) - SHOWN:,} more"] if len(self.parts) > SHOWN else []
+        return f"({f' {sign} '.join(some + more)})"
 
 
 @dataclass(frozen=True)
 class _Single(Mask):
     inner: Mask
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "depth", 1 + self.inner.depth)
+
+    @property
+    def leaves(self) -> int:  # type: ignore[override]
+        return self.inner.leaves
+
     @property
     def batched(self) -> bool:  # type: ignore[override]
         return self.inner.batched
+
+    @property
+    def heads(self) -> int:  # type: ignore[override]
+        return self.inner.heads
 
     @property
     def grows(self) -> bool:  # type: ignore[override]
@@ -65,69 +107,98 @@ class _Single(Mask):
     def check(self, batch: int, queries: int, keys: int) -> None:
         self.inner.check(batch, queries, keys)
 
+    def _samples(self) -> int:
+        return self.inner._samples()
 
-@dataclass(frozen=True, repr=False)
-class And(_Pair):
+
+@dataclass(frozen=True, init=False, repr=False)
+class And(_Many):
     @property
     def period(self) -> int:  # type: ignore[override]
-        return max(self.left.period, self.right.period)
+        return max(part.period for part in self.parts)
 
     def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:
-        return self.left.keeps(b, h, i, j, keys) & self.right.keeps(b, h, i, j, keys)
+        return reduce(and_, (part.keeps(b, h, i, j, keys) for part in self.parts))
 
     def predicate(self, keys: int, device: torch.device) -> Predicate:
-        left, right = self.left.predicate(keys, device), self.right.predicate(keys, device)
-        return lambda b, h, i, j: left(b, h, i, j) & right(b, h, i, j)
+        predicates = [part.predicate(keys, device) for part in self.parts]
+        return lambda b, h, i, j: reduce(and_, [predicate(b, h, i, j) for predicate in predicates])
 
     def reach(self, first: int, last: int, keys: int) -> tuple[int, int]:
-        (low, high), (other_low, other_high) = self.left.reach(first, last, keys), self.right.reach(first, last, keys)
-        return max(low, other_low), min(high, other_high)
+        lows, highs = zip(*(part.reach(first, last, keys) for part in self.parts), strict=True)
+        return max(lows), min(highs)
 
     def candidates(self, rows: Tensor, keys: int) -> Tensor:
-        fewer, more = sorted((self.left.candidates(rows, keys), self.right.candidates(rows, keys)), key=len)
-        return fewer[torch.isin(fewer, more, assume_unique=True)]
+        some = [part.candidates(rows, keys) for part in self.parts if type(part).candidates is not Mask.candidates]
+        # The others give ranges: where these overlap is a range again, and none of them need be written out.
+        fewest, *others = sorted([*some, super().candidates(rows, keys)], key=len)
+        for more in others:
+            fewest = fewest[torch.isin(fewest, more, assume_unique=True)]
+        return fewest
 
     def full(self, first: int, last: int, keys: int) -> bool:
-        return self.left.full(first, last, keys) and self.right.full(first, last, keys)
+        return all(part.full(first, last, keys) for part in self.parts)
 
     def remainder(self) -> Mask | None:
-        left, right = self.left.remainder(), self.right.remainder()
-        return And(left, right) if left is not None and right is not None else right if left is None else left
+        open_parts = [rest for part in self.parts if (rest := part.remainder()) is not None]
+        return And(*open_parts) if len(open_parts) > 1 else open_parts[0] if open_parts else None
 
     def __repr__(self) -> str:
-        return f"({self.left!r} & {self.right!r})"
+        return self._written("&")
 
 
-@dataclass(frozen=True, repr=False)
-class Or(_Pair):
+@dataclass(frozen=True, init=False, repr=False)
+class Or(_Many):
     @property
     def period(self) -> int:  # type: ignore[override]
-        return self.left.period if self.left.period == self.right.period else 1
+        periods = {part.period for part in self.parts}
+        return periods.pop() if len(periods) == 1 else 1
 
     def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:
-        return self.left.keeps(b, h, i, j, keys) | self.right.keeps(b, h, i, j, keys)
+        return reduce(or_, (part.keeps(b, h, i, j, keys) for part in self.parts))
 
     def predicate(self, keys: int, device: torch.device) -> Predicate:
-        left, right = self.left.predicate(keys, device), self.right.predicate(keys, device)
-        return lambda b, h, i, j: left(b, h, i, j) | right(b, h, i, j)
+        predicates = [part.predicate(keys, device) for part in self.parts]
+        return lambda b, h, i, j: reduce(or_, [predicate(b, h, i, j) for predicate in predicates])
 
     def reach(self, first: int, last: int, keys: int) -> tuple[int, int]:
-        (low, high), (other_low, other_high) = self.left.reach(first, last, keys), self.right.reach(first, last, keys)
-        if low >= high:
-            return other_low, other_high
-        if other_low >= other_high:
-            return low, high
-        return min(low, other_low), max(high, other_high)
+        reaches = [part.reach(first, last, keys) for part in self.parts]
+        some = [(low, high) for low, high in reaches if low < high] or reaches[-1:]
+        return min(low for low, _ in some), max(high for _, high in some)
 
     def candidates(self, rows: Tensor, keys: int) -> Tensor:
-        both: Tensor = torch.unique(torch.cat([self.left.candidates(rows, keys), self.right.candidates(rows, keys)]))
+        both: Tensor = torch.unique(torch.cat([part.candidates(rows, keys) for part in self.parts]))
         return both
 
     def full(self, first: int, last: int, keys: int) -> bool:
-        return self.left.full(first, last, keys) or self.right.full(first, last, keys)
+        return any(part.full(first, last, keys) for part in self.parts)
 
     def __repr__(self) -> str:
-        return f"({self.left!r} | {self.right!r})"
+        return self._written("|")
+
+
+def joined(kind: type[And] | type[Or], left: Mask, right: Mask) -> Mask:
+    """left & right, or left | right: without what is there already, as A & A = A | A = A."""
+    before, added = (mask.parts if isinstance(mask, kind) else (mask,) for mask in (left, right))
+    if len(before) + len(added) <= COMPARED:
+        added = tuple(part for part in added if part not in before)
+    if not added:
+        return left
+    both = kind.__new__(kind)  # not by its __init__, which walks through all parts: a chain of n signs would take n² steps
+    both._set(before + added, max(mask.depth + (not isinstance(mask, kind)) for mask in (left, right)))
+    return shallow(both)
+
+
+def shallow(mask: Mask) -> Mask:
+    """The mask, or a FovealError if it is nested more deeply than Python could walk through."""
+    advice = "write it as one pattern: a Mask with a keeps() of its own"
+    expect(mask.depth <= DEEPEST, "mask", f"at most {DEEPEST} levels of & | ~ inside each other", mask.depth, advice)
+    return mask
+
+
+DEEPEST = 100  # levels of one sign inside another: a walk takes several of Python's 1,000 frames a level
+COMPARED = 64  # parts of a chain up to which each is compared with each other one
+SHOWN = 8  # parts of a chain that are written out
 
 
 @dataclass(frozen=True, repr=False)
@@ -138,6 +209,10 @@ class Not(_Single):
     def predicate(self, keys: int, device: torch.device) -> Predicate:
         inner = self.inner.predicate(keys, device)
         return lambda b, h, i, j: ~inner(b, h, i, j)
+
+    def counted(self, batch: int, queries: int, keys: int) -> int | None:
+        others = self.inner.counted(batch, queries, keys)
+        return None if others is None else queries * keys * (batch if self.batched else 1) - others
 
     def __repr__(self) -> str:
         return f"~{self.inner!r}"
@@ -177,7 +252,6 @@ class Given(Mask):
     """A mask that the caller wrote out: a boolean tensor that broadcasts to (B, H, N, M). It is as large as it is."""
 
     batched = True
-    combines = False  # its heads may differ, which patterns never do
 
     def __init__(self, tensor: Tensor) -> None:
         expect(tensor.dtype == torch.bool, "mask", "a boolean tensor, True = may look", tensor.dtype, "put additive scores into bias=")
@@ -186,10 +260,18 @@ class Given(Mask):
         expect(tensor.dim() in (2, 4), "mask", "(N, M) or (B, H, N, M)", tuple(tensor.shape), "one for each sample is mask[:, None]")
         self.tensor = tensor[(None,) * (4 - tensor.dim())]
 
+    @property
+    def heads(self) -> int:  # type: ignore[override]
+        return self.tensor.shape[1]
+
     def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:
         # An axis of size 1 stands for all: index it at 0.
         at = [index if size > 1 else index * 0 for index, size in zip((b, h, i, j), self.tensor.shape, strict=True)]
-        return self.tensor[at[0], at[1], at[2], at[3]]
+        return self.tensor.to(b.device)[at[0], at[1], at[2], at[3]]
+
+    def predicate(self, keys: int, device: torch.device) -> Predicate:
+        moved = Given(self.tensor.to(device))
+        return lambda b, h, i, j: moved.keeps(b, h, i, j, keys)
 
     def dense(self, queries: int, keys: int, *, batch: int = 1, device: torch.device | str | None = None) -> Tensor:
         self._fit(batch, queries, keys)
@@ -210,6 +292,14 @@ class Given(Mask):
         shape = tuple(self.tensor.shape)
         fits = all(got in (1, want) for got, want in zip((shape[0], *shape[2:]), (batch, queries, keys), strict=True))
         expect(fits, "mask", f"a shape that broadcasts to ({batch}, H, {queries}, {keys})", shape)
+
+    def _samples(self) -> int:
+        return self.tensor.shape[0]
+
+    def _repr_png_(self) -> bytes | None:
+        from foveal.core.notebook import picture, png
+
+        return png(picture(self.tensor.float().mean((0, 1))))
 
     def __repr__(self) -> str:
         return f"given{tuple(self.tensor.shape)}"

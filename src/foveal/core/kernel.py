@@ -19,11 +19,13 @@ from foveal.core.pattern.causal import Causal
 from foveal.core.relative import RelativeTerm
 from foveal.core.request import Call
 from foveal.core.term import Term, Written
+from foveal.errors import FovealError
 
 # Up to so many pairs a dense mask is cheaper than walking through tiles; where the samples of a batch
 # differ, tiles must be masked one by one, and win later.
 SMALL = {"cpu": 2**14, "cuda": 2**16}
 SMALL_BATCHED = 2**20
+VECTOR = 16  # numbers in the widest vector of a processor: AVX-512, float32
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,34 @@ def _sdpa(call: Call, mask: Tensor | None) -> Tensor:
         # One query a head: heads that share keys become rows of one head, so each key is read once for all of them.
         groups = k.shape[1]
         rows = q.reshape(batch, groups, heads // groups, width)
-        y = F.scaled_dot_product_attention(rows, k, v, mask, call.dropout, scale=call.scale)
+        y = _advised(F.scaled_dot_product_attention(rows, k, v, mask, call.dropout, scale=call.scale))
         return y.reshape(batch, heads, 1, v.shape[3])
-    return F.scaled_dot_product_attention(q, k, v, mask, call.dropout, is_causal=only_causal, scale=call.scale, enable_gqa=call.grouped)
+    return _advised(
+        F.scaled_dot_product_attention(q, k, v, mask, call.dropout, is_causal=only_causal, scale=call.scale, enable_gqa=call.grouped)
+    )
+
+
+def _advised(y: Tensor) -> Tensor:
+    """The result of torch's fused kernels, whose second derivative does not exist: who asks for it is told what to do instead."""
+    if y.requires_grad and not torch.compiler.is_compiling():
+        node = y.grad_fn
+        if node is not None and type(node).__name__.startswith("ScaledDotProduct"):
+            node.register_hook(_first_derivative_only)
+    return y
+
+
+def _first_derivative_only(gradients: tuple[Tensor | None, ...], _: object) -> None:
+    if torch.is_grad_enabled():  # create_graph: a graph of the gradients is made, and somebody may go back through it
+        for gradient in gradients:
+            if gradient is not None and gradient.requires_grad:
+                gradient.register_hook(_no_second_derivative)
+
+
+def _no_second_derivative(_: Tensor) -> None:
+    raise FovealError(
+        "a second derivative of attention: expected a kernel that has one, got one of torch's fused kernels; "
+        'run the forward pass inside `with foveal.kernel("explicit"):`'
+    )
 
 
 def _on_backend(backend: SDPBackend) -> Callable[[Call], Tensor]:
@@ -65,7 +92,20 @@ def _torchs_choice(call: Call, mask: Tensor | None) -> SDPBackend:
 
 
 def _run_flash(call: Call) -> Tensor:
-    return _sdpa(call, call.dense_mask()) if call.q.device.type == "cpu" else _on_backend(SDPBackend.FLASH_ATTENTION)(call)
+    if call.q.device.type != "cpu":
+        return _on_backend(SDPBackend.FLASH_ATTENTION)(call)
+    mask = call.dense_mask()
+    y = _sdpa(call, mask)
+    return y if mask is not None else _with_nan(y, call.q, call.k.shape[2])
+
+
+def _with_nan(y: Tensor, q: Tensor, keys: int) -> Tensor:
+    """NaN in the rows whose query is NaN. torch's CPU kernel finds the largest score of the keys that fill no vector by comparisons, in
+    which NaN loses to −∞; with no other keys the row then counts as one that may look at nothing, and becomes 0."""
+    if keys == 0 or (keys >= VECTOR and not torch.compiler.is_compiling()):  # compiled, a look at the size would cost another graph
+        return y
+    largest = (q.detach() if q.requires_grad else q).amax(-1, keepdim=True)  # (B, H, N, 1), NaN where the query is
+    return y.add(largest, alpha=0)  # 0·∞ is NaN, too, and so are the scores of a query that is not finite
 
 
 def _refuses_term(call: Call) -> str:

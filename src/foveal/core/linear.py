@@ -6,13 +6,14 @@ Symbols: ω_f the F rows of the projection, orthogonal in blocks of D, each as l
 Paper: Krzysztof Choromanski, Valerii Likhosherstov, David Dohan, Xingyou Song, Andreea Gane, Tamas Sarlos, Peter Hawkins, Jared Davis, Afroz Mohiuddin, Lukasz Kaiser, David Belanger, Lucy Colwell, Adrian Weller (2021). Rethinking attention with performers. ICLR. arXiv:2009.14794.
 Paper: Angelos Katharopoulos, Apoorv Vyas, Nikolaos Pappas, François Fleuret (2020). Transformers are RNNs: fast autoregressive transformers with linear attention. ICML. arXiv:2006.16236.
 Departs from the paper: no constant is added to the features; factors that cancel in the quotient keep them in range instead. A row that may look at nothing yields 0.
-Cost: O((N + M)·F·D) time, O((N + M)·D + F·D) memory: features are made for some rows at a time, at least 128, and thrown away; a gradient makes them again and keeps F·D sums for each such part. Compiled, all are made at once: O((N + M)·F) memory, and causal (N/128)²·F·D more time.
+Cost: O((N + M)·F·D) time, O((N + M)·D + F·D) memory: features are made for some rows at a time, at least 128, and thrown away; a gradient makes them again and keeps F·D sums for each such part. Compiled or traced, all are made at once: O((N + M)·F) memory, and causal (N/128)²·F·D more time.
 Example: linear(q[:, :2], k, v, orthogonal(features=16, width=8))
 """
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
+from operator import and_
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from foveal.core.mask import Mask
 from foveal.core.observe import Look, observers, report
 from foveal.core.pattern.causal import Causal
 from foveal.core.pattern.padding import padding
+from foveal.core.trace import is_tracing
 from foveal.errors import FovealError, expect
 
 CHUNK = 128  # queries that meet their own keys pair by pair in the causal form
@@ -79,11 +81,11 @@ def order_and_keys(mask: Mask | Tensor | None, batch: int, queries: int, keys: i
     if isinstance(mask, Causal):
         return True, None
     if isinstance(mask, And):
-        left, some = order_and_keys(mask.left, batch, queries, keys, device)
-        right, others = order_and_keys(mask.right, batch, queries, keys, device)
-        return left or right, others if some is None else some if others is None else some & others
+        parts = [order_and_keys(part, batch, queries, keys, device) for part in mask.parts]
+        some = [kept for _, kept in parts if kept is not None]
+        return any(ordered for ordered, _ in parts), reduce(and_, some) if some else None
     if isinstance(mask, padding) or (isinstance(mask, Given) and mask.tensor.shape[1:3] == (1, 1)):
-        return False, mask.dense(queries, keys, batch=batch, device=device)[:, :, :1]
+        return False, mask.dense(1, keys, batch=batch, device=device)  # the same for all queries
     raise FovealError(
         f"mask: expected none, causal, padding or causal & padding, as no pair is ever formed here, got {mask!r}; MultiHead takes any mask"
     )
@@ -188,29 +190,31 @@ def _quotient(sums: Tensor) -> Tensor:
 
 def _fitted(x: Tensor, rows: int, value: float = 0.0) -> Tensor:
     """x (B, H, m, F) with so many rows: cut, or filled up."""
-    return x if x.shape[2] == rows else F.pad(x, (0, 0, 0, rows - x.shape[2]), value=value)
+    return x if not is_tracing() and x.shape[2] == rows else F.pad(x, (0, 0, 0, rows - x.shape[2]), value=value)
 
 
 def _in_chunks(x: Tensor, value: float = 0.0) -> Tensor:
     """(B, H, m, F) → (B, H, chunks, CHUNK, F), the last chunk filled up."""
-    chunks = math.ceil(x.shape[2] / CHUNK)
+    chunks = -(-x.shape[2] // CHUNK)
     return _fitted(x, chunks * CHUNK, value).view(*x.shape[:2], chunks, CHUNK, x.shape[3])
 
 
 def _at_once(q: Tensor, projection: Tensor) -> int:
     """How many rows go at a time, in whole chunks."""
+    if is_tracing():
+        return CHUNK  # which nobody reads: all go at once
     room = AT_ONCE["cpu" if q.device.type == "cpu" else "other"]
     return max(room // (q.shape[0] * q.shape[1] * len(projection) or 1) // CHUNK, 1) * CHUNK
 
 
 def _split(x: Tensor, size: int) -> tuple[Tensor, ...]:
     """The rows in parts; all in one when a compiler or exporter would unroll the loop."""
-    return (x,) if torch.compiler.is_compiling() else torch.split(x, size, 2)
+    return (x,) if torch.compiler.is_compiling() or is_tracing() else torch.split(x, size, 2)
 
 
 def _run(step: Callable[..., Any], one_of_many: bool, *inputs: Tensor) -> Any:
     """One step; where there are many, its features are computed again in the backward pass: to store all N·F takes longer."""
-    if torch.compiler.is_compiling() or not (one_of_many and torch.is_grad_enabled()):
+    if torch.compiler.is_compiling() or is_tracing() or not (one_of_many and torch.is_grad_enabled()):
         return step(*inputs)
     return checkpoint(step, *inputs, use_reentrant=False, preserve_rng_state=False)
 

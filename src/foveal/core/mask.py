@@ -8,6 +8,7 @@ there is a new mask, with no change elsewhere.
 """
 
 import importlib
+import os
 import pkgutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from foveal.core.trace import is_tracing
 from foveal.errors import FovealError, is_integer, short_repr, unknown
 
 if TYPE_CHECKING:
@@ -27,7 +29,9 @@ class Mask:
     """A set of (query, key) pairs. A pattern gives `keeps`; `reach` and `full` are hints that save work, and may stay as they are."""
 
     batched = False  # whether the samples of a batch differ
-    combines = True  # whether & | ~ make sense of it
+    heads = 1  # how many heads it tells apart; 1: all are alike
+    depth = 1  # how many levels of & | ~ it is made of
+    leaves = 1  # how many patterns it is made of
     grows = True  # whether a pair that is kept stays kept when more keys come, as decoding with a cache needs
     period = 1  # rows that agree modulo the period look at similar keys, so they share a tile
 
@@ -65,26 +69,30 @@ class Mask:
     def check(self, batch: int, queries: int, keys: int) -> None:
         """Raise a FovealError if this mask does not fit attention of that size."""
 
-    def __and__(self, other: "Mask") -> "Mask":
-        from foveal.core.algebra import And
+    def counted(self, batch: int, queries: int, keys: int) -> int | None:
+        """How many pairs are kept, if a formula says so; None: they must be counted."""
+        return None
 
-        return And(_a_mask(self, "&"), _a_mask(other, "&"))
+    def __and__(self, other: "Mask | Tensor") -> "Mask":
+        from foveal.core.algebra import And, joined
+
+        return joined(And, self, _a_mask(other, "&"))
 
     def __rand__(self, other: object) -> "Mask":
-        return _a_mask(other, "&") & self  # reached only if `other` is no mask: it raises
+        return _a_mask(other, "&") & self  # reached only if `other` is no mask: a tensor, or it raises
 
-    def __or__(self, other: "Mask") -> "Mask":
-        from foveal.core.algebra import Or
+    def __or__(self, other: "Mask | Tensor") -> "Mask":
+        from foveal.core.algebra import Or, joined
 
-        return Or(_a_mask(self, "|"), _a_mask(other, "|"))
+        return joined(Or, self, _a_mask(other, "|"))
 
     def __ror__(self, other: object) -> "Mask":
         return _a_mask(other, "|") | self
 
     def __invert__(self) -> "Mask":
-        from foveal.core.algebra import Not
+        from foveal.core.algebra import Not, shallow
 
-        return Not(_a_mask(self, "~"))
+        return self.inner if isinstance(self, Not) else shallow(Not(self))
 
     def __bool__(self) -> bool:
         raise FovealError("a mask is neither true nor false: expected & | ~ between masks, got 'and', 'or' or 'not'")
@@ -92,30 +100,49 @@ class Mask:
     def starting_at(self, row: int) -> "Mask":
         """The same mask for queries the first of which stands at position `row`: what a cache needs."""
         expect_whole(row, "the first query's position")
-        from foveal.core.algebra import Starting
+        from foveal.core.algebra import Starting, shallow
 
-        return Starting(_a_mask(self, "starting_at"), row) if row else self
+        if isinstance(self, Starting):
+            return Starting(self.inner, self.row + row)
+        return shallow(Starting(self, row)) if row else self
 
     def dense(self, queries: int, keys: int, *, batch: int = 1, device: torch.device | str | None = None) -> Tensor:
-        """The mask written out: (N, M), or (B, 1, N, M) where samples differ."""
+        """The mask written out: (N, M), or (B, 1, N, M) where samples differ, or (B, H, N, M) where heads do."""
         self._fit(batch, queries, keys)
+        if not torch.compiler.is_compiling() and not is_tracing() and torch.device(device or "cpu").type != "meta":
+            size = queries * keys * (batch * self.heads if self.batched else 1)
+            if size > LARGE and size > _memory():
+                raise FovealError(
+                    f"dense {queries:,} × {keys:,} mask: expected at most {_memory():,} bytes, this machine's memory, got {size:,}"
+                )
         return self.part(torch.arange(queries, device=device), torch.arange(keys, device=device), keys, batch=batch)
 
     def part(self, rows: Tensor, columns: Tensor, keys: int, *, batch: int = 1) -> Tensor:
-        """The dense form of some rows (n,) and columns (m,) only: (n, m), or (B, 1, n, m) where samples differ."""
+        """The dense form of some rows (n,) and columns (m,) only: (n, m), or (B, 1, n, m) where samples differ, (B, H, n, m) where heads do."""
         zero = torch.zeros((), dtype=torch.long, device=rows.device)
         n, m = rows.shape[0], columns.shape[0]  # len() would make a dynamic size a constant of an exported graph
         if not self.batched:
             return self.keeps(zero, zero, rows[:, None], columns[None, :], keys).expand(n, m)
         samples = torch.arange(batch, device=rows.device)[:, None, None, None]
-        return self.keeps(samples, zero, rows[:, None], columns[None, :], keys).expand(batch, 1, n, m)
+        heads = torch.arange(self.heads, device=rows.device)[:, None, None] if self.heads > 1 else zero
+        return self.keeps(samples, heads, rows[:, None], columns[None, :], keys).expand(batch, self.heads, n, m)
 
     def pairs(self, queries: int, keys: int, *, batch: int = 1) -> int:
         """How many (query, key) pairs are kept; summed over the batch where samples differ."""
-        from foveal.core.tile import strips
+        from foveal.core.tile import HEIGHT, strips
 
         self._fit(batch, queries, keys)
-        return sum(int(self.part(rows, columns, keys, batch=batch).sum()) for rows, columns in strips(self, queries, keys))
+        known = self.counted(batch, queries, keys)
+        if known is not None:
+            return known
+        total, looked_at = 0, 0
+        samples = (batch * self.heads if self.batched else 1) * self.leaves
+        _expect_countable(self, queries, keys, keys * HEIGHT * self.leaves)
+        for rows, columns in strips(self, queries, keys):
+            looked_at += samples * len(rows) * len(columns) + STRIP
+            _expect_countable(self, queries, keys, looked_at)
+            total += int(self.part(rows, columns, keys, batch=batch).sum())
+        return total
 
     def block_mask(self, queries: int, keys: int, *, batch: int | None = None, device: torch.device | str = "cpu") -> "BlockMask":
         """FlexAttention's form of the same mask."""
@@ -131,9 +158,23 @@ class Mask:
         kept = self.dense(queries, queries if keys is None else keys, batch=batch).float()
         return kept if kept.dim() == 2 else kept.mean((0, 1)).expand(queries, queries if keys is None else keys)
 
+    def _repr_png_(self) -> bytes | None:
+        """What a notebook shows: the first 32 queries and keys, or nothing where the mask does not fit that size."""
+        from foveal.core.notebook import picture, png
+
+        try:
+            drawn = self.picture(DRAWN, batch=self._samples())
+        except (FovealError, NotImplementedError):
+            return None
+        return png(picture(drawn))
+
+    def _samples(self) -> int:
+        """How many samples it was made for; 1: any number."""
+        return 1
+
     def _apart(self, batch: int | None) -> tuple[int | None, int | None]:
         """How many samples and heads differ; None: none of them."""
-        return batch if self.batched else None, None
+        return batch if self.batched else None, self.heads if self.heads > 1 else None
 
     def _fit(self, batch: int, queries: int, keys: int) -> None:
         for what, size in (("batch", batch), ("queries", queries), ("keys", keys)):
@@ -150,18 +191,49 @@ def patterns() -> list[str]:
 
 def expect_whole(value: object, what: str, least: int = 0) -> None:
     """Raise a FovealError unless `value` is a whole number that an index can hold."""
-    if isinstance(value, Tensor) and torch._C._get_tracing_state() is not None:  # a tracer hands out sizes as tensors
+    if isinstance(value, Tensor) and is_tracing():  # a tracer hands out sizes as tensors
         return
     if not is_integer(value) or not least <= value < 2**31:  # type: ignore[operator]
         raise FovealError(f"{what}: expected a whole number, at least {least} and below 2³¹, got {short_repr(value)}")
 
 
 def _a_mask(mask: object, sign: str) -> Mask:
+    if isinstance(mask, Tensor):
+        from foveal.core.algebra import Given
+
+        return Given(mask)
     if not isinstance(mask, Mask):
         raise FovealError(f"{sign}: expected masks on both sides, got {type(mask).__name__}")
-    if not mask.combines:
-        raise FovealError(f"{sign}: expected patterns of foveal.mask, got a mask of a tensor; combine tensors with .dense()")
     return mask
+
+
+def below_diagonal(queries: int, keys: int, offset: int = 0) -> int:
+    """How many pairs have j ≤ i + offset: Σ_i of i + offset + 1, within 0 and M."""
+
+    def upto(last: int) -> int:  # the same sum over v = … to last, of v within 0 and M
+        inside = max(min(last, keys), 0)
+        return inside * (inside + 1) // 2 + max(last - keys, 0) * keys
+
+    return upto(offset + queries) - upto(offset)
+
+
+DRAWN = 32  # queries and keys of the picture in a notebook
+LARGE = 2**30  # bytes from which a mask is compared with the memory that there is
+COUNTED = 2**27  # pairs that are looked at one by one: about a second
+STRIP = 2**15  # what the overhead of a strip of rows counts
+
+
+def _expect_countable(mask: Mask, queries: int, keys: int, pairs: int) -> None:
+    if pairs > COUNTED:
+        raise FovealError(
+            f"pairs of {mask!r}: expected at most {COUNTED:,} pairs to look at one by one, got {queries:,} × {keys:,}; "
+            "ask for a smaller size, a pattern repeats itself"
+        )
+
+
+def _memory() -> int:
+    """The bytes of this machine's memory; where the system does not say, as many as none has."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 2**44
 
 
 def __getattr__(name: str) -> Any:

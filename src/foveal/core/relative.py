@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from foveal.core.term import Term
+from foveal.core.trace import is_tracing
 from foveal.errors import FovealError, expect
 
 
@@ -29,7 +30,7 @@ class RelativeTerm(Term):
         (table,) = tensors
         q = q * self.scale
         recording = q.is_cuda and torch.cuda.is_current_stream_capturing()
-        if torch.compiler.is_compiling() or recording:  # a graph may not look at the values of rows and columns
+        if torch.compiler.is_compiling() or is_tracing() or recording:  # a graph may not look at the values of rows and columns
             return _gathered(q, table, self._place(rows[:, None], columns))
         if _consecutive(rows) and _consecutive(columns):
             return self._skewed(q, table, rows, columns)

@@ -14,6 +14,7 @@ from foveal.core.algebra import Given
 from foveal.core.mask import Mask
 from foveal.core.pattern.causal import Causal
 from foveal.core.term import FLOATS, Term, as_term
+from foveal.core.trace import is_tracing
 from foveal.errors import FovealError, is_number, short_repr
 
 LARGEST = sys.float_info.max
@@ -96,14 +97,17 @@ def checked(
     check_dropout(dropout)
     if isinstance(mask, Tensor):
         mask = Given(mask)
-    if isinstance(mask, Given) and (mask.tensor.shape[1] not in (1, heads) or mask.tensor.device != q.device):
+    if isinstance(mask, Given) and (mask.heads not in (1, heads) or mask.tensor.device != q.device):
         wanted = f"a shape that broadcasts to {(batch, heads, queries, keys)} on {q.device}"
         raise FovealError(f"mask: expected {wanted}, got {tuple(mask.tensor.shape)} on {mask.tensor.device}")
     if mask is not None:
         if not isinstance(mask, Mask):
             raise FovealError(f"mask: expected a mask or a boolean tensor, got {type(mask).__name__}")
+        if mask.heads not in (1, heads):
+            raise FovealError(f"mask: expected one for all heads, or for {heads} as q has, got one for {mask.heads}")
         mask.check(batch, queries, keys)
-        if not torch.compiler.is_compiling() and mask.full(0, queries, keys):  # in a graph it would tie down dynamic sizes
+        # In a graph it would tie down sizes, or leave the mask out at every other length.
+        if not torch.compiler.is_compiling() and not is_tracing() and mask.full(0, queries, keys):
             mask = None
     term = as_term(bias)
     if term is not None:

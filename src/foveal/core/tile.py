@@ -91,16 +91,26 @@ def _by_period(mask: Mask) -> dict[int, Mask]:
         return {period: Starting(part, mask.row) for period, part in _by_period(mask.inner).items()}
     if not isinstance(mask, (And, Or)):
         return {mask.period: mask}
-    left, right = _by_period(mask.left), _by_period(mask.right)
-    parts = (
-        [*left.values(), *right.values()]
-        if isinstance(mask, Or)
-        else [And(one, other) for one in left.values() for other in right.values()]
-    )
+    parts = [_by_period(part) for part in mask.parts]
+    periods = {period for part in parts for period in part}
+    if len(periods) == 1 or (isinstance(mask, And) and all(len(part) == 1 for part in parts)):
+        return {mask.period: mask}
+    found = parts[0]
+    for part in parts[1:]:
+        found = _joined(isinstance(mask, Or), found, part)
+    return {mask.period: mask} if len(found) == 1 else found
+
+
+def _joined(either: bool, left: dict[int, Mask], right: dict[int, Mask]) -> dict[int, Mask]:
+    """Left | right, or left & right, by their periods."""
+    if either:
+        parts = [*left.values(), *right.values()]
+    else:
+        parts = [And(one, other) for one in left.values() for other in right.values()]
     found: dict[int, Mask] = {}
     for part in parts:
         found[part.period] = Or(found[part.period], part) if part.period in found else part
-    return {mask.period: mask} if len(found) == 1 else found
+    return found
 
 
 def _groups(queries: int, period: int, height: int) -> Iterator[slice]:

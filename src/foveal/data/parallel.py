@@ -215,7 +215,9 @@ def _stem(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).stem
 
 
-def _gathered(name: str, format: str, languages: tuple[str, str], streams: list[Stream], pair_filter: PairFilter, notes: list[str]) -> Parallel:  # noqa: A002 — as in Source
+def _gathered(
+    name: str, format: str, languages: tuple[str, str], streams: list[Stream], pair_filter: PairFilter, notes: list[str]
+) -> Parallel:
     lists: dict[str, Pairs] = {split: Pairs([], []) for split in ("", *SPLITS)}
     words = most = 0
     for split, files, rows in streams:
@@ -232,7 +234,9 @@ def _gathered(name: str, format: str, languages: tuple[str, str], streams: list[
     notes += [*pair_filter.notes(), *_divide(name, lists)]
     splits = {split: pairs for split, pairs in lists.items() if len(pairs)}
     expect("train" in splits, name, "pairs for training", " · ".join(splits))
-    return Parallel(name, format, languages, splits, words / (2 * count), most, dict(pair_filter.counts), (*notes, *_crossing(splits), *_copies(splits)))
+    return Parallel(
+        name, format, languages, splits, words / (2 * count), most, dict(pair_filter.counts), (*notes, *_crossing(splits), *_copies(splits))
+    )
 
 
 def _divide(name: str, lists: dict[str, Pairs]) -> list[str]:

@@ -176,7 +176,11 @@ class TokenBatches:
         if sentences is None:
             widest = int(width[kept].max())
             expect(
-                widest <= tokens, "tokens", f"at least {widest}, the longest sentence with its mark", tokens, "give more, or give max_length"
+                widest <= tokens,
+                "tokens",
+                f"at least {widest}, the longest sentence with its mark",
+                tokens,
+                "give more, or give max_length",
             )
         else:
             expect_integer(sentences, "sentences")

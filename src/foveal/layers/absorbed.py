@@ -16,7 +16,7 @@ from foveal.core.algebra import Given
 from foveal.core.attend import attend
 from foveal.core.mask import Mask
 from foveal.errors import expect
-from foveal.layers.attention import check_dropout, check_sizes, check_tokens
+from foveal.layers.attention import check_dropout, check_sizes, check_tokens, matrix
 
 
 class Absorbed(nn.Module):
@@ -59,19 +59,19 @@ class Absorbed(nn.Module):
 
     def _asked(self) -> tuple[Tensor, Tensor | None]:
         """A of all heads (H·C′, C), and what it makes of the bias of q (H·C′,)."""
-        keys = self._by_head(self.kv.weight[: self.inner]).transpose(1, 2)  # (H, C′, D)
-        weight = (keys @ self._by_head(self.q.weight)).flatten(0, 1)
+        keys = self._by_head(matrix(self, self.kv)[: self.inner]).transpose(1, 2)  # (H, C′, D)
+        weight = (keys @ self._by_head(matrix(self, self.q))).flatten(0, 1)
         return weight, None if self.q.bias is None else (keys @ self.q.bias.view(self.heads, -1, 1)).flatten()
 
     def _told(self) -> Tensor:
         """B of all heads (C, H·C′)."""
-        return (self._out() @ self._by_head(self.kv.weight[self.inner :])).transpose(0, 1).flatten(1)
+        return (self._out() @ self._by_head(matrix(self, self.kv)[self.inner :])).transpose(0, 1).flatten(1)
 
     def _offset(self, mask: Mask | Tensor | None, query: Tensor, memory: Tensor) -> Tensor:
         """b, (C,); (B or 1, N, C) with a mask: a head that may look at nothing says nothing, its bias of values neither."""
         values = self.kv.bias[self.inner :]
         if mask is None:
-            return self.out.weight @ values + self.out.bias
+            return matrix(self, self.out) @ values + self.out.bias
         known = Given(mask) if isinstance(mask, Tensor) else mask
         kept = known.dense(query.shape[1], memory.shape[1], batch=query.shape[0], device=query.device).any(-1)  # (N,) or (B, H, N)
         kept = (kept if kept.dim() == 3 else kept[None, None]).expand(-1, self.heads, -1).transpose(1, 2)  # (B or 1, N, H)
@@ -80,7 +80,7 @@ class Absorbed(nn.Module):
 
     def _out(self) -> Tensor:
         """W_O by head, (H, C, D)."""
-        return self.out.weight.view(self.width, self.heads, self.head_width).transpose(0, 1)
+        return matrix(self, self.out).view(self.width, self.heads, self.head_width).transpose(0, 1)
 
     def _by_head(self, weight: Tensor) -> Tensor:
         """(H·D, …) → (H, D, …)."""

@@ -23,6 +23,8 @@ from foveal.layers.multihead import MultiHead, check_position
 from foveal.position.biased import without_heads
 from foveal.position.position import Position
 
+__all__ = ["AdaptiveSpan"]
+
 
 class AdaptiveSpan(MultiHead):
     """Multi-head attention with a span for each head; everything else, the cache too, is MultiHead's."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from foveal.core.algebra import Given
 from foveal.core.attend import weigh
@@ -92,6 +93,30 @@ def check_grid(layer: nn.Module, grid: Tensor, width: int) -> None:
     if not isinstance(grid, Tensor) or grid.dim() != 4 or grid.shape[3] != width:
         got = tuple(grid.shape) if isinstance(grid, Tensor) else short_repr(grid)
         raise FovealError(f"{type(layer).__name__}'s grid: expected (B, h, w, {width}), got {got}")
+
+
+def some_outputs(linear: nn.Linear, tokens: Tensor, first: int, last: int | None) -> Tensor:
+    """Some outputs of a projection: for a layer made for one source that is given two."""
+    weight, bias = linear.weight, linear.bias
+    if not isinstance(weight, Tensor):  # quantised: its matrix is packed as a whole, so all is computed and some is taken
+        return linear(tokens)[..., first:last]  # type: ignore[unreachable]
+    return functional.linear(tokens, weight[first:last], None if bias is None else bias[first:last])
+
+
+def matrix(layer: nn.Module, linear: nn.Linear) -> Tensor:
+    """W of a projection, for a layer that multiplies by it in its own way."""
+    if not isinstance(linear.weight, Tensor):
+        what = f"{type(layer).__name__}'s weights"  # type: ignore[unreachable]
+        raise FovealError(
+            f"{what}: expected floating point, got a quantised projection; leave this layer out, it multiplies by them itself"
+        )
+    return linear.weight
+
+
+def filled_up(grid: Tensor, size: int) -> Tensor:
+    """A grid (B, h, w, C) with zeros at its end, so that `size` divides its sides; at least one square of that size."""
+    h, w = grid.shape[1], grid.shape[2]
+    return functional.pad(grid, (0, 0, 0, -w % size if w else size, 0, -h % size if h else size))
 
 
 def check_dtype(layer: nn.Module, name: str, tokens: Tensor, weight: Tensor | None = None) -> None:

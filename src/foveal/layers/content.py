@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from foveal.core.mask import Mask
 from foveal.core.score.content import content
-from foveal.layers.attention import check_dropout, check_sizes, check_tokens, look
+from foveal.layers.attention import check_dropout, check_sizes, check_tokens, look, matrix
 
 
 class Content(nn.Module):
@@ -34,5 +34,5 @@ class Content(nn.Module):
         """Tokens (B, N, C) and a memory (B, M, E) → (B, N, E)."""
         check_tokens(self, "query", query, self.query.in_features, self.query.weight)
         check_tokens(self, "memory", memory, self.key.in_features, self.key.weight)
-        scores = content(query[:, None], memory[:, None], self.query.weight, self.key.weight, self.log_strength.exp())
+        scores = content(query[:, None], memory[:, None], matrix(self, self.query), matrix(self, self.key), self.log_strength.exp())
         return look(scores, memory, mask, self.dropout if self.training else 0.0)

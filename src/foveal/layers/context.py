@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from foveal.core.mask import Mask
 from foveal.core.score.context import context
-from foveal.layers.attention import check_dropout, check_sizes, check_tokens, look
+from foveal.layers.attention import check_dropout, check_sizes, check_tokens, look, matrix
 
 
 class Context(nn.Module):
@@ -37,5 +37,6 @@ class Context(nn.Module):
         if earlier is not None:
             check_tokens(self, "earlier", earlier, self.query.in_features, self.query.weight)
             before = earlier[:, None]
-        scores = context(query[:, None], memory[:, None], self.query.weight, self.history.weight, self.key.weight, before)
+        w_query, w_history, w_key = (matrix(self, part) for part in (self.query, self.history, self.key))
+        scores = context(query[:, None], memory[:, None], w_query, w_history, w_key, before)
         return look(scores, memory, mask, self.dropout if self.training else 0.0)

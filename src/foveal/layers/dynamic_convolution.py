@@ -62,10 +62,10 @@ class DynamicConvolution(nn.Module):
 
     def _convolved(self, x: Tensor, alpha: Tensor) -> Tensor:
         """Tap by tap, so that no window is copied: (B, N, C), (B, N, H, K) → (B, N, C)."""
-        batch, tokens, _ = x.shape
-        shape = (batch, -1, self.heads, self.width // self.heads)
-        padded = F.pad(x, (0, 0, self.kernel_size - 1 - self.ahead, self.ahead)).view(shape)
-        y = torch.zeros_like(x).view(shape)
+        tokens = x.shape[1]
+        shape = (self.heads, self.width // self.heads)
+        padded = F.pad(x, (0, 0, self.kernel_size - 1 - self.ahead, self.ahead)).unflatten(2, shape)
+        y: Tensor = torch.zeros_like(x).unflatten(2, shape)
         for tap in range(self.kernel_size):
             y = torch.addcmul(y, padded[:, tap : tap + tokens], alpha[..., tap, None])  # (B, N, H, D)
         return y.flatten(2)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from foveal.core.mask import Mask
 from foveal.core.score.location import location
 from foveal.errors import expect
-from foveal.layers.attention import check_dropout, check_sizes, check_tokens, look
+from foveal.layers.attention import check_dropout, check_sizes, check_tokens, look, matrix
 
 
 class Location(nn.Module):
@@ -33,5 +33,5 @@ class Location(nn.Module):
         check_tokens(self, "memory", memory)
         longest = self.place.out_features
         expect(memory.shape[1] <= longest, "Location's memory", f"at most {longest} tokens", memory.shape[1], "build it with more keys")
-        scores = location(state[:, None], self.place.weight, memory.shape[1])  # (B, 1, N, M)
+        scores = location(state[:, None], matrix(self, self.place), memory.shape[1])  # (B, 1, N, M)
         return look(scores, memory, mask, self.dropout if self.training else 0.0)

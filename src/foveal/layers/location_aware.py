@@ -16,7 +16,7 @@ from foveal.core.attend import normalise, weigh
 from foveal.core.mask import Mask
 from foveal.core.score.location_aware import aware
 from foveal.errors import FovealError, expect, short_repr
-from foveal.layers.attention import check_dropout, check_dtype, check_sizes, check_tokens, hidden
+from foveal.layers.attention import check_dropout, check_dtype, check_sizes, check_tokens, hidden, matrix
 
 
 class LocationAware(nn.Module):
@@ -68,7 +68,7 @@ class LocationAware(nn.Module):
             raise FovealError(f"LocationAware's previous: expected a tensor (B, M), got {short_repr(previous)}")
         expect(previous.shape == memory.shape[:2], "LocationAware's previous", tuple(memory.shape[:2]), tuple(previous.shape))
         scores = aware(
-            self.state(state)[:, None, None], keys[:, None], previous[:, None, None], self.place.weight, self.filters, self.v
+            self.state(state)[:, None, None], keys[:, None], previous[:, None, None], matrix(self, self.place), self.filters, self.v
         )  # (B, 1, 1, M)
         scores = hidden(scores, mask)
         y = weigh(scores, memory[:, None], dropout=self.dropout if self.training else 0.0)  # (B, 1, 1, E)

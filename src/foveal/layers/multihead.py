@@ -16,14 +16,13 @@ from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from foveal.core.algebra import Given
 from foveal.core.attend import attend
 from foveal.core.mask import Mask
 from foveal.core.observe import observers, queries_from
 from foveal.errors import FovealError, expect, expect_integer, short_repr
-from foveal.layers.attention import check_dropout, check_mask, check_tokens
+from foveal.layers.attention import check_dropout, check_mask, check_tokens, some_outputs
 from foveal.layers.cache import Cache, Memory
 from foveal.position.position import Position
 
@@ -128,7 +127,7 @@ class MultiHead(nn.Module):
             raise FovealError(f"MultiHead's memory: expected (B, M, {self.key_width}), got {tuple(memory.shape)}")
         check_tokens(self, "memory", memory, self.key_width, self.out.weight)
         queries = self.heads * self.head_width
-        pairs = self.kv(memory) if self.qkv is None else _some(self.qkv, memory, queries, None)
+        pairs = self.kv(memory) if self.qkv is None else some_outputs(self.qkv, memory, queries, None)
         k, v = self._split(pairs).chunk(2, 1)  # (B, G, M, D) each
         if self.position is not None:
             k = self.position.rotate(k, k)[1]
@@ -136,7 +135,7 @@ class MultiHead(nn.Module):
 
     def new_cache(self, batch: int, capacity: int) -> Cache:
         """An empty cache that fits this layer."""
-        weight = self.out.weight
+        weight = self.out.weight if isinstance(self.out.weight, Tensor) else torch.empty(0)  # quantised: it computes in float32 on a CPU
         kind = weight.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
         return Cache(batch, self.groups, capacity, self.head_width, dtype=dtype, device=weight.device)
@@ -189,7 +188,7 @@ class MultiHead(nn.Module):
 
     def _queries(self, tokens: Tensor, start: int) -> Tensor:
         """q (B, H, N, D) of tokens that read another source."""
-        q = self._split(self.q(tokens) if self.qkv is None else _some(self.qkv, tokens, 0, self.heads * self.head_width))
+        q = self._split(self.q(tokens) if self.qkv is None else some_outputs(self.qkv, tokens, 0, self.heads * self.head_width))
         return q if self.position is None else self.position.rotate(q, q, start, start)[0]
 
     def _split(self, tokens: Tensor) -> Tensor:
@@ -245,12 +244,6 @@ def _check_growth(*masks: Mask | Tensor | None) -> None:
             raise FovealError(
                 f"MultiHead's cache: expected a mask that keeps the same pairs when keys are added, got {mask!r}; decode without a cache"
             )
-
-
-def _some(linear: nn.Linear, tokens: Tensor, first: int, last: int | None) -> Tensor:
-    """Some outputs of a projection: for a layer made for one source that is given two."""
-    bias = linear.bias
-    return functional.linear(tokens, linear.weight[first:last], None if bias is None else bias[first:last])
 
 
 def _smaller(linear: nn.Linear, kept: Tensor, axis: int) -> nn.Linear:

@@ -9,14 +9,13 @@ Cost: O((N + M)·(C² + F·C)) time, O((N + M)·C + F·C) memory, as features ar
 Example: Performer(14, heads=7, features=8)(x)
 """
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from foveal.core.algebra import And, Given
 from foveal.core.linear import linear, orthogonal
 from foveal.core.mask import Mask
 from foveal.errors import FovealError, expect, is_integer, short_repr
-from foveal.layers.attention import check_mask, check_sizes, check_tokens
+from foveal.layers.attention import check_mask, check_sizes, check_tokens, some_outputs
 
 
 class Performer(nn.Module):
@@ -49,13 +48,17 @@ class Performer(nn.Module):
             q, k, v = self.qkv(query).chunk(3, -1)
         else:
             check_tokens(self, "memory", memory, self.width, self.qkv.weight)
-            weight, bias = self.qkv.weight, self.qkv.bias
-            q = F.linear(query, weight[: self.width], bias[: self.width])
-            k, v = F.linear(memory, weight[self.width :], bias[self.width :]).chunk(2, -1)
-        q, k, v = (tokens.reshape(*tokens.shape[:2], self.heads, -1).transpose(1, 2) for tokens in (q, k, v))  # (B, H, N, D)
+            q = some_outputs(self.qkv, query, 0, self.width)
+            k, v = some_outputs(self.qkv, memory, self.width, None).chunk(2, -1)
+        q, k, v = (self._split(tokens) for tokens in (q, k, v))  # (B, H, N, D)
         y = linear(q, k, v, self.projection, mask=self._both(mask))
         projected: Tensor = self.out(y.transpose(1, 2).flatten(2))  # (B, N, C)
         return projected
+
+    def _split(self, tokens: Tensor) -> Tensor:
+        """(B, N, C) → (B, H, N, D); −1 would be ambiguous of no tokens."""
+        batch, length, width = tokens.shape
+        return tokens.reshape(batch, length, self.heads, width // self.heads).transpose(1, 2)
 
     def _both(self, mask: Mask | Tensor | None) -> Mask | Tensor | None:
         """The layer's own mask and the caller's."""

@@ -10,10 +10,9 @@ Example: Reduced(14, 2, reduction=2)(image)
 """
 
 from torch import Tensor, nn
-from torch.nn import functional
 
 from foveal.errors import expect_integer
-from foveal.layers.attention import check_dtype, check_grid
+from foveal.layers.attention import check_dtype, check_grid, filled_up
 from foveal.layers.multihead import MultiHead
 
 
@@ -41,11 +40,10 @@ class Reduced(nn.Module):
         return y.view(grid.shape)  # type: ignore[no-any-return]
 
     def memory(self, grid: Tensor) -> Tensor:
-        """What the tokens look at: (B, ⌈h/R⌉·⌈w/R⌉, C)."""
+        """What the tokens look at: (B, ⌈h/R⌉·⌈w/R⌉, C); a grid without tokens has one cell of zeros."""
         if self.reduction == 1:
             return grid.flatten(1, 2)
-        h, w = grid.shape[1], grid.shape[2]
-        x = functional.pad(grid, (0, 0, 0, -w % self.reduction, 0, -h % self.reduction))
+        x = filled_up(grid, self.reduction)
         coarse = self.reduce(x.permute(0, 3, 1, 2))  # (B, C, ⌈h/R⌉, ⌈w/R⌉)
         return self.norm(coarse.flatten(2).transpose(1, 2))  # type: ignore[no-any-return]
 

@@ -11,11 +11,10 @@ Example: Windowed(14, 2, window=3, shift=1)(image)
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from foveal.core.pattern.window import window as same_window
 from foveal.errors import expect, expect_integer
-from foveal.layers.attention import check_grid
+from foveal.layers.attention import check_grid, filled_up
 from foveal.layers.multihead import MultiHead
 from foveal.position.position import Position
 
@@ -47,7 +46,7 @@ class Windowed(nn.Module):
         """(B, h, w, C) → (B, h, w, C)."""
         check_grid(self, grid, self.width)
         batch, h, w, _ = grid.shape
-        x = functional.pad(grid, (0, 0, 0, -w % self.window, 0, -h % self.window))  # (B, h′, w′, C), whole windows
+        x = filled_up(grid, self.window)  # (B, h′, w′, C), whole windows
         rows, columns = x.shape[1], x.shape[2]
         windows = self._cut(x)  # (B·windows, size², C)
         mask = None

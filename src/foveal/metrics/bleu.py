@@ -29,9 +29,7 @@ class Score:
     signature: str
 
 
-def translation_scores(
-    translations: Sequence[str], references: Sequence[str], resamples: int = RESAMPLES
-) -> dict[str, Score]:
+def translation_scores(translations: Sequence[str], references: Sequence[str], resamples: int = RESAMPLES) -> dict[str, Score]:
     """resamples: of the bootstrap for the interval; below 2, there is none."""
     try:
         from sacrebleu.metrics.bleu import BLEU
@@ -68,9 +66,7 @@ class LengthBin(NamedTuple):
     bleu: float
 
 
-def by_length(
-    lengths: Sequence[int], translations: Sequence[str], references: Sequence[str], edges: Sequence[int]
-) -> list[LengthBin]:
+def by_length(lengths: Sequence[int], translations: Sequence[str], references: Sequence[str], edges: Sequence[int]) -> list[LengthBin]:
     """For each range between the edges that has sentences."""
     table = []
     bounds = [0, *edges, 10**9]

@@ -4,7 +4,7 @@
 
 The same numbers in other places, so that the logits are the same to rounding.
 
-torch.nn.Transformer has neither words nor positions: beside its own names the weights have `source.weight`, and `target.weight` and
+torch.nn.Transformer has neither embeddings nor positions: beside its own names the weights have `source.weight`, and `target.weight` and
 `generator.weight` (and `generator.bias`) unless they are tied to it. It computes what ours does between √C·E + PE and the logits. It
 always ends both stacks with a LayerNorm, as pre-norm needs and the paper's post-norm does not have: for norm="post" build it with
 `custom_encoder=nn.TransformerEncoder(layer, layers, norm=None)` and `custom_decoder=nn.TransformerDecoder(layer, layers, norm=None)`.
@@ -38,11 +38,11 @@ DECODER = (
     ("feed_forward.norm", "norm3", "final_layer_norm"),
 )
 TORCH, MARIAN = 1, 2  # their columns
-WORDS = ("source.weight", "target.weight", "generator.weight", "generator.bias")  # what stands beside torch.nn.Transformer
+TABLES = ("source.weight", "target.weight", "generator.weight", "generator.bias")  # what stands beside torch.nn.Transformer
 
 
 def to_torch(model: Transformer) -> Weights:
-    """The weights under the names of torch.nn.Transformer, and of the words' tables beside it."""
+    """The weights under the names of torch.nn.Transformer, and of the embedding tables beside it."""
     config = ours_of(model)
     _expect_torch(config)
     own = apart(model.state_dict())
@@ -54,11 +54,11 @@ def to_torch(model: Transformer) -> Weights:
                 theirs[f"{name}.out_proj.{part}"] = own[f"{ours}.out.{part}"]
             else:
                 theirs[f"{name}.{part}"] = own[f"{ours}.{part}"]
-    return theirs | {name: own[ours] for ours, name in tables(config, *WORDS).items()}
+    return theirs | {name: own[ours] for ours, name in tables(config, *TABLES).items()}
 
 
 def from_torch(weights: Mapping[str, Tensor], config: TransformerConfig) -> Transformer:
-    """Our model, in evaluation mode, with the weights of a torch.nn.Transformer and of its words. config: what weights do not tell."""
+    """Our model, in evaluation mode, with the weights of a torch.nn.Transformer and of its tables. config: what weights do not say."""
     check(config)
     _expect_torch(config)
     theirs, own = dict(weights), dict[str, Tensor]()
@@ -76,7 +76,7 @@ def from_torch(weights: Mapping[str, Tensor], config: TransformerConfig) -> Tran
                 own[f"{ours}.out.{part}"] = _taken(theirs, f"{name}.out_proj.{part}")
             else:
                 own[f"{ours}.{part}"] = _taken(theirs, f"{name}.{part}")
-    for ours, name in tables(config, *WORDS).items():
+    for ours, name in tables(config, *TABLES).items():
         own[ours] = _taken(theirs, name)
     tied = {"target.weight": ("all",), "generator.weight": ("all", "output")}
     for name, kinds in tied.items():  # a tied table may stand there again
@@ -103,7 +103,7 @@ def places(config: TransformerConfig, whose: int) -> list[tuple[str, str, str]]:
 
 
 def tables(config: TransformerConfig, source: str, target: str, output: str, bias: str) -> dict[str, str]:
-    """Our names of the words' tables → these, without those that are tied to another."""
+    """Our names of the embedding tables → these, without those that are tied to another."""
     named = {"tables.source.weight": source}
     if config.tied != "all":
         named["tables.target.weight"] = target
@@ -118,7 +118,7 @@ def _expect_torch(config: TransformerConfig) -> None:
     expect(norms and config.residual, "the model's norm", "'post' or 'pre' with residual=True, as torch has it", repr(config.norm))
     expect(config.head_width in (None, config.width // config.heads), "the model's head_width", "width / heads", config.head_width)
     inside = config.position in ("relative", "rotary")
-    expect(not inside, "the model's position", "one that is added to the words", repr(config.position), "torch has none in attention")
+    expect(not inside, "the model's position", "one that is added to the embeddings", repr(config.position), "torch has none in attention")
     learned = config.position == "learned"
     expect(not learned, "the model's position", "'sinusoidal' or 'none'", "'learned'", "its tables have no name in torch")
 

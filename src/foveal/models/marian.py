@@ -2,10 +2,10 @@
 
     Marian's channel c = ours π(c),   π = (0, 2, 4, …, 1, 3, 5, …)
 
-Marian's positions are ours in another order, first all sines, then all cosines. Everything between the words and the logits treats
+Marian's positions are ours in another order, first all sines, then all cosines. Everything between the embeddings and the logits treats
 channels alike, so the model's channels are put into that order instead, and it needs no positions of a second kind. transformers keeps
-them in a table that it computes in float64; ours are computed in float32, which at the thousandth word is 1e-5 apart. Marian begins a
-target with the mark `pad`, has a bias on its logits (output_bias), and its feed-forward networks are of swish.
+them in a table that it computes in float64; ours are computed in float32, which at the thousandth token is 1e-5 apart. Marian begins a
+target with the mark `pad`, has a bias on its logits (output_bias), and its feed-forward networks are of swish (SiLU).
 
 Paper: Marcin Junczys-Dowmunt, Roman Grundkiewicz, Tomasz Dwojak, Hieu Hoang, Kenneth Heafield, Tom Neckermann, Frank Seide, Ulrich Germann, Alham Fikri Aji, Nikolay Bogoychev, André F. T. Martins, Alexandra Birch (2018). Marian: fast neural machine translation in C++. ACL. arXiv:1804.00344.
 """
@@ -22,7 +22,7 @@ from foveal.models.transformer import Transformer, TransformerConfig, check
 
 
 def to_marian(model: Transformer) -> tuple[dict[str, Any], Weights]:
-    """The settings (config.json) and the weights of transformers' MarianMTModel."""
+    """The config (config.json) and the weights of transformers' MarianMTModel."""
     config = ours_of(model)
     for name, wanted in (("norm", "post"), ("position", "sinusoidal"), ("residual", True)):
         expect(getattr(config, name) == wanted, f"the model's {name}", f"{wanted!r}, as Marian has it", repr(getattr(config, name)))
@@ -39,13 +39,12 @@ def to_marian(model: Transformer) -> tuple[dict[str, Any], Weights]:
     for ours, name in _tables(config).items():
         theirs[name] = own[ours][:, order]
     bias = own.get("tables.bias")
-    words = config.target_words
-    theirs["final_logits_bias"] = own["tables.source.weight"].new_zeros(1, words) if bias is None else bias[None]
-    return _settings(config), {name: tensor.contiguous() for name, tensor in theirs.items()}
+    theirs["final_logits_bias"] = own["tables.source.weight"].new_zeros(1, config.target_words) if bias is None else bias[None]
+    return _marian_config(config), {name: tensor.contiguous() for name, tensor in theirs.items()}
 
 
 def from_marian(settings: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Transformer:
-    """Our model, in evaluation mode, from the settings (config.json) and the weights of a MarianMTModel."""
+    """Our model, in evaluation mode, from the config (config.json) and the weights of a MarianMTModel."""
     config = _config(settings)
     check(config)
     # Positions are computed; tables that are tied may stand in a file several times.
@@ -81,14 +80,14 @@ def _order(width: int) -> Tensor:
 
 
 def _tables(config: TransformerConfig) -> dict[str, str]:
-    """Our names of the words' tables → Marian's."""
+    """Our names of the embedding tables → Marian's."""
     source = "model.shared.weight" if config.tied == "all" else "model.encoder.embed_tokens.weight"
     named = tables(config, source, "model.decoder.embed_tokens.weight", "lm_head.weight", "")
     named.pop("tables.bias", None)
     return named
 
 
-def _settings(config: TransformerConfig) -> dict[str, Any]:
+def _marian_config(config: TransformerConfig) -> dict[str, Any]:
     return {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
@@ -121,12 +120,12 @@ def _settings(config: TransformerConfig) -> dict[str, Any]:
 
 def _config(settings: Mapping[str, Any]) -> TransformerConfig:
     missing = sorted({"model_type", "d_model", "vocab_size"} - set(settings))
-    expect(not missing, "the settings of Marian", "a config.json of transformers", f"one without {', '.join(missing)}")
-    expect(settings["model_type"] == "marian", "the settings", "those of a 'marian'", f"those of a {short_repr(settings['model_type'])}")
-    expect(settings.get("scale_embedding", False) is True, "the settings' scale_embedding", "true", settings.get("scale_embedding"))
+    expect(not missing, "the config of Marian", "a config.json of transformers", f"one without {', '.join(missing)}")
+    expect(settings["model_type"] == "marian", "the config", "that of a 'marian'", f"that of a {short_repr(settings['model_type'])}")
+    expect(settings.get("scale_embedding", False) is True, "the config's scale_embedding", "true", settings.get("scale_embedding"))
     for name in ("attention_heads", "ffn_dim"):
         one, other = settings.get(f"encoder_{name}"), settings.get(f"decoder_{name}")
-        expect(one == other, f"the settings' encoder_{name}", f"{other}, as the decoder's", one)
+        expect(one == other, f"the config's encoder_{name}", f"{other}, as the decoder's", one)
     shared, tied = settings.get("share_encoder_decoder_embeddings", True), settings.get("tie_word_embeddings", True)
     activation = settings.get("activation_function", "gelu")
     try:
@@ -148,7 +147,7 @@ def _config(settings: Mapping[str, Any]) -> TransformerConfig:
             pad=settings["pad_token_id"],
             begin=settings["decoder_start_token_id"],
             end=settings["eos_token_id"],
-            unknown=settings.get("unk_token_id", 1),  # the models of OPUS have it there, and their settings do not say so
+            unknown=settings.get("unk_token_id", 1),  # the models of OPUS have it there, and their configs do not say so
         )
     except KeyError as error:
-        raise FovealError(f"the settings of Marian: expected {error.args[0]}, got none") from None
+        raise FovealError(f"the config of Marian: expected {error.args[0]}, got none") from None

@@ -160,7 +160,7 @@ def check_config(name: str, config: Any, sizes: tuple[str, ...], shares: tuple[s
     if config.tied == "all":
         expect(
             config.source_words == config.target_words,
-            f"{name}'s tokens",
+            f"{name}'s vocabularies",
             "one vocabulary, as tied='all' shares its table",
             f"{config.source_words} of the source and {config.target_words} of the target",
             "give tied='output'",

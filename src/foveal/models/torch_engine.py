@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foveal.runtime.decode.engine import Bans, Next, Rows, padded, never_generated
+from foveal.runtime.decode.engine import Bans, Next, Rows, never_generated, padded
 
 
 class TorchEngine:

@@ -18,6 +18,8 @@ from foveal.core.term import Term
 from foveal.errors import FovealError, expect, expect_integer, is_integer, short_repr
 from foveal.position.biased import Biased, without_heads
 
+__all__ = ["BiasTable"]
+
 
 class BiasTable(Biased):
     def __init__(self, heads: int, height: int, width: int) -> None:

@@ -8,6 +8,8 @@ from foveal.core.term import Term
 from foveal.errors import expect_integer
 from foveal.position.position import Position
 
+__all__: list[str] = []  # a base of positions, and none itself
+
 
 class Biased(Position):
     def term(self, query_start: int = 0) -> Term:

@@ -17,8 +17,11 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from foveal.core.term import Term
+from foveal.core.trace import outside_of_trace
 from foveal.errors import expect, expect_integer
 from foveal.position.biased import Biased, without_heads
+
+__all__ = ["Buckets", "CausalBuckets"]
 
 
 class Buckets(Biased):
@@ -87,7 +90,7 @@ class BucketTerm(Term):
 def bucket_of(buckets: int, max_distance: int, sides: int, device: str) -> Tensor:
     """The bucket of every j − i from −max_distance to max_distance; every farther one is in the last bucket of its side."""
     # The numbers stay after the call, so they must be a plain tensor, also when the caller is being traced or infers.
-    with _disable_current_modes(), torch.inference_mode(False):
+    with _disable_current_modes(), torch.inference_mode(False), outside_of_trace():
         return _bucket_of(buckets, max_distance, sides, device)
 
 

@@ -56,8 +56,8 @@ class Machine:
 class Data(Protocol):
     """A data set that a task has read."""
 
-    name: str
-
+    @property
+    def name(self) -> str: ...
     @property
     def folds(self) -> int: ...
     def summary(self) -> str: ...

@@ -1,17 +1,17 @@
-"""`foveal bench translate`: every engine is asked for the same sentences, and each row says beside what it stands."""
+"""`foveal bench translate`: every engine is asked for the same sentences, and each row names what it is compared with."""
 
 import pytest
 import torch
 
 from foveal.app.cli import main
-from foveal.report.bench import Bench
 from foveal.models.zoo import create
+from foveal.report.bench import Bench
 from foveal.tasks.translate import bench as translate
 
 SIZES = {"source_words": 97, "target_words": 97, "width": 16, "hidden": 24, "heads": 2, "layers": 1, "decoder_layers": 1}
 
 
-def test_all_contenders_say_the_same_words():
+def test_all_contenders_generate_the_same_tokens():
     pytest.importorskip("transformers")
     torch.manual_seed(0)
     model = create("transformer-tiny", **SIZES).eval()
@@ -23,8 +23,8 @@ def test_all_contenders_say_the_same_words():
         names = {str(one) for one in those}
         assert {"foveal fp32", "foveal, TorchEngine fp32", "transformers fp32"} <= names
         exact = [one.decoding(sources, 1, 7) for one in those if one.precision == "fp32"]
-        assert all(said == exact[0] for said in exact)
-        assert all(len(words) == 6 for words in exact[0])  # the seventh is the end
+        assert all(one == exact[0] for one in exact)
+        assert all(len(tokens) == 6 for tokens in exact[0])  # the seventh is the end
         translate._rates(bench, those, sources, 1, 7, evaluated=False)
     rows = {row.what: row for row in bench.rows}
     ours, theirs = rows["batch 2, beam 1: foveal fp32"], bench.timings["batch 2, beam 1"]
@@ -32,7 +32,7 @@ def test_all_contenders_say_the_same_words():
     assert ours.meaning == "× transformers"
 
 
-def test_without_a_cache_the_same_words():
+def test_without_a_cache_the_same_tokens():
     torch.manual_seed(0)
     model = create("transformer-tiny", **SIZES).eval()
     with torch.no_grad():
@@ -53,13 +53,13 @@ def test_without_a_cache_as_long_as_was_asked_for(monkeypatch, longest):
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "message"),
     [
-        (["--batch", "1,x"], "--batch: expected whole numbers from 1, such as 1,4, got 1,x"),
-        (["--words", "1"], "--words: expected at least 2, got 1"),
+        (["--batch", "1,x"], "--batch: expected integers from 1, such as 1,4, got 1,x"),
+        (["--tokens", "1"], "--tokens: expected at least 2, got 1"),
         (["transformer-tiny", "other"], "foveal bench translate: expected one model at most, got transformer-tiny other"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(flags, told, capsys, tmp_path):
+def test_what_cannot_be_measured_is_refused(flags, message, capsys, tmp_path):
     assert main(["bench", "translate", *flags, "--out", str(tmp_path)]) != 0
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""A folder for CTranslate2: its engine says what torch says, of the same numbers of pieces."""
+"""A folder for CTranslate2: its engine computes what torch computes, for the same ids of tokens."""
 
 import json
 
@@ -15,7 +15,8 @@ from foveal.runtime.card import read_card
 from foveal.runtime.decode.batched import decode_all
 from foveal.runtime.decode.search import Search
 from foveal.runtime.vocabulary import both_from
-from foveal.tasks.translate import export as export_translate
+from foveal.tasks.translate import export as exporting
+from foveal.tasks.translate.card import TranslateCard
 from foveal.tasks.translate.prove import ProofSentences
 from foveal.tasks.translate.prove_ctranslate2 import prove_ctranslate2
 from foveal.tasks.translate.to_ctranslate2 import FILE, PROOF, export_ctranslate2, tokens_of
@@ -39,9 +40,9 @@ def opened(model, card, folder, precision="fp32"):
     return ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=1), tokens_of(vocabularies[1])
 
 
-def sized(**settings):
+def sized(**config):
     words = len(both_from(made()[1].vocabulary)[0])
-    return made(**{"source_words": words, "target_words": words} | settings)
+    return made(**{"source_words": words, "target_words": words} | config)
 
 
 @pytest.mark.parametrize("kind", FITTING)
@@ -52,20 +53,20 @@ def test_the_same_as_torch(kind, tmp_path):
     sources = [[number % len(tokens) for number in source] for source in SOURCES]
     forced = [[20, 30, 40], [50], [60, 70, 80, 90]]
     scored = engine.score_batch(given, [[tokens[number] for number in words] for words in forced])
-    for source, words, told in zip(sources, forced, scored, strict=True):
+    for source, words, scores in zip(sources, forced, scored, strict=True):
         with torch.no_grad():
             probabilities = model(torch.tensor([[*source, 2]]), torch.tensor([[1, *words]]))[0].log_softmax(1)
         expected = [float(probabilities[place, word]) for place, word in enumerate([*words, 2])]
-        assert told.log_probs == pytest.approx(expected, abs=1e-4)
-    search = Search(beam=1, longest=12, penalty=0)
+        assert scores.log_probs == pytest.approx(expected, abs=1e-4)
+    search = Search(beam=1, max_length=12, length_penalty=0)
     found = decode_all(TorchEngine(model), sources, search, 3)
     lengths = {"min_decoding_length": 0, "max_decoding_length": 12}
     said = engine.translate_batch(given, beam_size=1, **lengths, suppress_sequences=[[tokens[0]], [tokens[1]]])
-    assert [[tokens.index(token) for token in one.hypotheses[0]] for one in said] == [list(one[0].words) for one in found]
+    assert [[tokens.index(token) for token in one.hypotheses[0]] for one in said] == [list(one[0].tokens) for one in found]
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("config", "message"),
     [
         ({"position": "rotary", "head_width": 6}, "position"),
         ({"norm": "none"}, "norm"),
@@ -73,9 +74,9 @@ def test_the_same_as_torch(kind, tmp_path):
         ({"head_width": 5}, "head_width"),
     ],
 )
-def test_what_does_not_fit(settings, told, tmp_path):
-    model, card = sized(**settings)
-    with pytest.raises(FovealError, match=f"the model's {told}: expected"):
+def test_what_does_not_fit(config, message, tmp_path):
+    model, card = sized(**config)
+    with pytest.raises(FovealError, match=f"the model's {message}: expected"):
         opened(model, card, tmp_path / "folder")
     assert not list(tmp_path.iterdir())
 
@@ -83,22 +84,23 @@ def test_what_does_not_fit(settings, told, tmp_path):
 def test_proof(tmp_path):
     model, card = sized(norm="pre")
     vocabularies = both_from(card.vocabulary)
-    held = ProofSentences([*([number % 200 + 4 for number in source] for source in SOURCES), []], "some", ["a b", "c", "d", ""])
+    proof = ProofSentences([*([number % 200 + 4 for number in source] for source in SOURCES), []], "some", ["a b", "c", "d", ""])
     export_ctranslate2(model, card, vocabularies, tmp_path / "folder", "fp32")
-    parity = prove_ctranslate2(tmp_path / "folder", model, vocabularies, held)
+    parity, times = prove_ctranslate2(tmp_path / "folder", model, vocabularies, proof)
     assert (parity.sentences, parity.same, parity.anywhere) == (4, 1.0, None)
     assert parity.largest < 1e-4
     assert parity.before == parity.after
+    assert times["file"]["median"] > 0
     with torch.no_grad():
         for weight in model.parameters():
             weight += 0.1 * torch.randn_like(weight)
-    assert prove_ctranslate2(tmp_path / "folder", model, vocabularies, held).largest > 0.01, "a folder of other weights"
+    assert prove_ctranslate2(tmp_path / "folder", model, vocabularies, proof)[0].largest > 0.01, "a folder of other weights"
 
 
 def test_what_is_too_far_from_the_model_is_not_written(tmp_path, monkeypatch):
     model, card = sized()
     save_model(model, tmp_path / "model.safetensors", card)
-    monkeypatch.setitem(export_translate.MARGINS, "int8", export_translate.Margin(mean=1e-9))
+    monkeypatch.setitem(exporting.LIMITS, "int8", exporting.Limits(mean=1e-9))
     assert (
         main(["export", str(tmp_path / "model.safetensors"), "--out", str(tmp_path / "f"), "--to", "ctranslate2", "--precision", "int8"])
         == 2
@@ -116,9 +118,10 @@ def test_as_it_is_typed(tmp_path):
     assert proof["precision"] == "int8"
     assert 0 < proof["mean"] <= proof["largest"] < 1
     assert proof["sentences"] == 256
+    assert proof["bytes"] > 0 < proof["milliseconds"]["file"]["median"]
     assert f"{proof['same']:.2%} of the translations are the same" in done.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "model.safetensors"]
-    assert read_card((tmp_path / "folder" / FILE).read_text(), "it", "translate").vocabulary == card.vocabulary
+    assert read_card((tmp_path / "folder" / FILE).read_text(), "it", TranslateCard).vocabulary == card.vocabulary
     kept = json.loads((tmp_path / "folder" / "shared_vocabulary.json").read_text())
     assert kept == tokens_of(both_from(card.vocabulary)[0])
     again = typed(*words)

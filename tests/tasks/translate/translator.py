@@ -1,12 +1,14 @@
-"""Translators of every kind, small enough to export in a moment, whose answers differ from sentence to sentence."""
+"""Translators of every kind, small enough to export in a moment, whose translations differ from sentence to sentence."""
 
 import torch
 from train.sentences import WORDS
 
 from foveal.models.store import describe
 from foveal.models.zoo import create
-from foveal.runtime.card import Card
 from foveal.runtime.vocabulary import learn, text_of
+from foveal.tasks.model import Model
+from foveal.tasks.task import find_task
+from foveal.tasks.translate.card import TranslateCard
 
 SIZE = 283
 KINDS = {
@@ -21,13 +23,18 @@ KINDS = {
 }
 
 
-def made(kind="post-LN, sinusoidal", **settings):
+def made(kind="post-LN, sinusoidal", **config):
     torch.manual_seed(3)
     small = {"width": 22, "hidden": 26, "heads": 2, "layers": 2, "decoder_layers": 2, "source_words": SIZE, "target_words": SIZE}
-    model = create("transformer-tiny", **small | KINDS[kind] | settings).eval()
+    model = create("transformer-tiny", **small | KINDS[kind] | config).eval()
     with torch.no_grad():
         for weight in model.parameters():
-            weight.add_(0.07 * torch.randn_like(weight))  # new biases are 0, and new weights say the same of every word
+            weight.add_(0.07 * torch.randn_like(weight))  # new biases are 0, and new weights give every token the same
     words = learn([f"{one} {two}" for one, two in WORDS.items()] * 3, SIZE)
-    family, config = describe(model)
-    return model, Card("transformer-tiny", family, config, (), task="translate", vocabulary=text_of(words, words))
+    family, own = describe(model)
+    return model, TranslateCard(model="transformer-tiny", family=family, config=own, vocabulary=text_of(words, words))
+
+
+def opened(network, card):
+    """As foveal.load gives it."""
+    return Model(find_task("translate"), card, network=network, device="cpu")

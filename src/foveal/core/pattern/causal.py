@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from foveal.core.mask import Mask
+from foveal.core.mask import Mask, below_diagonal
 from foveal.errors import FovealError
 
 
@@ -26,6 +26,9 @@ class Causal(Mask):
 
     def full(self, first: int, last: int, keys: int) -> bool:
         return keys - 1 <= first
+
+    def counted(self, batch: int, queries: int, keys: int) -> int:
+        return below_diagonal(queries, keys)
 
     def __call__(self, *arguments: object) -> Mask:
         raise FovealError("causal: expected no call, got one; it takes no arguments: write mask=causal")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from foveal.core.mask import Mask, expect_whole
+from foveal.core.mask import Mask, below_diagonal, expect_whole
 
 
 @dataclass(frozen=True)
@@ -30,3 +30,6 @@ class local(Mask):
 
     def full(self, first: int, last: int, keys: int) -> bool:
         return last - 1 <= self.radius and keys - 1 - first <= self.radius
+
+    def counted(self, batch: int, queries: int, keys: int) -> int:
+        return below_diagonal(queries, keys, self.radius) - below_diagonal(queries, keys, -self.radius - 1)

@@ -41,8 +41,15 @@ class padding(Mask):
         if count != batch:  # written only then: to write a size down would make it a constant of a compiled graph
             raise FovealError(f"padding's lengths: expected {batch}, one for each sample, got {count}")
 
+    def counted(self, batch: int, queries: int, keys: int) -> int:
+        return queries * int(self.lengths.clamp(max=keys).sum())
+
+    def _samples(self) -> int:
+        return len(self.lengths)
+
     def __repr__(self) -> str:
-        return f"padding({self.lengths.tolist()})"
+        lengths = tuple(self.lengths.shape) if self.lengths.is_meta else self.lengths.tolist()  # of shapes only there are no numbers
+        return f"padding({lengths})"
 
 
 def _written(lengths: object) -> Tensor:

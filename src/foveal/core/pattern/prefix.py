@@ -30,3 +30,6 @@ class prefix(Mask):
 
     def full(self, first: int, last: int, keys: int) -> bool:
         return self.n >= keys
+
+    def counted(self, batch: int, queries: int, keys: int) -> int:
+        return queries * min(self.n, keys)

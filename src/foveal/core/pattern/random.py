@@ -3,7 +3,7 @@
     keeps(i, j) = ⌊j / block⌋ ∈ R(⌊i / block⌋),   R(a) = `count` blocks drawn from the seed
 
 Paper: Manzil Zaheer, Guru Guruganesh, Avinava Dubey, Joshua Ainslie, Chris Alberti, Santiago Ontanon, Philip Pham, Anirudh Ravula, Qifan Wang, Li Yang, Amr Ahmed (2020). Big Bird: transformers for longer sequences. NeurIPS. arXiv:2007.14062.
-Departs from the paper: the draw does not avoid the local and global blocks, so that patterns stay independent of each other; draws repeat after 65,536 blocks of queries. The draw depends on the number of keys, so it cannot be decoded with a cache.
+Departs from the paper: the draw does not avoid the local and global blocks, so that patterns stay independent of each other; draws repeat after 65,536 blocks of queries. The draw depends on the number of keys, so it cannot be decoded with a cache, and a graph of torch.jit.trace takes the length that it was traced with and refuses others.
 Cost: N·count·block pairs: linear in N.
 Example: random(count=3, seed=1)
 """
@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from foveal.core.mask import Mask, Predicate, expect_whole
+from foveal.core.trace import only_for, outside_of_trace
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class random(Mask):
         expect_whole(self.block, "random's block", least=1)
 
     def keeps(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor, keys: int) -> Tensor:
-        return self.predicate(keys, i.device)(b, h, i, j)
+        return self.predicate(keys, i.device)(b, h, i, only_for(keys, "random", j))
 
     def predicate(self, keys: int, device: torch.device) -> Predicate:
         if self.full(0, ROWS, keys):
@@ -80,7 +81,7 @@ ROWS = 65536  # the draw of query block a is that of a mod ROWS: a table of fixe
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _drawn(count: int, seed: int, columns: int, device: str) -> Tensor:
     # The table stays after the call, so it must be a plain tensor, also when the caller is being traced or infers.
-    with _disable_current_modes(), torch.inference_mode(False):
+    with _disable_current_modes(), torch.inference_mode(False), outside_of_trace():
         return _table(count, seed, columns) if device == "cpu" else _table_on(count, seed, columns, device)
 
 

@@ -31,3 +31,7 @@ class strided(Mask):
 
     def full(self, first: int, last: int, keys: int) -> bool:
         return self.step == 1
+
+    def counted(self, batch: int, queries: int, keys: int) -> int:
+        (a, b), (c, d) = divmod(queries, self.step), divmod(keys, self.step)
+        return self.step * a * c + a * d + b * c + min(b, d)  # Σ over residues of the queries times the keys that have it

@@ -30,3 +30,6 @@ class to_global(Mask):
 
     def full(self, first: int, last: int, keys: int) -> bool:
         return last <= self.n or keys <= self.n
+
+    def counted(self, batch: int, queries: int, keys: int) -> int:
+        return queries * keys - max(queries - self.n, 0) * max(keys - self.n, 0)

@@ -42,7 +42,14 @@ def aware(q: Tensor, k: Tensor, previous: Tensor, w_location: Tensor, filters: T
     """wᵀ tanh(q_i + k_j + U f_ij) of what is projected already: (B, H, N, A), (B, G, M, A), (B, H, N, M) → (B, H, N, M)."""
     expect(filters.dim() == 2 and filters.shape[1] % 2 == 1, "filters", "(R, T) with an odd number of taps T", tuple(filters.shape))
     rows = previous.flatten(0, 2)[:, None]  # (B·H·N, 1, M)
-    seen = F.conv1d(rows, filters[:, None], padding=filters.shape[1] // 2)  # f: (B·H·N, R, M)
+    seen = _slid(rows, filters)  # f: (B·H·N, R, M)
     place = F.linear(seen.transpose(1, 2), w_location).view(*previous.shape, len(v))  # (B, H, N, M, A)
     content = k.repeat_interleave(q.shape[1] // k.shape[1], 1)  # (B, H, M, A)
     return torch.tanh(q[:, :, :, None] + content[:, :, None] + place) @ v
+
+
+def _slid(rows: Tensor, filters: Tensor) -> Tensor:
+    """F ∗ α: (n, 1, M) → (n, R, M). torch refuses a convolution of no keys, so one that is not there stands in for them."""
+    if rows.shape[2] == 0:
+        return _slid(F.pad(rows, (0, 1)), filters)[..., :0]
+    return F.conv1d(rows, filters[:, None], padding=filters.shape[1] // 2)

@@ -39,9 +39,8 @@ class Nodes:
         return name
 
     def number(self, *values: float, kind: type = np.int64) -> str:
-        """A constant with one axis; its name tells its value, so that each is there once."""
-        told: Array = np.array(values, kind)
-        return self.weight(f"{self.name}/{np.dtype(kind).name}:{','.join(map(str, values))}", told)
+        """A constant with one axis; its name has its value, so that each is there once."""
+        return self.weight(f"{self.name}/{np.dtype(kind).name}:{','.join(map(str, values))}", np.array(values, kind))
 
     def one(self, value: float, kind: type = np.int64) -> str:
         """A constant without axes."""
@@ -60,8 +59,8 @@ class Nodes:
             y = self("MatMul", x, self.weight(f"{name}.weight", weight.T))
         return y if bias is None else self("Add", y, self.weight(f"{name}.bias", bias))
 
-    def words(self, x: str, name: str, table: Array, bias: Array | None) -> str:
-        """Hidden states (R, C) and a table of words (V, C), which may also be read from → logits (R, V)."""
+    def logits(self, x: str, name: str, table: Array, bias: Array | None) -> str:
+        """Hidden states (R, C) and an embedding table (V, C), which may also be read from → logits (R, V)."""
         if self.int8:
             codes, scales = self._table(name, table)
             y = self._product(x, self("Transpose", codes, perm=[1, 0]), scales)
@@ -69,14 +68,14 @@ class Nodes:
         inputs = [x, self.weight(name, table), *([] if bias is None else [self.weight(f"{name}.bias", bias)])]
         return self("Gemm", *inputs, transB=1)
 
-    def read(self, words: str, name: str, table: Array, scale: float) -> str:
-        """Words (…) and a table (V, C) → their rows times the scale, (…, C)."""
+    def read(self, tokens: str, name: str, table: Array, scale: float) -> str:
+        """Tokens (…) and a table (V, C) → their rows times the scale, (…, C)."""
         if self.int8:
             codes, scales = self._table(name, table)
-            rows = self("Cast", self("Gather", codes, words), to=1)
-            rows = self("Mul", rows, self("Unsqueeze", self("Gather", scales, words), self.number(-1)))
+            rows = self("Cast", self("Gather", codes, tokens), to=1)
+            rows = self("Mul", rows, self("Unsqueeze", self("Gather", scales, tokens), self.number(-1)))
         else:
-            rows = self("Gather", self.weight(name, table), words)
+            rows = self("Gather", self.weight(name, table), tokens)
         return self("Mul", rows, self.one(scale, np.float32))
 
     def _table(self, name: str, table: Array) -> tuple[str, str]:
@@ -93,8 +92,8 @@ class Nodes:
         """without: weights that are kept elsewhere."""
         from onnx import helper, numpy_helper
 
-        held = [numpy_helper.from_array(values, name) for name, values in self.weights.items() if name not in without]
-        return helper.make_graph(self.nodes, self.name, inputs, outputs, held)
+        kept = [numpy_helper.from_array(values, name) for name, values in self.weights.items() if name not in without]
+        return helper.make_graph(self.nodes, self.name, inputs, outputs, kept)
 
 
 def quantised(weight: Array) -> tuple[Array, Array]:

@@ -35,7 +35,7 @@ from foveal.models.torch_engine import TorchEngine
 from foveal.models.transformer import Transformer
 from foveal.position.relative import Relative
 from foveal.position.rotary import turned
-from foveal.runtime.decode.engine import Bans, Engine, Next, Rows, padded, never_generated
+from foveal.runtime.decode.engine import Bans, Engine, Next, Rows, never_generated, padded
 
 PRECISIONS = ("fp32", "int8")
 MANY, MOST = 16, 128  # rows: more than one, and those of a feed-forward network at a time

@@ -15,18 +15,14 @@ MAX_SOURCE = 1024  # tokens of a source, its mark included: attention on more wo
 AHEAD = 16  # batches that are gathered and sorted by length, where lines need not be waited for
 
 
-def decode(
-    engine: Engine, sources: Sequence[Sequence[int]], search: Search, places: Sequence[int] | None = None
-) -> list[list[Sentence]]:
+def decode(engine: Engine, sources: Sequence[Sequence[int]], search: Search, places: Sequence[int] | None = None) -> list[list[Sentence]]:
     """For each source its sentences, the best first. places: their numbers, which seed the sampling; None: from 0 on."""
     if search.sample or search.beam == 1:
         return one_by_one(engine, sources, search, range(len(sources)) if places is None else places)
     return beam_search(engine, sources, search)
 
 
-def decode_all(
-    engine: Engine, sources: Sequence[Sequence[int]], search: Search, batch: int, first: int = 0
-) -> list[list[Sentence]]:
+def decode_all(engine: Engine, sources: Sequence[Sequence[int]], search: Search, batch: int, first: int = 0) -> list[list[Sentence]]:
     """As decode, some sentences of like length at a time. An empty source has an empty sentence: no model is asked.
 
     first: the number of the first source, where there were others before.

@@ -1,10 +1,10 @@
-"""`foveal bench translate [MODEL]`: sentences a second on a CPU, beside transformers' generate and CTranslate2 with the same weights.
+"""`foveal bench translate [MODEL]`: sentences per second on a CPU, beside transformers' generate and CTranslate2 with the same weights.
 
     sentences/s = sources of a batch / median time of a decoding;   every decoding takes the same number of steps: the end is forbidden, then forced
 
-Before anything is timed, all are asked for the same sentences: with other words than ours a contender is told, since it would be another model.
+Before anything is timed, all are asked for the same sentences: a contender with other tokens than ours is named, since it would be another model.
 Then what the cache is worth: the time of a sentence against its length, with it and without. Random weights unless a model is named: a step
-costs the same whatever its words are. transformers and CTranslate2 are left out where they are not installed, or the model is none of theirs.
+costs the same whatever its tokens are. transformers and CTranslate2 are left out where they are not installed, or the model is none of theirs.
 """
 
 import copy
@@ -20,29 +20,31 @@ from typing import Any
 import numpy as np
 import torch
 
-from foveal.report.bench import Bench, Row
 from foveal.deploy.measure.clock import Timing, interleaved
 from foveal.deploy.onnx.silence import quiet
 from foveal.deploy.twins.fast_decoder import engine_of
 from foveal.deploy.twins.fast_linear import can_quantise
 from foveal.errors import FovealError, expect, expect_integer
 from foveal.models.marian import to_marian
-from foveal.models.store import load_model
 from foveal.models.torch_engine import TorchEngine
 from foveal.models.transformer import Transformer
-from foveal.models.zoo import PRESETS, create
+from foveal.models.zoo import presets
+from foveal.report.bench import Bench, Row
 from foveal.runtime.decode.batched import decode
 from foveal.runtime.decode.engine import Engine, Rows
 from foveal.runtime.decode.search import Search
+from foveal.tasks.load import find_model, load
 
-VOCABULARY, SOURCE = 32000, 15  # words that random weights know, and of a source, its end included
+VOCABULARY, SOURCE = 32000, 15  # tokens that random weights know, and of a source, its end included
 LENGTHS = (20, 50, 100, 200)
-UNCACHED, QUICK = (20, 50, 100, 200, 400, 800), 400  # the last takes minutes: it is left out unless --longest asks for it
+UNCACHED, QUICK = (20, 50, 100, 200, 400, 800), 400  # the last takes minutes: it is left out unless --max-length asks for it
 OURS, TORCH, THEIRS, FASTEST = "foveal", "foveal, TorchEngine", "transformers", "CTranslate2"
 BARS = {  # of the base model: what ours is at least, as a multiple of theirs
     (OURS, "fp32", THEIRS): {(1, 1): 1.4, (1, 4): 2.0, (32, 1): 1.2, (32, 4): 1.1},
     (OURS, "int8", FASTEST): {(1, 1): 1.0, (1, 4): 1.0, (32, 1): 1.0, (32, 4): 0.8},
 }
+OBEYS = ("models", "batch", "beam", "tokens", "max_length")  # flags of `foveal bench`
+ON_CPU = True  # unless --device names another
 Decoding = Callable[[list[list[int]], int, int], list[list[int]]]  # sources, beam, steps → the best sentence of each, without marks
 
 
@@ -61,25 +63,25 @@ def measure(bench: Bench) -> None:
     asked = bench.asked
     assert asked is not None
     batches, beams = _numbers(asked.batch or "1,32", "--batch"), _numbers(asked.beam or "1,4", "--beam")
-    words: int = 20 if asked.words is None else asked.words
-    expect_integer(words, "--words", 2)
+    tokens: int = 20 if asked.tokens is None else asked.tokens
+    expect_integer(tokens, "--tokens", 2)
     model, base = _model(asked.models)
     bench.stem = "translate-decoding"
     draw = np.random.default_rng(0)
     count = min(model.config.source_words, model.config.target_words)
     sources = [draw.integers(4, count, SOURCE - 1).tolist() for _ in range(max(batches))]
     with contenders(bench, model) as those:
-        _agreement(bench, those, sources[:8], words)
+        _agreement(bench, those, sources[:8], tokens)
         for batch in batches:
             for beam in beams:
-                _rates(bench, those, sources[:batch], beam, words, base and words == 20)
-    _rounding(bench, model, sources, words)
-    _against_length(bench, model, sources[:1], QUICK if asked.longest is None else asked.longest)
+                _rates(bench, those, sources[:batch], beam, tokens, base and tokens == 20)
+    _rounding(bench, model, sources, tokens)
+    _against_length(bench, model, sources[:1], QUICK if asked.max_length is None else asked.max_length)
 
 
 def _numbers(text: str, what: str) -> list[int]:
     parts = text.split(",")
-    expect(all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts), what, "whole numbers from 1, such as 1,4", text)
+    expect(all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts), what, "integers from 1, such as 1,4", text)
     return [int(part) for part in parts]
 
 
@@ -87,14 +89,15 @@ def _model(named: Sequence[str]) -> tuple[Transformer, bool]:
     """The model, and whether it is the one that the bars are for."""
     expect(len(named) <= 1, "foveal bench translate", "one model at most", " ".join(named))
     name = named[0] if named else "transformer-base"
-    torch.manual_seed(0)
-    model = create(name, source_words=VOCABULARY, target_words=VOCABULARY) if name in PRESETS else load_model(name, "translate")[0]
-    if name in PRESETS and isinstance(model, Transformer):
-        with torch.no_grad():  # as after training, none says the marks of padding and beginning; ours and CTranslate2 would forbid them
-            model.tables.of_output[[model.config.pad, model.config.begin]] = 0.0
+    preset = find_model(name) is None
+    config = {"source_words": VOCABULARY, "target_words": VOCABULARY} if preset and name in presets("transformer") else None
+    model = load(name, device="cpu", config=config).network
     if not isinstance(model, Transformer):
         raise FovealError(f"{name}: expected a Transformer, got a {type(model).__name__}")
-    return model.eval(), name == "transformer-base"
+    if preset:
+        with torch.no_grad():  # as after training, the marks of padding and beginning never come; ours and CTranslate2 would forbid them
+            model.tables.of_output[[model.config.pad, model.config.begin]] = 0.0
+    return model, name == "transformer-base"
 
 
 @contextmanager
@@ -104,7 +107,7 @@ def contenders(bench: Bench, model: Transformer) -> Iterator[list[Contender]]:
         if can_quantise():
             those.append(Contender(OURS, "int8", _searched(engine_of(model, "int8"))))
         try:
-            settings, weights = to_marian(model)
+            config, weights = to_marian(model)
         except FovealError as error:
             bench.add(Row("transformers and CTranslate2", "", f"left out: {error}", None, ""))
             yield those
@@ -114,7 +117,7 @@ def contenders(bench: Bench, model: Transformer) -> Iterator[list[Contender]]:
             yield those
             return
         with quiet():
-            marian = _marian(settings, weights)
+            marian = _marian(config, weights)
         those.append(Contender(THEIRS, "fp32", _generated(marian)))
         if importlib.util.find_spec("ctranslate2") is None:
             bench.add(Row("CTranslate2", "", "left out: ctranslate2 is not installed", None, ""))
@@ -128,16 +131,16 @@ def contenders(bench: Bench, model: Transformer) -> Iterator[list[Contender]]:
 
 def _searched(engine: Engine) -> Decoding:
     def decoding(sources: list[list[int]], beam: int, steps: int) -> list[list[int]]:
-        search = Search(beam=beam, shortest=steps - 1, longest=steps - 1)  # the last step says the end
-        return [list(found[0].words) for found in decode(engine, sources, search)]
+        search = Search(beam=beam, min_length=steps - 1, max_length=steps - 1)  # the last step is the end
+        return [list(found[0].tokens) for found in decode(engine, sources, search)]
 
     return decoding
 
 
-def _marian(settings: dict[str, Any], weights: dict[str, torch.Tensor]) -> Any:
+def _marian(config: dict[str, Any], weights: dict[str, torch.Tensor]) -> Any:
     from transformers import MarianConfig, MarianMTModel
 
-    model: Any = MarianMTModel(MarianConfig(**settings))
+    model: Any = MarianMTModel(MarianConfig(**config))
     missing, surplus = model.load_state_dict(weights, strict=False)
     left = [name for name in missing if not name.endswith(("embed_positions.weight", "embed_tokens.weight", "lm_head.weight"))]
     expect(not left and not surplus, "Marian's weights", "all of them", f"without {left[:3]}, with {surplus[:3]}")
@@ -149,27 +152,27 @@ def _generated(marian: Any) -> Decoding:
     @torch.inference_mode()
     def decoding(sources: list[list[int]], beam: int, steps: int) -> list[list[int]]:
         config = marian.config
-        words = torch.tensor([[*source, config.eos_token_id] for source in sources])
-        said = marian.generate(
-            input_ids=words,
-            attention_mask=torch.ones_like(words),
+        tokens = torch.tensor([[*source, config.eos_token_id] for source in sources])
+        generated = marian.generate(
+            input_ids=tokens,
+            attention_mask=torch.ones_like(tokens),
             num_beams=beam,
             do_sample=False,
             min_new_tokens=steps,
             max_new_tokens=steps,
             length_penalty=0.6 if beam > 1 else 1.0,
         )
-        return [row[1:steps] for row in said.tolist()]
+        return [row[1:steps] for row in generated.tolist()]
 
     return decoding
 
 
 def _translated(marian: Any, folder: Path, precision: str, threads: int) -> Decoding:
-    """CTranslate2's own converter, without a tokenizer: a word is called by its number."""
+    """CTranslate2's own converter, without a tokenizer: a token is called by its id."""
     import ctranslate2
     from ctranslate2.converters.transformers import BartLoader
 
-    marian = copy.deepcopy(marian)  # the converter changes what it is given, and transformers would say other words
+    marian = copy.deepcopy(marian)  # the converter changes what it is given, and transformers would generate other tokens
     config = marian.config
     config.normalize_before, config.normalize_embedding = False, False
     spec = BartLoader().get_model_spec(marian)
@@ -187,9 +190,9 @@ def _translated(marian: Any, folder: Path, precision: str, threads: int) -> Deco
     translator = ctranslate2.Translator(str(folder), device="cpu", compute_type=kind, inter_threads=1, intra_threads=threads)
 
     def decoding(sources: list[list[int]], beam: int, steps: int) -> list[list[int]]:
-        told = [[names[word] for word in source] + [names[config.eos_token_id]] for source in sources]
+        given = [[names[token] for token in source] + [names[config.eos_token_id]] for source in sources]
         found = translator.translate_batch(
-            told, beam_size=beam, min_decoding_length=steps, max_decoding_length=steps, length_penalty=0.6, return_scores=True
+            given, beam_size=beam, min_decoding_length=steps, max_decoding_length=steps, length_penalty=0.6, return_scores=True
         )
         return [[int(name[1:]) for name in one.hypotheses[0]][: steps - 1] for one in found]
 
@@ -197,11 +200,11 @@ def _translated(marian: Any, folder: Path, precision: str, threads: int) -> Deco
 
 
 def _agreement(bench: Bench, those: list[Contender], sources: list[list[int]], steps: int) -> None:
-    """One by one: who says the words that TorchEngine says, of as many as there are."""
+    """One by one: who generates the tokens that TorchEngine generates."""
     wanted = next(one for one in those if one.name == TORCH).decoding(sources, 1, steps)
     for one in those:
-        said = one.decoding(sources, 1, steps)
-        same = sum(ours == theirs for ours, theirs in zip(wanted, said, strict=True))
+        found = one.decoding(sources, 1, steps)
+        same = sum(ours == theirs for ours, theirs in zip(wanted, found, strict=True))
         bench.add(Row(f"greedy sentences of {one}", f"{same} of {len(sources)} are TorchEngine's", "", None, ""))
 
 
@@ -214,17 +217,17 @@ def _rates(bench: Bench, those: list[Contender], sources: list[list[int]], beam:
     for one in those:
         ratios = {}
         for name, precision in ((THEIRS, "fp32"), (FASTEST, one.precision)):
-            other = str(Contender(name, precision, one.decoding))
-            if other in taken and other != str(one):
-                ratios[name] = taken[other].median / taken[str(one)].median
+            contender = str(Contender(name, precision, one.decoding))
+            if contender in taken and contender != str(one):
+                ratios[name] = taken[contender].median / taken[str(one)].median
         first = next(((name, BARS[key][batch, beam]) for key in BARS for name in [key[2]]
                       if key[:2] == (one.name, one.precision) and (batch, beam) in BARS[key] and name in ratios), None)  # fmt: skip
-        held = first[0] if first else next(iter(ratios), None)
-        others = " · ".join(f"{ratio:.2f} × {name}" for name, ratio in ratios.items() if name != held)
+        other = first[0] if first else next(iter(ratios), None)
+        others = " · ".join(f"{ratio:.2f} × {name}" for name, ratio in ratios.items() if name != other)
         bar, met = "", None
         if first is not None and evaluated:
             bar, met = f"at least {first[1]:g}", ratios[first[0]] >= first[1]
-        bench.add(Row(f"{what}: {one}", rates[str(one)], others, None if held is None else ratios[held], f"× {held}", bar, met))
+        bench.add(Row(f"{what}: {one}", rates[str(one)], others, None if other is None else ratios[other], f"× {other}", bar, met))
 
 
 def _rate(batch: int, timing: Timing) -> str:
@@ -232,32 +235,32 @@ def _rate(batch: int, timing: Timing) -> str:
 
 
 def _rounding(bench: Bench, model: Transformer, sources: list[list[int]], steps: int) -> None:
-    """What each engine says of the same words, forced on it."""
+    """The log-probabilities of each engine for the same tokens, forced on it."""
     draw = np.random.default_rng(1)
-    said = draw.integers(4, model.config.target_words, (steps, len(sources)))
-    reference = _forced(TorchEngine(model), sources, said)
+    forced = draw.integers(4, model.config.target_words, (steps, len(sources)))
+    reference = _forced(TorchEngine(model), sources, forced)
     for precision in ("fp32", "int8") if can_quantise() else ("fp32",):
-        apart = np.abs(_forced(engine_of(model, precision), sources, said) - reference)
-        told = f"{apart.max():.2g} at most, {apart.mean():.2g} on the mean"
+        apart = np.abs(_forced(engine_of(model, precision), sources, forced) - reference)
+        found = f"{apart.max():.2g} at most, {apart.mean():.2g} on average"
         met = bool(apart.max() <= 1e-4) if precision == "fp32" else None
         name = f"forced log-probabilities, {OURS} {precision} against TorchEngine"
-        bench.add(Row(name, told, f"{apart.size:,} words", None, "", "at most 1e-4" if met is not None else "", met))
+        bench.add(Row(name, found, f"{apart.size:,} tokens", None, "", "at most 1e-4" if met is not None else "", met))
 
 
-def _forced(engine: Engine, sources: list[list[int]], said: Rows) -> np.ndarray:
-    """log P of every word of the vocabulary's first thousand and of the end, at every step."""
-    engine.begin(sources, 1, len(said) + 1)
-    words, told = np.full(len(sources), engine.first, np.int64), []
-    for row in said:
-        following = engine.step(words, 2**31 - 1, None)
-        order = np.argsort(following.words, 1)
-        told.append(np.concatenate([np.take_along_axis(following.values, order, 1)[:, 4:1000], following.ends[:, None]], 1))
-        words = np.ascontiguousarray(row)
-    return np.stack(told)
+def _forced(engine: Engine, sources: list[list[int]], forced: Rows) -> np.ndarray:
+    """log P of every token of the vocabulary's first thousand and of the end, at every step."""
+    engine.begin(sources, 1, len(forced) + 1)
+    tokens, found = np.full(len(sources), engine.first, np.int64), []
+    for row in forced:
+        following = engine.step(tokens, 2**31 - 1, None)
+        order = np.argsort(following.tokens, 1)
+        found.append(np.concatenate([np.take_along_axis(following.values, order, 1)[:, 4:1000], following.ends[:, None]], 1))
+        tokens = np.ascontiguousarray(row)
+    return np.stack(found)
 
 
 def _against_length(bench: Bench, model: Transformer, sources: list[list[int]], longest: int) -> None:
-    """One sentence, greedy. Without a cache, each step reads all words again: to the power 2, once they cost more than what any step costs."""
+    """One sentence, greedy. Without a cache, each step reads all tokens again: to the power 2, once they cost more than what any step costs."""
     fast = _searched(engine_of(model))
     jobs = {str(steps): (lambda steps=steps: fast(sources, 1, steps)) for steps in LENGTHS}
     taken = bench.time("with the cache", jobs, max(3, bench.rounds // 3))
@@ -272,20 +275,22 @@ def _against_length(bench: Bench, model: Transformer, sources: list[list[int]], 
 def _curve(bench: Bench, what: str, taken: dict[str, Timing], lengths: tuple[int, ...], at_most: float | None) -> None:
     first, last = taken[str(lengths[0])].median, taken[str(lengths[-1])].median
     power = math.log(last / taken[str(lengths[-2])].median) / math.log(lengths[-1] / lengths[-2])
-    told = " · ".join(f"{steps} words {taken[str(steps)].median:.2f} s" for steps in lengths)
+    found = " · ".join(f"{steps} tokens {taken[str(steps)].median:.2f} s" for steps in lengths)
     bar, met = ("", None) if at_most is None else (f"at most {at_most:g}", last / first <= at_most)
-    meaning = f"× the time for {lengths[-1] // lengths[0]} × the words"
+    meaning = f"× the time for {lengths[-1] // lengths[0]} × the tokens"
     bench.add(
-        Row(f"time against length, {what}", told, f"grows at the end with words to the power {power:.2f}", last / first, meaning, bar, met)
+        Row(
+            f"time against length, {what}", found, f"grows at the end with tokens to the power {power:.2f}", last / first, meaning, bar, met
+        )
     )
 
 
 @torch.inference_mode()
 def _uncached(model: Transformer, source: list[int], steps: int) -> list[int]:
-    words = torch.tensor([[model.config.begin]])
+    tokens = torch.tensor([[model.config.begin]])
     given = torch.tensor([[*source, model.config.end]])
     for _ in range(steps):
         # The source, too: what a decoder that keeps nothing does.
-        hidden = model.decode(words, model.encode(given))[:, -1]
-        words = torch.cat([words, model.words(hidden).argmax(1)[:, None]], 1)
-    return [int(word) for word in words[0, 1:]]
+        hidden = model.decode(tokens, model.encode(given))[:, -1]
+        tokens = torch.cat([tokens, model.logits(hidden).argmax(1)[:, None]], 1)
+    return [int(token) for token in tokens[0, 1:]]

@@ -25,7 +25,9 @@ class Batched(Dataset[TextBatch]):
 
 
 class TranslateData(pl.LightningDataModule):
-    def __init__(self, data: Parallel, recipe: TranslateRecipe, source: Vocabulary, target: Vocabulary, positions: int | None = None) -> None:
+    def __init__(
+        self, data: Parallel, recipe: TranslateRecipe, source: Vocabulary, target: Vocabulary, positions: int | None = None
+    ) -> None:
         """positions: of tokens that the model has learned; None: any number."""
         super().__init__()
         self.limit = recipe.tokens if positions is None else min(recipe.tokens, positions)

@@ -1,177 +1,152 @@
-"""`foveal evaluate RUN` of a model that translates: BLEU and chrF with intervals and signature, and BLEU against the length of the source.
+"""How good translators are: BLEU and chrF with intervals and signature, and BLEU against the length of the source.
 
-Others `--beside` it translate the same sentences: a column each, and their curves over the length as a picture.
+Other models beside the first translate the same sentences: a column each, and their curves over the length as a picture.
 """
 
-import argparse
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from foveal.atomic import expect_folder, write_atomic
 from foveal.data.parallel import Pairs, Parallel
 from foveal.data.parallel_files import SIDES
-from foveal.errors import expect
-from foveal.report.plot import curve
+from foveal.deploy.measure.origin import origin
+from foveal.errors import FovealError, expect
+from foveal.metrics.bleu import LengthBin, Score, by_length, translation_scores
+from foveal.runtime.decode.batched import decode_all, max_positions, truncated
+from foveal.runtime.decode.engine import Engine
 from foveal.runtime.decode.search import Search
-from foveal.runtime.onnx_names import EXPORTED
+from foveal.runtime.vocabulary import both_from
+from foveal.tasks.translate.card import TranslateCard
+from foveal.tasks.translate.evaluation import Evaluated, TranslateEvaluation
+from foveal.tasks.translate.options import EvaluateOptions
+from foveal.tasks.translate.read import read_like
 
 if TYPE_CHECKING:
-    from foveal.metrics.bleu import OfLength, Score
-    from foveal.runtime.card import Card
+    from foveal.tasks.model import Model
+    from foveal.train.harness import Progress
 
 EDGES = (5, 10, 15, 20, 25, 30)  # words of the source
-ANY = 2**31 - 1  # pieces of a line: of as many as torch reads
-FEWEST = 20  # sentences of a point of the curve: BLEU of fewer says little
-NAMES = {"bleu": "BLEU", "lowercased": "BLEU, lowercased", "chrf": "chrF"}
 
 
-class Opened(NamedTuple):
-    card: "Card"
-    translate: Callable[[list[str], Search], list[str]]
+class _Translator(NamedTuple):
+    """A model to evaluate, opened."""
+
+    name: str
+    card: TranslateCard
+    engine: Engine
 
 
-class Evaluated(NamedTuple):
-    card: "Card"
-    search: Search
-    said: list[str]
-    scores: "dict[str, Score]"
-    lengths: "list[OfLength]"
+def evaluate(models: "Sequence[Model]", options: EvaluateOptions, progress: "Progress") -> TranslateEvaluation:
+    """The first model, and the others beside it. All that can be wrong is found before the first one translates, which takes a while."""
+    paths = [model.name for model in models]
+    expect(len(set(paths)) == len(paths), "--beside", "other models", "one of them twice")
+    translators = [_opened(model) for model in models]
+    data = _data(models[0], options.data)
+    for model in models:
+        _check(model, data, chosen=options.data is not None)
+    known = [split for split, pairs in data.splits.items() if len(pairs)]
+    expect(options.split in known, "--split", f"one of {', '.join(known)}", options.split)
+    pairs = data.splits[options.split]
+    searches = [_search(one.card, options) for one in translators]
+    evaluated: dict[str, Evaluated] = {}
+    jobs = list(zip(_names(models), translators, searches, strict=True))
+    for name, translator, search in progress(jobs, len(jobs), "translating"):
+        evaluated[name] = _evaluate(translator, pairs, search, options)
+    notes = [*_leaks(models[0], data, options), *_truncated(translators, pairs)]
+    device = "cpu" if models[0].is_exported else str(next(models[0].network.parameters()).device)
+    return TranslateEvaluation(data, options.split, evaluated, origin(device, _threads(device)), notes)
 
 
-def evaluate(args: argparse.Namespace, folder: Path) -> int:
-    from foveal.deploy.measure.origin import origin
-    from foveal.device import choose
-    from foveal.tasks.translate.run import table, told, translations
-
-    device = choose(args.device)
-    places = [args.model, *args.beside]
-    expect(len(set(places)) == len(places), "--beside", "other models", "one of them twice")
-    # All that can be wrong is found before the first one translates, which takes a while.
-    loaded = [opened(place, args.device, args.batch) for place in places]
-    expect_folder(folder)
-    data = _set(loaded[0].card, args.data)
-    print(data.told())
-    for place, (card, _) in zip(places, loaded, strict=True):
-        _check(place, card, data, known=args.data is not None)
-    expect(bool(len(data.splits.get(args.split, ()))), "--split", f"one of {', '.join(data.splits)}", args.split)
-    pairs = data.splits[args.split]
-    evaluated = {name: evaluate_one(one, pairs, args) for name, one in zip(_names(places, loaded), loaded, strict=True)}
-    first = next(iter(evaluated.values()))
-    lines = [f"# {' and '.join(evaluated)} on {data.name}, {args.split}, {len(pairs)} sentences, {_searched(evaluated)}", ""]
-    text = "\n".join([*lines, *_scores(evaluated), "", f"BLEU: {first.scores['bleu'].signature}", "", *_lengths(evaluated), ""])
-    facts = {"data": data.facts(), "split": args.split, "origin": origin(str(device))}
-    found = {
-        name: {
-            "model": one.card.model,
-            "beam": one.search.beam,
-            "penalty": one.search.penalty,
-            "scores": told(one.scores),
-            "by length": [row._asdict() for row in one.lengths],
-        }
-        for name, one in evaluated.items()
-    }
-    write_atomic(folder / "evaluation.md", text.encode())
-    write_atomic(folder / "evaluation.json", json.dumps(facts | {"models": found}, indent=1).encode())
-    for number, one in enumerate(evaluated.values(), 1):
-        file = translations(args.split if one is first else f"{args.split}-{number}")
-        write_atomic(folder / file, table(pairs, one.said).encode())
-    write_atomic(folder / "bleu-by-length.svg", drawn({name: one.lengths for name, one in evaluated.items()}).encode())
-    print(text)
-    print(f"the translations are in {folder / translations(args.split)}")
-    return 0
-
-
-def opened(place: str, device: str, batch: int) -> Opened:
+def _opened(model: "Model") -> _Translator:
     """A run, a model's file, or an exported file, which translates as it will where it is shipped to."""
-    if place.endswith(EXPORTED):
-        expect(device in ("auto", "cpu"), "--device", "auto or cpu for an exported file", device)
-        from foveal.tasks.translate.predict import Translator
+    card = model.card
+    assert isinstance(card, TranslateCard)
+    expect(bool(card.vocabulary), model.name, "a trained model with its vocabulary", "one without")
+    if model.is_exported:
+        from foveal.tasks.translate.onnx_engine import OnnxEngine
 
-        shipped = Translator(place)
-        return Opened(shipped.card, lambda lines, search: shipped(lines, search, batch, most=ANY))
-    from foveal.device import choose
-    from foveal.models.store import load_model
-    from foveal.runtime.vocabulary import both_from
-    from foveal.tasks.translate.module import translate
+        return _Translator(model.name, card, OnnxEngine(model.exported.session, card.config, model.name))
+    from foveal.models.torch_engine import TorchEngine
 
-    model, card = load_model(place, "translate")
-    vocabularies = both_from(card.vocabulary)
-    return Opened(card, lambda lines, search: translate(model.to(choose(device)), vocabularies, lines, search, batch))
+    return _Translator(model.name, card, TorchEngine(model.network))
 
 
-def evaluate_one(translator: Opened, pairs: Pairs, args: argparse.Namespace) -> Evaluated:
-    from foveal.metrics.bleu import by_length, translation_scores
+def _search(card: TranslateCard, options: EvaluateOptions) -> Search:
+    beam = card.beam if options.beam is None else options.beam
+    penalty = card.length_penalty if options.length_penalty is None else options.length_penalty
+    return Search(beam=beam, length_penalty=penalty, max_positions=max_positions(card.config))
 
-    card = translator.card
-    beam = card.recipe.get("beam", 4) if args.beam is None else args.beam
-    penalty = card.recipe.get("penalty", 0.6) if args.penalty is None else args.penalty
-    search = Search(beam=beam, penalty=penalty)
-    said = translator.translate(pairs.source, search)
-    # References as they are: what a model was taught in small letters is judged in all of them.
+
+def _evaluate(translator: _Translator, pairs: Pairs, search: Search, options: EvaluateOptions) -> Evaluated:
+    source, target = both_from(translator.card.vocabulary)
+    sources = truncated(source.encode(pairs.source), search.max_positions)
+    found = decode_all(translator.engine, sources, search, options.batch)
+    translations = target.decode([sentences[0].tokens for sentences in found])
+    # References as they are: a model that was trained on lowercase letters is evaluated on all letters.
     words = [max(1, len(line.split())) for line in pairs.source]
-    lengths = by_length(words, said, pairs.target, EDGES)
-    return Evaluated(card, search, said, translation_scores(said, pairs.target, args.resamples), lengths)
+    scores: dict[str, Score] = translation_scores(translations, pairs.target, options.resamples)
+    bins: list[LengthBin] = by_length(words, translations, pairs.target, EDGES)
+    return Evaluated(translator.card, search, translations, scores, bins)
 
 
-def drawn(lengths: "dict[str, list[OfLength]]") -> str:
-    """BLEU over the length of the source, a line for each model."""
-    fewest = min(FEWEST, max(row.sentences for rows in lengths.values() for row in rows))
-    points = {name: [(round(row.words, 1), row.bleu) for row in rows if row.sentences >= fewest] for name, rows in lengths.items()}
-    return curve(points, "words of the source", "BLEU", linear=True)
+def _data(model: "Model", chosen: str | None) -> Parallel:
+    card: Any = model.card
+    where = chosen or card.recipe.get("data")
+    expect(bool(where), "--data", f"a data set, as {model.name} does not name the one it was trained on", "none")
+    return read_like(card, str(where))
 
 
-def _set(card: "Card", given: str | None) -> Parallel:
-    from foveal.tasks.translate.prove import sentences_of
-
-    where = given or card.recipe.get("data")
-    expect(isinstance(where, str) and bool(where), "--data", "a set, as this model does not say what it was trained on", "none")
-    return sentences_of(card, str(where))
-
-
-def _check(place: str, card: "Card", data: Parallel, *, known: bool) -> None:
-    """Raise a FovealError unless it makes sense to judge this model on the set. known: whoever asks has named the set."""
-    languages = tuple(card.data.get("languages") or ())
-    fits = languages in ((), SIDES, data.languages) or data.languages == SIDES
-    expect(fits, place, f"a model from {data.languages[0]} to {data.languages[1]}", " to ".join(map(str, languages)))
-    same = known or card.data.get("fingerprint") in (None, data.fingerprint())
-    expect(
-        same, place, f"one trained on {data.name} as it is now", "one of other sentences or splits", "say --data to judge it all the same"
-    )
+def _check(model: "Model", data: Parallel, *, chosen: bool) -> None:
+    """Raise a FovealError unless it makes sense to evaluate this model on the data. chosen: --data was given."""
+    card: Any = model.card
+    fits = card.languages in ((), SIDES, data.languages) or data.languages == SIDES
+    expect(fits, model.name, f"a model from {data.languages[0]} to {data.languages[1]}", " to ".join(card.languages))
+    same = chosen or card.data.get("fingerprint") in (None, data.fingerprint())
+    what, got = f"one trained on {data.name} as it is now", "one of other sentences or splits"
+    expect(same, model.name, what, got, "give --data to evaluate it all the same")
 
 
-def _names(places: Sequence[str], loaded: Sequence[Opened]) -> list[str]:
+def _leaks(model: "Model", data: Parallel, options: EvaluateOptions) -> list[str]:
+    """How many of the sentences the first model was trained on: a score on those says little about others."""
+    if options.split == "train":
+        return [f"{data.name}, split train: the model may have been trained on these sentences"]
+    card: Any = model.card
+    own = data
+    if data.fingerprint() != card.data.get("fingerprint"):
+        try:
+            own = read_like(card, str(card.recipe["data"]))
+        except (FovealError, KeyError):
+            own = data
+        if own.fingerprint() != card.data.get("fingerprint"):
+            return [f"the data that {model.name} was trained on are not here as they were: whether sentences overlap is unknown"]
+    known = set(own.splits["train"].source)
+    count = sum(sentence in known for sentence in data.splits[options.split].source)
+    return [f"{count} source sentences of {options.split} are in the training split of {own.name}, too"] if count else []
+
+
+def _truncated(translators: Sequence[_Translator], pairs: Pairs) -> list[str]:
+    """Sentences for which a model has not enough positions: they are translated from their beginning, and count."""
+    notes = []
+    for one in translators:
+        if (limit := max_positions(one.card.config)) is not None:
+            cut = sum(len(tokens) >= limit for tokens in both_from(one.card.vocabulary)[0].encode(pairs.source))
+            notes += [f"{one.name}: {cut} sentences have more than {limit - 1:,} tokens, of which the first are read"] if cut else []
+    return notes
+
+
+def _names(models: "Sequence[Model]") -> list[str]:
     """Of the models; where these are not all different the names of their files, and else the paths to them."""
-    ways = [one.card.model for one in loaded], [Path(place).name for place in places], list(places)
+    ways = [one.card.model for one in models], [Path(one.name).name for one in models], [one.name for one in models]
     return next(names for names in ways if len(set(names)) == len(names))
 
 
-def _searched(evaluated: dict[str, Evaluated]) -> str:
-    said = list(dict.fromkeys(f"beam {one.search.beam}, penalty {one.search.penalty:g}" for one in evaluated.values()))
-    return " and ".join(said)
+def _threads(device: str) -> int | None:
+    if device != "cpu":
+        return None
+    import importlib.util
 
+    if importlib.util.find_spec("torch") is None:
+        return 1
+    import torch
 
-def _scores(evaluated: dict[str, Evaluated]) -> list[str]:
-    rows = [_head("", evaluated)]
-    for score, name in NAMES.items():
-        found = [one.scores[score] for one in evaluated.values()]
-        rows.append(_row(name, [f"{one.value:.2f}" + ("" if one.low is None else f" ({one.low:.2f} to {one.high:.2f})") for one in found]))
-    return rows
-
-
-def _lengths(evaluated: dict[str, Evaluated]) -> list[str]:
-    rows = [_head("words of the source | sentences", evaluated)]
-    for of_models in zip(*(one.lengths for one in evaluated.values()), strict=True):
-        which = of_models[0]
-        rows.append(_row(f"{which.which} | {which.sentences}", [f"{one.bleu:.1f}" for one in of_models]))
-    return rows
-
-
-def _head(first: str, evaluated: dict[str, Evaluated]) -> str:
-    rules = ["---", *["---:"] * (first.count("|") + len(evaluated))]
-    return _row(first, list(evaluated)) + "\n" + "|" + "|".join(rules) + "|"
-
-
-def _row(first: str, cells: list[str]) -> str:
-    return f"| {' | '.join([first, *cells])} |"
+    return torch.get_num_threads()

@@ -18,12 +18,11 @@ from typing import Any
 from torch import nn
 
 from foveal.deploy.onnx.builder import Nodes
+from foveal.deploy.onnx.file import IR, OPSET, needed_onnx
 from foveal.errors import FovealError
 from foveal.models.transformer import Transformer
-from foveal.runtime.card import Card
-from foveal.deploy.onnx.file import IR, OPSET, needed_onnx
-from foveal.tasks.translate.graph_nodes import TABLES, Reads, Steps
 from foveal.runtime.onnx_names import CARD
+from foveal.tasks.translate.card import TranslateCard
 from foveal.tasks.translate.graph_names import (
     BANNED,
     ENDS,
@@ -40,9 +39,10 @@ from foveal.tasks.translate.graph_names import (
     TOP_K,
     VALUES,
 )
+from foveal.tasks.translate.graph_nodes import TABLES, Reads, Steps
 
 
-def export_translator(model: nn.Module, card: Card, int8: bool = False) -> bytes:
+def export_translator(model: nn.Module, card: TranslateCard, int8: bool = False) -> bytes:
     """The file's content."""
     onnx = needed_onnx()
     if not isinstance(model, Transformer):

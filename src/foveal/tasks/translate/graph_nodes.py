@@ -203,7 +203,7 @@ class Steps(Part):
         x = self.normed(x, "decoder_norm", model.decoder_norm)
         out = TABLES[2] if tables.out is not None else reads
         bias = None if tables.bias is None else _array(tables.bias)
-        probabilities = nodes("LogSoftmax", nodes.words(x, out, _array(tables.of_output), bias), axis=1)  # (R, V)
+        probabilities = nodes("LogSoftmax", nodes.logits(x, out, _array(tables.of_output), bias), axis=1)  # (R, V)
         ends = nodes("Gather", probabilities, nodes.one(config.end), axis=1)
         never = nodes("Expand", nodes.number(float("-inf"), kind=np.float32), nodes("Shape", BANNED, start=0, end=1))
         log_p, tokens = nodes.several("TopK", 2, nodes("ScatterND", probabilities, BANNED, never), TOP_K, axis=1)

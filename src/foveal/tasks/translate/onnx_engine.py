@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foveal.errors import FovealError, expect
+from foveal.errors import FovealError, expect, is_integer, short_repr
 from foveal.runtime.decode.batched import max_positions
-from foveal.runtime.decode.engine import Bans, Next, Rows, padded, never_generated
+from foveal.runtime.decode.engine import Bans, Next, Rows, never_generated, padded
 from foveal.tasks.translate.graph_names import (
     BANNED,
     ENDS,
@@ -33,8 +33,9 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class OnnxEngine:
-    def __init__(self, session: Any, config: Mapping[str, Any]) -> None:
-        """session: of onnxruntime; config: the card's."""
+    def __init__(self, session: Any, config: Mapping[str, Any], file: str = "the exported model") -> None:
+        """session: of onnxruntime; config: the card's; file: how to name it in an error."""
+        _check_graph(session, config, file)
         self.session, self.config = session, config
         self.pad, self.first, self.end = (int(config[name]) for name in ("pad", "begin", "end"))
         self.never = never_generated(self.pad, self.first, self.end)
@@ -46,7 +47,13 @@ class OnnxEngine:
         self.names = [tuple(name.format(layer) for name in pair) for layer in range(self.layers) for pair in pairs]  # (of source, of past)
         self.made = [name.format(layer) for layer in range(self.layers) for name in (KEYS, VALUES)]
         self.none: Arrays = {name: np.zeros((0, shapes[name][1], 0, shapes[name][3]), np.float32) for pair in self.names for name in pair}
-        self.none |= {LENGTHS: _numbers(0), TOKENS: _numbers(0), SOURCE: _numbers(0, 0), BANNED: _numbers(0, 2), TOP_K: np.ones(1, np.int64)}
+        self.none |= {
+            LENGTHS: _numbers(0),
+            TOKENS: _numbers(0),
+            SOURCE: _numbers(0, 0),
+            BANNED: _numbers(0, 2),
+            TOP_K: np.ones(1, np.int64),
+        }
         self.feed: Arrays = {}
         self.beams = 1
 
@@ -101,6 +108,25 @@ class OnnxEngine:
     def _check(self, tokens: int) -> None:
         fits = self.positions is None or tokens <= self.positions
         expect(fits, "a sentence", f"at most {self.positions} tokens, the positions that were learned", tokens)
+
+
+def _check_graph(session: Any, config: Mapping[str, Any], file: str) -> None:
+    """A file may come from anybody: what the card promises must be in the graph."""
+    for name, least in [("pad", 0), ("begin", 0), ("end", 0), ("target_words", 1), ("decoder_layers", 1), ("longest", 1)]:
+        value = config.get(name)
+        fits = is_integer(value) and least <= int(value or 0) < 2**31
+        expect(fits, file, f"a config whose {name} is an integer, at least {least}", short_repr(value))
+    layers = range(min(int(config["decoder_layers"]), len(session.get_inputs())))
+    kept = {name.format(layer) for layer in layers for name in (SOURCE_KEYS, SOURCE_VALUES, PAST_KEYS, PAST_VALUES)}
+    inputs = {one.name: one.shape for one in session.get_inputs()}
+    wanted = kept | {SOURCE, TOKENS, TOP_K, BANNED, LENGTHS}
+    fits = set(inputs) == wanted
+    expect(fits, file, f"the inputs of a decoder of {config['decoder_layers']} layers", short_repr(sorted(inputs)))
+    fits = all(len(inputs[name]) == 4 and all(isinstance(size, int) for size in inputs[name][1::2]) for name in kept)
+    expect(fits, file, "keys and values (rows, H, t, D)", short_repr([inputs[name] for name in sorted(kept)][:1]))
+    outputs = {LOG_P, NEXT, ENDS, *(name.format(layer) for layer in layers for name in (KEYS, VALUES))}
+    missing = outputs - {one.name for one in session.get_outputs()}
+    expect(not missing, file, "the outputs of a decoder", f"none called {', '.join(sorted(missing))}")
 
 
 def _numbers(*shape: int) -> NDArray[np.int64]:

@@ -6,7 +6,7 @@
   const [choice, large, all] = ["choice", "large", "all"].map((name) => document.getElementById(name));
   const drawing = "http://www.w3.org/2000/svg";
 
-  // The map of a layer and head, or the mean of those that are not told apart, as shares of a row's attention.
+  // The map of a layer and head, or the mean over those that are not chosen, as shares of a row's attention.
   function map(kind, layer, head) {
     const size = kind.rows.length * kind.columns.length, sum = new Float64Array(size);
     let count = 0;
@@ -45,7 +45,7 @@
     row("", kinds.map((one, place) => [one.title, place]), chosen.kind, (value) => { chosen.kind = value; clip(); });
     row("layer", numbered(kind.layers), chosen.layer, (value) => { chosen.layer = value; });
     row("head", numbered(kind.heads), chosen.head, (value) => { chosen.head = value; });
-    element("p", choice, kind.words);
+    element("p", choice, kind.note);
   }
 
   function clip() {

@@ -1,7 +1,7 @@
 """Attention maps of a translation as one HTML page that needs nothing beside it, and their average as an SVG picture.
 
 Every layer and head is in the page as bytes, 255 for all of a row's attention; a script of its own draws the one that is chosen. What comes from outside
-(sentences, pieces, names) goes through `escape`, or through JSON that cannot end its own element.
+(sentences, subwords, names) goes through `escape`, or through JSON that cannot end its own element.
 """
 
 import base64
@@ -13,61 +13,62 @@ from importlib.resources import files
 
 import numpy as np
 
-from foveal.tasks.translate.attention import Maps, Translated
+from foveal.tasks.translate.attention import AttentionMaps, Maps
 
 TITLES = {
     "cross": (
         "translation → source",
-        "Each row is a piece of the translation, and shows where the model looked in the source while it said it.",
+        "Each row is a subword of the translation, and shows where the model attended in the source when it generated it.",
     ),
-    "encoder": ("source → source", "Each row is a piece of the source, and shows which pieces it took its meaning from."),
-    "decoder": ("translation → translation", "Each row is a piece of the translation, and shows which earlier pieces it was said after."),
+    "encoder": ("source → source", "Each row is a subword of the source, and shows which subwords it attended to."),
+    "decoder": ("translation → translation", "Each row is a subword of the translation, and shows which earlier subwords it attended to."),
 }
 CELL, LETTER = 26, 8.0  # of the picture, in pixels: a square, and about the width of a letter
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
-    """A translation and its maps, with the pieces that label them."""
+class Translated:
+    """A translation and its maps, with the subwords that label them."""
 
     model: str
     source: str
     translation: str
     score: float
-    pieces: list[str]  # of the source, its end included
-    said: list[str]  # of the translation, its end included
+    source_subwords: list[str]  # its end included
+    subwords: list[str]  # of the translation, its end included
     begin: str  # the mark that stands before it
-    looked: Translated
+    attention: AttentionMaps
 
     def labels(self, kind: str) -> tuple[list[str], list[str]]:
         """Of rows and of columns."""
-        before = [self.begin, *self.said[:-1]]
-        return {"cross": (self.said, self.pieces), "encoder": (self.pieces, self.pieces), "decoder": (self.said, before)}[kind]
+        source, target = self.source_subwords, self.subwords
+        before = [self.begin, *target[:-1]]
+        return {"cross": (target, source), "encoder": (source, source), "decoder": (target, before)}[kind]
 
 
-def page(told: Told) -> str:
+def page(translated: Translated) -> str:
     style, script = (files("foveal.tasks.translate").joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
-    kinds = [kind for kind in TITLES if kind in told.looked.maps]
-    data = json.dumps([_kind(kind, told) for kind in kinds], ensure_ascii=False).replace("<", "\\u003c")
+    kinds = [kind for kind in TITLES if kind in translated.attention.maps]
+    data = json.dumps([_kind(kind, translated) for kind in kinds], ensure_ascii=False).replace("<", "\\u003c")
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="color-scheme" content="light dark">\n'
-        f"<title>{escape(told.translation)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
-        f'<header>\n<p class="soft">{escape(told.source)}</p>\n<h1>{escape(told.translation)}</h1>\n'
-        f'<p class="soft">{escape(told.model)} · score {told.score:.3f} · attention shows what was looked at, not why</p>\n</header>\n'
+        f"<title>{escape(translated.translation)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
+        f'<header>\n<p class="soft">{escape(translated.source)}</p>\n<h1>{escape(translated.translation)}</h1>\n'
+        f'<p class="soft">{escape(translated.model)} · score {translated.score:.3f} · attention shows where the model looked, not why</p>\n</header>\n'
         '<nav id="choice"></nav>\n<main>\n<figure id="large">'
-        f"{picture(told.looked.average, *told.labels('cross'))}</figure>\n"
+        f"{picture(translated.attention.average, *translated.labels('cross'))}</figure>\n"
         '<section id="all"></section>\n</main>\n'
         f'<script type="application/json" id="data">{data}</script>\n<script>\n{script}</script>\n</body>\n</html>\n'
     )
 
 
-def _kind(kind: str, told: Told) -> dict[str, object]:
-    maps, (rows, columns) = told.looked.maps[kind], told.labels(kind)
-    title, words = TITLES[kind]
+def _kind(kind: str, translated: Translated) -> dict[str, object]:
+    maps, (rows, columns) = translated.attention.maps[kind], translated.labels(kind)
+    title, note = TITLES[kind]
     codes = np.rint(255 * maps.clip(0, 1)).astype(np.uint8).tobytes()
     shape = {"layers": maps.shape[0], "heads": maps.shape[1]}
-    return {"title": title, "words": words, "rows": rows, "columns": columns, **shape, "maps": base64.b64encode(codes).decode()}
+    return {"title": title, "note": note, "rows": rows, "columns": columns, **shape, "maps": base64.b64encode(codes).decode()}
 
 
 def picture(values: Maps, rows: Sequence[str], columns: Sequence[str]) -> str:

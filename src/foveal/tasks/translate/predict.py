@@ -1,79 +1,163 @@
-"""An exported translator, opened: sentences in, sentences out, by the same search as with torch. Needs tokenizers, and no torch.
+"""A translator at work: lines in, translations out, by the same search with torch and without. Needs tokenizers; no torch is imported here.
 
-translate = Translator("model.onnx")
-translate(["A dog sleeps."])          # ["Ein Hund schläft."]
+model = foveal.load("model.onnx")
+model.translate("A dog sleeps.")          # "Ein Hund schläft."
 """
 
-import dataclasses
-from collections.abc import Sequence
+import csv
+import io
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from foveal.errors import expect, expect_integer, is_integer, short_repr
-from foveal.runtime.card import Card
-from foveal.runtime.decode.batched import MOST, beginnings, decode_all, positions
-from foveal.runtime.decode.search import Search
-from foveal.runtime.onnx_names import (
-    BANNED,
-    ENDS,
-    KEYS,
-    LENGTHS,
-    LIKELY,
-    SAID,
-    SAID_KEYS,
-    SAID_VALUES,
-    SOURCE,
-    SOURCE_KEYS,
-    SOURCE_VALUES,
-    TOP,
-    VALUES,
-    WORD,
-)
-from foveal.tasks.classify.session import exported
-from foveal.tasks.translate.onnx_engine import OnnxEngine
+from foveal.errors import FovealError, expect, expect_plain_file, reading, short_repr
+from foveal.runtime.decode.batched import AHEAD, decode_all, max_positions
+from foveal.runtime.decode.engine import Engine
+from foveal.runtime.decode.search import Sentence
+from foveal.tasks.task import Predictor
+from foveal.tasks.translate.card import TranslateCard
+from foveal.tasks.translate.options import PredictOptions
 
-MARKS = ("pad", "begin", "end")
+FILE_NAME = re.compile(r"\S*(/|\.[A-Za-z]\w{0,4}$)\S*")  # a word that looks like a path, and is no sentence
 
 
-class Translator:
-    def __init__(self, file: str | Path, threads: int = 1) -> None:
+@dataclass(frozen=True)
+class Line:
+    """One line of a file, or a sentence by itself."""
+
+    text: str
+    file: str = ""  # where it stands; nothing for a sentence
+    number: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.number}" if self.file else self.text
+
+
+@dataclass(frozen=True)
+class Candidate:
+    text: str
+    score: float  # log P, divided by the length penalty
+
+
+@dataclass(frozen=True)
+class Translation:
+    """The translation of one line. candidates: the n best of them, the best first."""
+
+    file: str
+    source: str
+    text: str
+    score: float
+    candidates: tuple[Candidate, ...] = ()
+    error: str = ""
+
+
+class TranslatePredictor(Predictor):
+    noun = "line"
+
+    def __init__(self, engine: Engine, card: TranslateCard, options: PredictOptions, name: str = "the model") -> None:
         from foveal.runtime.vocabulary import both_from
 
-        self.engine, self.card, self.proof = opened_translator(file, threads)
-        expect(bool(self.card.vocabulary), str(file), "a model with its vocabulary", "one without")
-        self.source, self.target = both_from(self.card.vocabulary)
+        expect(bool(card.vocabulary), name, "a model with its vocabulary", "one without")
+        self.engine, self.options = engine, options
+        self.source, self.target = both_from(card.vocabulary)
+        known = max_positions(card.config)
+        self.limit = options.max_source_length if known is None else min(options.max_source_length, known)
+        self.search = options.search(known)
+        self.count = 0  # lines so far: their numbers seed the sampling
 
-    def __call__(self, lines: Sequence[str], search: Search | None = None, batch: int = 32, most: int = MOST) -> list[str]:
-        """The best translation of each line. most: pieces of a line, its end included; of a longer one only these are read, in silence."""
-        expect_integer(most, "most", 2)
-        search, known = Search() if search is None else search, positions(self.card.config)
-        sources = beginnings(self.source.encode(lines), most if known is None else min(most, known))
-        if known is not None:
-            search = dataclasses.replace(search, room=min(known, search.room or known))
-        found = decode_all(self.engine, sources, search, batch)
-        return self.target.decode([sentences[0].words for sentences in found])
+    def translate(self, lines: Sequence[str]) -> list[str]:
+        """The best translation of each line."""
+        self.count = 0
+        return self.target.decode([found[0].tokens for found in self.decoded(list(lines))])
+
+    def decoded(self, lines: Sequence[str]) -> list[list[Sentence]]:
+        """Each line's best sentences. Of a line that is too long the first tokens are read, and a warning names it."""
+        sources = self.source.encode(lines)
+        for place, tokens in enumerate(sources):
+            if len(tokens) >= self.limit:
+                where = f"line {self.count + place + 1}: {len(tokens):,} tokens"
+                print(f"{where}, of which the first {self.limit - 1:,} are read; see --max-source-length", file=sys.stderr, flush=True)
+                sources[place] = tokens[: self.limit - 1]
+        found = decode_all(self.engine, sources, self.search, self.options.batch, self.count)
+        self.count += len(lines)
+        return found
+
+    def inputs(self, words: Sequence[str]) -> list[Line]:
+        """The lines of text files; a word that names no file, and does not look like one, is a sentence itself."""
+        lines: list[Line] = []
+        for word in words:
+            with reading(word):
+                exists = len(word) < 4096 and Path(word).exists()
+            if exists:
+                lines += _lines_of(word)
+            else:
+                expect(not FILE_NAME.fullmatch(word), word, "a text file that exists, or a sentence", "no file of this name")
+                lines.append(Line(word))
+        return lines
+
+    def predict(self, inputs: Iterable[Any]) -> Iterator[Translation]:
+        """One result per line, in their order; batches are sorted by length, where lines need not be waited for."""
+        self.count, waiting = 0, map(_line, inputs)
+        ahead = self.options.batch * AHEAD if isinstance(inputs, Sequence) and self.options.batch > 1 else self.options.batch
+        while part := list(islice(waiting, ahead)):
+            found = self.decoded([line.text for line in part])
+            texts = iter(self.target.decode([one.tokens for sentences in found for one in sentences]))
+            for line, sentences in zip(part, found, strict=True):
+                # Whatever a model generates is one line.
+                candidates = tuple(Candidate(" ".join(next(texts).split()), one.score) for one in sentences)
+                yield Translation(str(line), line.text, candidates[0].text, candidates[0].score, candidates)
+
+    def rows(self, form: str, widest: int) -> tuple[str, Callable[[Translation], str]]:
+        """With --n-best above 1 there are several rows per line, the best first."""
+        if form == "jsonl":
+            return "", _json
+        if form == "csv":
+            return _csv("file", "source", "translation", "score", "error"), _csv_rows
+        return f"{'line':{widest}}  translation\n", lambda result: _table_rows(result, widest)
 
 
-def opened_translator(file: str | Path, threads: int = 1) -> tuple[OnnxEngine, Card, dict[str, Any]]:
-    """The engine of a file, its card and its proof."""
-    session, card, proof = exported(file, threads, "translate")
-    _check(session, card, str(file))
-    return OnnxEngine(session, card.config), card, proof
+def _line(item: Any) -> Line:
+    if isinstance(item, Line):
+        return item
+    if not isinstance(item, str):
+        raise FovealError(f"a line to translate: expected text, got {short_repr(item)}")
+    return Line(item)
 
 
-def _check(session: Any, card: Card, file: str) -> None:
-    """A file may come from anybody: what the card promises must be in the graph."""
-    config = card.config
-    for name, least in [*((mark, 0) for mark in MARKS), ("target_words", 1), ("decoder_layers", 1), ("longest", 1)]:
-        value = config.get(name)
-        expect(is_integer(value) and least <= int(value or 0) < 2**31, file, f"a config whose {name} is a whole number", short_repr(value))
-    layers = range(min(int(config["decoder_layers"]), len(session.get_inputs())))
-    kept = {name.format(layer) for layer in layers for name in (SOURCE_KEYS, SOURCE_VALUES, SAID_KEYS, SAID_VALUES)}
-    inputs = {one.name: one.shape for one in session.get_inputs()}
-    wanted = kept | {SOURCE, SAID, TOP, BANNED, LENGTHS}
-    expect(set(inputs) == wanted, file, f"the inputs of a translator of {config['decoder_layers']} layers", short_repr(sorted(inputs)))
-    sized = all(len(inputs[name]) == 4 and all(isinstance(size, int) for size in inputs[name][1::2]) for name in kept)
-    expect(sized, file, "keys and values (rows, H, t, D)", short_repr([inputs[name] for name in sorted(kept)][:1]))
-    answers = {one.name for one in session.get_outputs()}
-    missing = {LIKELY, WORD, ENDS, *(name.format(layer) for layer in layers for name in (KEYS, VALUES))} - answers
-    expect(not missing, file, "the answers of a translator", f"none called {', '.join(sorted(missing))}")
+def _lines_of(file: str) -> list[Line]:
+    """Lines end at a line feed and nowhere else; bytes that are no UTF-8 become �."""
+    expect_plain_file(file)
+    with reading(file):
+        content = Path(file).read_bytes().removeprefix(b"\xef\xbb\xbf").decode(errors="replace")
+    lines = content.removesuffix("\n").split("\n") if content else []
+    expect(bool(lines), file, "a text file with at least one line", "an empty one")
+    return [Line(text, file, number) for number, text in enumerate(lines, 1)]
+
+
+def _json(result: Translation) -> str:
+    facts: dict[str, Any] = {"file": result.file, "source": result.source}
+    facts |= {"error": result.error} if result.error else {"translation": result.text, "score": round(result.score, 6)}
+    if len(result.candidates) > 1:
+        facts["n_best"] = [{"translation": one.text, "score": round(one.score, 6)} for one in result.candidates]
+    strange = any(0xD800 <= ord(letter) < 0xE000 for letter in result.file + result.source)
+    return json.dumps(facts, ensure_ascii=strange) + "\n"
+
+
+def _csv_rows(result: Translation) -> str:
+    return "".join(_csv(result.file, result.source, one.text, f"{one.score:.6f}", result.error) for one in result.candidates)
+
+
+def _csv(*cells: str) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()
+
+
+def _table_rows(result: Translation, widest: int) -> str:
+    name = " ".join(result.file.split())
+    return "".join(f"{name[:widest]:{widest}}  {one.text}\n" for one in result.candidates)

@@ -1,59 +1,77 @@
-"""The proof that a folder for CTranslate2 says what its model says: both translate the same sentences, each with its own search.
+"""The proof that a folder for CTranslate2 computes what its model computes: both translate the same sentences, each with its own search.
 
-    error = |log P of the folder − log P of the model| of each word of the model's own translations, their ends included
-    same, BLEU: as in prove_translator.py
+    error = |log P of the folder − log P of the model| of each token of the model's own translations, their ends included
+    same, BLEU: as in prove.py
 
-Greedy on both sides: beams would differ, as CTranslate2 has another penalty of length.
+Greedy on both sides: beams would differ, as CTranslate2 has another length penalty.
 """
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from foveal.models.torch_engine import TorchEngine
-from foveal.runtime.decode.batched import decode_all, positions
-from foveal.runtime.decode.engine import unsaid
+from foveal.runtime.decode.batched import decode_all, max_positions
+from foveal.runtime.decode.engine import never_generated
 from foveal.runtime.decode.search import Search
 from foveal.runtime.vocabulary import PAD, Vocabulary
-from foveal.tasks.translate.prove import BATCH, FORCED, ProofSentences, TranslatorParity, bleu_of, log_probabilities_of
-from foveal.tasks.translate.to_ctranslate2 import places_of, tokens_of
+from foveal.tasks.translate.prove import (
+    BATCH,
+    FORCED,
+    TIMED,
+    Parity,
+    ProofSentences,
+    bleu_of,
+    log_probabilities_of,
+    milliseconds,
+)
+from foveal.tasks.translate.to_ctranslate2 import positions_of, tokens_of
+
+Times = dict[str, dict[str, float]]
 
 
-def prove_ctranslate2(folder: Path, model: Any, vocabularies: tuple[Vocabulary, Vocabulary], held: ProofSentences) -> TranslatorParity:
+def prove_ctranslate2(folder: Path, model: Any, vocabularies: tuple[Vocabulary, Vocabulary], proof: ProofSentences) -> tuple[Parity, Times]:
+    """How far the folder is from its model, and milliseconds per sentence, greedy, one at a time, on one thread."""
     import ctranslate2
 
     source, target = (tokens_of(one) for one in vocabularies)
     numbers = {token: number for number, token in enumerate(target)}
     engine = ctranslate2.Translator(str(folder), device="cpu", inter_threads=1, intra_threads=1)
-    places = positions(vars(model.config)) or places_of(model)
-    held = held.shorter(places // 2 - 10)  # so that twice as many words and ten have their positions
-    longest = 2 * max(map(len, held.source)) + 10
-    search = Search(beam=1, longest=min(longest, places - 1))
-    expected = [found[0].words for found in decode_all(TorchEngine(model), held.source, search, BATCH)]
-    asked = [place for place, words in enumerate(held.source) if words]  # of nothing, no engine is asked
-    given = [[source[number] for number in held.source[place]] for place in asked]
+    positions = max_positions(vars(model.config)) or positions_of(model)
+    proof = proof.shorter(positions // 2 - 10)  # so that twice as many tokens and ten have their positions
+    longest = 2 * max(map(len, proof.source)) + 10
+    search = Search(beam=1, max_length=min(longest, positions - 1))
+    expected = [found[0].tokens for found in decode_all(TorchEngine(model), proof.source, search, BATCH)]
+    asked = [place for place, tokens in enumerate(proof.source) if tokens]  # no engine is asked for a translation of nothing
+    given = [[source[number] for number in proof.source[place]] for place in asked]
     config = model.config
-    marks = [[target[mark]] for mark in unsaid(PAD, config.begin, config.end)]
-    answers = engine.translate_batch(given, beam_size=1, max_decoding_length=search.longest, max_batch_size=BATCH, suppress_sequences=marks)
-    said: list[tuple[int, ...]] = [()] * len(held.source)
-    for place, answer in zip(asked, answers, strict=True):
-        said[place] = tuple(numbers[token] for token in answer.hypotheses[0])
-    same = float(np.mean([one == other for one, other in zip(said, expected, strict=True)]))
-    few = asked[:FORCED]
-    scored = engine.score_batch(given[: len(few)], [[target[word] for word in expected[place]] for place in few], max_batch_size=BATCH)
-    apart = np.concatenate(
-        [
-            np.abs(np.array(told.log_probs) - _said(model, held.source[place], expected[place]))
-            for place, told in zip(few, scored, strict=True)
-        ]
-    )
-    facts = len(held.source), float(apart.max()), float(apart.mean()), None, same
-    if held.references is None:
-        return TranslatorParity(*facts)
-    return TranslatorParity(*facts, "BLEU", *(bleu_of(vocabularies[1], words, held.references) for words in (expected, said)))
+    marks = [[target[mark]] for mark in never_generated(PAD, config.begin, config.end)]
+    options = {"beam_size": 1, "max_decoding_length": search.max_length, "suppress_sequences": marks}
+    found: list[tuple[int, ...]] = [()] * len(proof.source)
+    for place, answer in zip(asked, engine.translate_batch(given, max_batch_size=BATCH, **options), strict=True):
+        found[place] = tuple(numbers[token] for token in answer.hypotheses[0])
+    same = float(np.mean([one == other for one, other in zip(found, expected, strict=True)]))
+    some = asked[:FORCED]
+    forced = [[target[token] for token in expected[place]] for place in some]
+    scored = engine.score_batch(given[: len(some)], forced, max_batch_size=BATCH)
+    pairs = zip(some, scored, strict=True)
+    errors = np.concatenate([_error(one.log_probs, model, proof.source[place], expected[place]) for place, one in pairs])
+    facts = len(proof.source), float(errors.max()), float(errors.mean()), None, same
+    times = milliseconds({"file": partial(_one_by_one, engine, given[:TIMED], options)}, len(given[:TIMED]))
+    if proof.references is None:
+        return Parity(*facts), times
+    return Parity(*facts, "BLEU", *(bleu_of(vocabularies[1], tokens, proof.references) for tokens in (expected, found))), times
 
 
-def _said(model: Any, source: list[int], words: tuple[int, ...]) -> Any:
-    """The model's log P of each word of a translation and of its end."""
-    return log_probabilities_of(model, source, words)[np.arange(len(words) + 1), [*words, model.config.end]]
+def _one_by_one(engine: Any, sentences: list[list[str]], options: dict[str, Any]) -> None:
+    for one in sentences:
+        engine.translate_batch([one], **options)
+
+
+def _error(log_probs: Sequence[float], model: Any, source: list[int], tokens: tuple[int, ...]) -> Any:
+    """|difference| of the log-probability of each token of a translation and of its end."""
+    own = log_probabilities_of(model, source, tokens)[np.arange(len(tokens) + 1), [*tokens, model.config.end]]
+    return np.abs(np.array(log_probs) - own)

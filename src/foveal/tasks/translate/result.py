@@ -1,14 +1,17 @@
 """What a run of translation reports at its end, and the table over several seeds."""
 
+import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from foveal.atomic import write_atomic
-from foveal.report.table import Table
+from foveal.data.parallel import Pairs
+from foveal.metrics.bleu import Score
+from foveal.report.table import Table, write_tables
 from foveal.runtime.packaged import FILE
 from foveal.train.run_folder import read_result
 
@@ -31,33 +34,17 @@ def summarise(folders: Sequence[Path], out: Path) -> str:
     """Mean and standard deviation over seeds: written as summary.md, .csv, .tex and .json, and returned as Markdown."""
     results = [read_result(folder) for folder in folders]
     first = results[0]
+    title = f"{first['model']} ({first['parameters']:,} parameters) on {first['data']['name']}"
     seeds = ", ".join(str(result["seed"]) for result in results)
-    title = f"{first['model']} ({first['parameters']:,} parameters) on {first['data']['name']}, {len(results)} seeds ({seeds})"
-    signature = first["val"]["bleu"]["signature"]
-    note = f"BLEU: {signature}; lowercased: the same on lowercase letters. std: over seeds, with n − 1."
-    rows = _rows(results)
-    table = Table(["split", "figure", "mean", "std", "lowest", "highest"], rows, words=2)
-    text = f"# {title}\n\n{origin_line(first['origin'])}\n\n{table.markdown()}\n{note}\n"
-    write_atomic(out / "summary.md", text.encode())
-    facts = {"model": first["model"], "data": first["data"]["name"], "seeds": seeds, "signature": signature} | first["origin"]
-    write_atomic(out / "summary.csv", with_columns(table, facts).csv().encode())
-    write_atomic(out / "summary.tex", (latex_comment(title, origin_line(first["origin"]), note) + table.latex()).encode())
+    caption = f"{len(results)} seeds ({seeds}), mean and standard deviation (n − 1); {signature_note(first['val']['bleu']['signature'])}"
+    table = Table(["split", "figure", "mean", "std", "lowest", "highest"], _rows(results), words=2)
+    write_tables(out, "summary", [table], title, caption, first["origin"])
     write_atomic(out / "summary.json", json.dumps(results, indent=1).encode())
-    return text
+    return f"{title}\n{caption}\n\n{table.markdown()}"
 
 
-def origin_line(origin: Mapping[str, Any]) -> str:
-    return " · ".join(f"{key} {value}" for key, value in origin.items())
-
-
-def with_columns(table: Table, facts: Mapping[str, Any]) -> Table:
-    """The table with facts that hold for all its rows, as columns: a row that is copied from a CSV keeps its origin."""
-    values = [str(value) for value in facts.values()]
-    return Table([*table.head, *facts], [[*row, *values] for row in table.rows], table.words)
-
-
-def latex_comment(*lines: str) -> str:
-    return "".join(f"% {' '.join(line.split())}\n" for line in lines)
+def signature_note(signature: str) -> str:
+    return f"BLEU is {signature}; lowercased: the same on lowercase letters"
 
 
 def _rows(results: Sequence[Mapping[str, Any]]) -> list[list[str]]:
@@ -78,3 +65,22 @@ def _numbers(values: Any, digits: int) -> list[str]:
 def _splits(result: Mapping[str, Any]) -> list[str]:
     """That were translated."""
     return [split for split in result["data"]["splits"] if split in result]
+
+
+def translations_file(split: str) -> str:
+    """The name of a split's translations in a folder."""
+    return f"translations-{split}.tsv"
+
+
+def translations_table(pairs: Pairs, translations: Iterable[str]) -> str:
+    rows = zip(pairs.source, translations, pairs.target, strict=True)
+    lines = ["\t".join(" ".join(cell.split()) for cell in row) for row in rows]
+    return "\n".join(["source\ttranslation\treference", *lines, ""])
+
+
+def plain_scores(scores: dict[str, Score]) -> dict[str, Any]:
+    """As values that JSON can hold."""
+    return {
+        name: {key: round(value, 3) if isinstance(value, float) else value for key, value in dataclasses.asdict(score).items()}
+        for name, score in scores.items()
+    }

@@ -25,8 +25,8 @@ class TranslateTask(Task):
     name = "translate"
     does = "translates"
     families = ("transformer", "seq2seq")
-    commands = {"translate": ("foveal.tasks.translate.command", "translate lines as they come, one per line")}
-    benches = {"translate": "foveal.tasks.translate.bench"}
+    commands = {"translate": ("foveal.tasks.translate.command", "translate lines as they come, one per line")}  # noqa: RUF012 — nobody writes to it
+    benches = {"translate": "foveal.tasks.translate.bench"}  # noqa: RUF012
 
     @property
     def card(self) -> type[TranslateCard]:
@@ -46,9 +46,7 @@ class TranslateTask(Task):
 
         return read_data(recipe)
 
-    def training(
-        self, recipe: Any, data: Any, folder: Path, machine: "Machine", progress: "Progress", fresh: bool
-    ) -> "TranslateTraining":
+    def training(self, recipe: Any, data: Any, folder: Path, machine: "Machine", progress: "Progress", fresh: bool) -> "TranslateTraining":
         from foveal.tasks.translate.training import TranslateTraining
 
         return TranslateTraining(recipe, data)
@@ -83,7 +81,9 @@ class TranslateTask(Task):
         return evaluate([model, *others], options, progress)
 
     def explain(self, model: "Model", subject: Any, options: Any, progress: "Progress") -> Explanation:
-        expect(not model.is_exported, model.name, "a run's folder or a .safetensors file to explain", "an exported file, which translates only")
+        expect(
+            not model.is_exported, model.name, "a run's folder or a .safetensors file to explain", "an exported file, which translates only"
+        )
         from foveal.tasks.translate.explain import explain
 
         return explain(model, subject)

@@ -2,10 +2,10 @@
 
     E + PE: the model's own positions as a table;   [q; k; v], [k; v] and norms: the same matrices under other names
 
-What fits: norm "post" or "pre" with residual=True; positions that are added to the words ("sinusoidal", "learned", "none"); heads of width / heads; any
+What fits: norm "post" or "pre" with residual=True; positions that are added to the embeddings ("sinusoidal", "learned", "none"); heads of width / heads; any
 tying of tables, any activation, a bias on the logits. "relative" and "rotary" do not: CTranslate2 has them for other kinds of models only.
 
-The vocabularies are written in the order of foveal's, so that numbers of pieces agree; marks are " <s>" and so on, with a space that no piece has. The
+The vocabularies are written in the order of foveal's, so that ids of tokens agree; marks are " <s>" and so on, with a space that no subword has. The
 card lies beside as foveal.json. Its scores divide log P by |Y|^α, ours by ((5 + |Y|)/6)^α: with α = 0 they agree.
 """
 
@@ -20,16 +20,17 @@ from foveal.errors import FovealError, expect
 from foveal.models.transformer import Transformer
 from foveal.position.learned import Learned
 from foveal.position.sinusoidal import sinusoid
-from foveal.runtime.card import Card
 from foveal.runtime.vocabulary import Vocabulary
-from foveal.tasks.classify.graph import named
+from foveal.tasks.translate.card import TranslateCard
 
 FILE, PROOF = "foveal.json", "foveal.proof.json"
-PLACES = 1024  # of a table of computed positions, at least
+POSITIONS = 1024  # of a table of computed ones, at least
 QUANTISED = {"fp32": None, "int8": "int8"}
 
 
-def export_ctranslate2(model: nn.Module, card: Card, vocabularies: tuple[Vocabulary, Vocabulary], folder: Path, precision: str) -> None:
+def export_ctranslate2(
+    model: nn.Module, card: TranslateCard, vocabularies: tuple[Vocabulary, Vocabulary], folder: Path, precision: str
+) -> None:
     """Make the folder and fill it."""
     try:
         from ctranslate2.specs import Activation, TransformerSpec
@@ -39,7 +40,8 @@ def export_ctranslate2(model: nn.Module, card: Card, vocabularies: tuple[Vocabul
         raise FovealError(f"to export: expected a Transformer, got {card.model}; CTranslate2 has no recurrent models")
     check(model, vocabularies)
     config = model.config
-    activation = {"relu": Activation.RELU, "swish": Activation.SWISH, "gelu": Activation.GELU}[config.activation]
+    activations = {"relu": Activation.RELU, "silu": Activation.SWISH, "swish": Activation.SWISH, "gelu": Activation.GELU}
+    activation = activations[config.activation]
     pre = config.norm == "pre"
     spec = TransformerSpec.from_config((config.layers, config.decoder_layers), config.heads, pre_norm=pre, activation=activation)
     for stack, ours in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
@@ -67,7 +69,7 @@ def export_ctranslate2(model: nn.Module, card: Card, vocabularies: tuple[Vocabul
     spec.optimize(quantization=QUANTISED[precision])
     folder.mkdir()
     spec.save(str(folder))
-    (folder / FILE).write_text(named(card).text(), encoding="utf-8")
+    (folder / FILE).write_text(card.without_paths().text(), encoding="utf-8")
 
 
 def check(model: Transformer, vocabularies: tuple[Vocabulary, Vocabulary]) -> None:
@@ -79,11 +81,13 @@ def check(model: Transformer, vocabularies: tuple[Vocabulary, Vocabulary]) -> No
     expect(added, "the model's position", f"'sinusoidal', 'learned' or 'none', {there}", repr(config.position))
     expect(config.head_width in (None, config.width // config.heads), "the model's head_width", "width / heads", config.head_width)
     for vocabulary, words in zip(vocabularies, (config.source_words, config.target_words), strict=True):
-        expect(len(vocabulary) == words, "the model's vocabulary", f"{words} pieces, one for each word of the model", len(vocabulary))
+        expect(
+            len(vocabulary) == words, "the model's vocabulary", f"{words} tokens, one for each row of the model's table", len(vocabulary)
+        )
 
 
 def tokens_of(vocabulary: Vocabulary) -> list[str]:
-    """Every piece as CTranslate2 is told it, in the order of the numbers."""
+    """Every token as CTranslate2 knows it, in the order of the ids."""
     return [str(vocabulary.tokenizer.id_to_token(number)) for number in range(len(vocabulary))]
 
 
@@ -112,18 +116,18 @@ def _norm(theirs: Any, norm: nn.Module) -> None:
 
 
 def _positions(model: Transformer, position: nn.Module) -> Any:
-    """(places, C), the table that is added to the words."""
+    """(positions, C), the table that is added to the embeddings."""
     if isinstance(position, Learned):
         return _array(position.table)
-    places, width = places_of(model), model.config.width
+    positions, width = positions_of(model), model.config.width
     if model.config.position == "none":
-        return np.zeros((places, width), np.float32)
-    return _array(sinusoid(torch.arange(places), width))
+        return np.zeros((positions, width), np.float32)
+    return _array(sinusoid(torch.arange(positions), width))
 
 
-def places_of(model: Transformer) -> int:
+def positions_of(model: Transformer) -> int:
     """Of a table of computed positions: CTranslate2 knows no others."""
-    return max(PLACES, model.config.longest)
+    return max(POSITIONS, model.config.longest)
 
 
 def _array(weight: Tensor) -> Any:

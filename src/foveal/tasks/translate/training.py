@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ import torch
 from torch import nn
 
 from foveal.atomic import write_atomic
-from foveal.data.parallel import Pairs, Parallel, read_parallel
+from foveal.data.parallel import Parallel, read_parallel
 from foveal.errors import expect, short_repr
-from foveal.metrics.bleu import Score, translation_scores
+from foveal.metrics.bleu import translation_scores
 from foveal.models.store import describe, load_model, save_model, shapes_of
 from foveal.models.zoo import create, presets
 from foveal.runtime.decode.batched import max_positions
@@ -25,6 +24,7 @@ from foveal.tasks.translate.card import TranslateCard
 from foveal.tasks.translate.data import TranslateData
 from foveal.tasks.translate.module import TranslateModule, translate
 from foveal.tasks.translate.recipe import TranslateRecipe
+from foveal.tasks.translate.result import plain_scores, translations_file, translations_table
 from foveal.train.harness import Training
 from foveal.train.journal import Journal
 from foveal.train.run_folder import RESULT
@@ -37,9 +37,7 @@ FIXED = ("family", "source_words", "target_words", "pad", "begin", "end", "unkno
 def read_data(recipe: TranslateRecipe) -> Parallel:
     """The sentences of a recipe; what is wrong with the recipe is found before they are read."""
     check_recipe(recipe)
-    data = read_parallel(
-        recipe.data, source=recipe.source, target=recipe.target, bad=recipe.bad, max_length=recipe.max_length
-    )
+    data = read_parallel(recipe.data, source=recipe.source, target=recipe.target, bad=recipe.bad, max_length=recipe.max_length)
     for split in ("train", "val"):
         expect(len(data.splits.get(split, ())) > 0, f"{data.name}, split {split}", "at least one pair", "none")
     return data
@@ -141,22 +139,3 @@ class TranslateTraining(Training):
             origin=origin,
             shapes=shapes_of(model),
         )
-
-
-def translations_file(split: str) -> str:
-    """The name of a split's translations in a folder."""
-    return f"translations-{split}.tsv"
-
-
-def translations_table(pairs: Pairs, translations: Iterable[str]) -> str:
-    rows = zip(pairs.source, translations, pairs.target, strict=True)
-    lines = ["\t".join(" ".join(cell.split()) for cell in row) for row in rows]
-    return "\n".join(["source\ttranslation\treference", *lines, ""])
-
-
-def plain_scores(scores: dict[str, Score]) -> dict[str, Any]:
-    """As values that JSON can hold."""
-    return {
-        name: {key: round(value, 3) if isinstance(value, float) else value for key, value in dataclasses.asdict(score).items()}
-        for name, score in scores.items()
-    }
