@@ -129,7 +129,7 @@ class Record:
 
         weights = self.weights.detach().float()
         for what, index, size in (("sample", sample, weights.shape[0]), ("head", 0 if head is None else head, weights.shape[1])):
-            whole(index, f"the picture's {what}", 0)
+            expect_integer(index, f"the picture's {what}", 0)
             expect(index < size, f"the picture's {what}", f"below {size}", index)
         chosen = weights[sample].mean(0) if head is None else weights[sample, head]  # (n, M)
         darkest = float(chosen.max()) if chosen.numel() else 0.0
