@@ -18,7 +18,11 @@ def with_card(change, source="model.safetensors", to="bad.safetensors"):
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — no dict
             card = json.loads(file.metadata()[CARD])
         card = change(card) or card
-        save_file({name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}, place / to, {CARD: json.dumps(card)})
+        save_file(
+            {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()},
+            place / to,
+            {CARD: json.dumps(card)},
+        )
 
     return make
 
@@ -83,10 +87,9 @@ def file(name, content=b""):
     """Makes a file with this content, and the folders on the way."""
 
     def make(place):
-        path = os.fsencode(place) + b"/" + (name if isinstance(name, bytes) else os.fsencode(name))
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as stream:
-            stream.write(content)
+        path = place / os.fsdecode(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
 
     return make
 

@@ -51,7 +51,7 @@ class Ended:
     stderr: str
 
 
-class TooLong(BaseException):  # noqa: N818 — and no Exception, which a command could catch
+class TooLong(BaseException):
     pass
 
 
