@@ -225,7 +225,7 @@ def _stem(path: Path) -> str:
 
 
 def _gathered(
-    name: str, format: str, languages: tuple[str, str], streams: list[Stream], pair_filter: PairFilter, notes: list[str]
+    name: str, kind: str, languages: tuple[str, str], streams: list[Stream], pair_filter: PairFilter, notes: list[str]
 ) -> Parallel:
     lists: dict[str, Pairs] = {split: Pairs([], []) for split in ("", *SPLITS)}
     words = most = 0
