@@ -244,7 +244,7 @@ def _gathered(
     splits = {split: pairs for split, pairs in lists.items() if len(pairs)}
     expect("train" in splits, name, "pairs for training", " · ".join(splits))
     return Parallel(
-        name, format, languages, splits, words / (2 * count), most, dict(pair_filter.counts), (*notes, *_crossing(splits), *_copies(splits))
+        name, kind, languages, splits, words / (2 * count), most, dict(pair_filter.counts), (*notes, *_crossing(splits), *_copies(splits))
     )
 
 
