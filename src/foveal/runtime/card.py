@@ -114,6 +114,7 @@ def check_classes(classes: Sequence[object], where: str) -> None:
     for name in classes:
         fits = isinstance(name, str) and name.strip() == name and name.isprintable() and bool(name)
         expect(fits, where, "names of classes in printable letters", short_repr(name), "rename the class")
+        assert isinstance(name, str)
         formula = name[0] in "=+-@" and any(sign in name for sign in "(|!")  # which a spreadsheet that opens a table would run
         expect(not formula, where, "names of classes that are no formula of a spreadsheet", short_repr(name), "rename the class")
         expect(name not in RESERVED, where, f"no class that is called {', '.join(RESERVED)}", name, "rename the class")

@@ -1,4 +1,4 @@
-"""Several folds and several seeds by one call: each a run in a process of its own, some side by side, and what is under way is said."""
+"""Several folds and several seeds by one call: each a run in a process of its own, some side by side, and a line says what is under way."""
 
 import os
 import signal

@@ -89,7 +89,7 @@ def seeds_of(args: argparse.Namespace, first: int) -> range:
 
 
 def machine_flags(args: argparse.Namespace) -> list[str]:
-    """What each run of a sweep is told of the machine."""
+    """What each run of a sweep knows of the machine."""
     flags = ["--device", args.device, "--devices", str(args.devices), "--strategy", args.strategy]
     return flags + ([] if args.workers is None else ["--workers", str(args.workers)])
 
