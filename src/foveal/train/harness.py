@@ -115,6 +115,7 @@ def train(
         expect_outside(folder, recipe.data)
     if (done := finished(recipe, folder, resume or not first)) is not None:
         return done
+    recipe.check_folds(chosen=False)
     quiet()
     data = task.read(recipe)
     if first:
@@ -122,9 +123,11 @@ def train(
     expect_same_data(folder, data)
     last = folder / CHECKPOINT
     torch.manual_seed(recipe.seed)
+    new = not folder.exists()
     expect_folder(folder)
     with alone(folder) if first else contextlib.nullcontext():
-        training = task.training(recipe, data, folder, machine, progress if first else silent, fresh=not last.exists())
+        with _removed_where_refused(folder, new and first):
+            training = task.training(recipe, data, folder, machine, progress if first else silent, fresh=not last.exists())
         journal = Journal(folder, recipe.checkpoint, training.watched, verbose=not sys.stderr.isatty(), trail=recipe.average)
         trainer = trainer_of(recipe, machine, journal, training.watched)
         if first:  # from here on it is this recipe's folder
@@ -213,6 +216,18 @@ def interruptible() -> Iterator[None]:
         yield
     except SystemExit:
         raise KeyboardInterrupt from None
+
+
+@contextlib.contextmanager
+def _removed_where_refused(folder: Path, new: bool) -> Iterator[None]:
+    """A recipe that cannot be leaves no empty folder behind."""
+    try:
+        yield
+    except FovealError:
+        if new:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
 
 
 @contextlib.contextmanager
