@@ -1,7 +1,6 @@
 """Model files from anybody: cards that promise too much, or carry names that steer a terminal."""
 
 import pytest
-
 from hostile.broken import set_config, set_field, with_card, with_onnx_card
 from hostile.situation import Situation, check
 

@@ -5,11 +5,10 @@ import sys
 
 import numpy as np
 import pytest
-from PIL import Image
-from train.little import image
-
 from hostile.broken import file, pipe, together
 from hostile.situation import Situation, check
+from PIL import Image
+from train.little import image
 
 PACKAGED = "icam-fast-pipes"
 

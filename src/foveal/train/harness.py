@@ -22,7 +22,7 @@ import torch
 from pytorch_lightning.callbacks import EarlyStopping
 from torch.utils import deterministic
 
-from foveal.atomic import expect_folder, write_atomic
+from foveal.atomic import folder_for, write_atomic
 from foveal.device import choose
 from foveal.errors import FovealError, expect
 from foveal.train.journal import CHECKPOINT, AtomicCheckpoint, Bar, Journal
@@ -122,8 +122,7 @@ def train(
     expect_same_data(folder, data)
     last = folder / CHECKPOINT
     torch.manual_seed(recipe.seed)
-    expect_folder(folder)
-    with alone(folder) if first else contextlib.nullcontext():
+    with folder_for(folder), alone(folder) if first else contextlib.nullcontext():
         training = task.training(recipe, data, folder, machine, progress if first else silent, fresh=not last.exists())
         journal = Journal(folder, recipe.checkpoint, training.watched, verbose=not sys.stderr.isatty(), trail=recipe.average)
         trainer = trainer_of(recipe, machine, journal, training.watched)
