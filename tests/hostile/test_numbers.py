@@ -35,7 +35,7 @@ def argv_of(stage, name, value):
     }[stage]
 
 
-@pytest.mark.parametrize("stage", ("train", *STAGES))
+@pytest.mark.parametrize("stage", ["train", *STAGES])
 def test_numbers(stage, task, bench, capfd):
     made = bench(task)
     kind = find_task(task).recipe if stage == "train" else find_task(task).options(stage)
