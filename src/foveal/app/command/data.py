@@ -80,7 +80,7 @@ def _open_all(source: Source, args: argparse.Namespace) -> Iterator[Opened]:
         yield from progress((_open(source, index, args.check) for index in range(len(source))), len(source), "opening images")
         return
     with pool(jobs, _keep, source, args.check) as workers:
-        yield from progress(workers.map(_open_kept, range(len(source)), chunksize=32), len(source), "opening images")
+        yield from progress(workers.map(_open_kept, range(len(source)), chunksize=8), len(source), "opening images")
 
 
 _kept: list[tuple[Source, bool]] = []
