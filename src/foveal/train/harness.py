@@ -22,7 +22,7 @@ import torch
 from pytorch_lightning.callbacks import EarlyStopping
 from torch.utils import deterministic
 
-from foveal.atomic import expect_folder, write_atomic
+from foveal.atomic import folder_for, write_atomic
 from foveal.device import choose
 from foveal.errors import FovealError, expect
 from foveal.train.journal import CHECKPOINT, AtomicCheckpoint, Bar, Journal
@@ -123,11 +123,8 @@ def train(
     expect_same_data(folder, data)
     last = folder / CHECKPOINT
     torch.manual_seed(recipe.seed)
-    new = not folder.exists()
-    expect_folder(folder)
-    with alone(folder) if first else contextlib.nullcontext():
-        with _removed_where_refused(folder, new and first):
-            training = task.training(recipe, data, folder, machine, progress if first else silent, fresh=not last.exists())
+    with folder_for(folder), alone(folder) if first else contextlib.nullcontext():
+        training = task.training(recipe, data, folder, machine, progress if first else silent, fresh=not last.exists())
         journal = Journal(folder, recipe.checkpoint, training.watched, verbose=not sys.stderr.isatty(), trail=recipe.average)
         trainer = trainer_of(recipe, machine, journal, training.watched)
         if first:  # from here on it is this recipe's folder
@@ -216,18 +213,6 @@ def interruptible() -> Iterator[None]:
         yield
     except SystemExit:
         raise KeyboardInterrupt from None
-
-
-@contextlib.contextmanager
-def _removed_where_refused(folder: Path, new: bool) -> Iterator[None]:
-    """A recipe that cannot be leaves no empty folder behind."""
-    try:
-        yield
-    except FovealError:
-        if new:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-        raise
 
 
 @contextlib.contextmanager
