@@ -161,6 +161,11 @@ RUNS = [
             "last.ckpt: expected a checkpoint, got a damaged",
             together(file("run/last.ckpt"), remove("run/result.json")),
         ),
+        (
+            "weights.safetensors is damaged",
+            "weights.safetensors",
+            together(file("run/weights.safetensors", b"x" * 100), remove("run/result.json")),
+        ),
         ("last.ckpt is text", "last.ckpt", together(file("run/last.ckpt", b"hello"), remove("run/result.json"))),
     )
 ]

@@ -168,7 +168,7 @@ def test_a_full_disk(task, bench):
     made = bench(task)
     disk = made.place / "disk"
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=60k", "tmpfs", disk], check=False, capture_output=True).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", disk], check=False, capture_output=True).returncode:
         pytest.skip("no tmpfs here")
     try:
         for words in (

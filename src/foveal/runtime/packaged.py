@@ -1,5 +1,9 @@
 """Where models lie: in a run's folder, or in the package, by name. No torch here: saying that a file is missing must not cost torch's start."""
 
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 WEIGHTS = Path(__file__).parent / "weights"
@@ -26,3 +30,17 @@ def is_file(name: str) -> bool:
     except RuntimeError:  # ~somebody who is not there
         path = Path(name)
     return path.suffix == SUFFIX or (path / FILE).is_file() or packaged(name) is not None
+
+
+@contextlib.contextmanager
+def utf8_name(file: Path) -> Iterator[Path]:
+    """A name of this file that is UTF-8, as safetensors wants it: its own, or that of a link to it."""
+    try:
+        os.fspath(file).encode()
+    except UnicodeEncodeError:
+        with tempfile.TemporaryDirectory() as folder:
+            link = Path(folder) / f"model{SUFFIX}"
+            link.symlink_to(file.resolve())
+            yield link
+    else:
+        yield file
