@@ -31,6 +31,9 @@ BENCHES = [
         (("models", "icam-fast", "--batch", "0"), "--batch"),
         (("models", "icam-fast", "--batch", "x"), "--batch"),
         (("models", "icam-fast", "--threads", "-1"), "--threads"),
+        (("translate", "--batch", "9" * 20), "--batch"),
+        (("translate", "--beam", "9" * 20), "--beam"),
+        (("translate", "--tokens", "9" * 20), "--tokens"),
         (("nope",), "no bench is called"),
     )
 ]

@@ -1,10 +1,8 @@
 """Where models lie: in a run's folder, or in the package, by name. No torch here: saying that a file is missing must not cost torch's start."""
 
-import contextlib
-import os
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
+
+from foveal.file_names import expanded
 
 WEIGHTS = Path(__file__).parent / "weights"
 SUFFIX, EXPORTED = ".safetensors", ".onnx"
@@ -25,22 +23,5 @@ def packaged(name: str, suffix: str = SUFFIX) -> Path | None:
 
 def is_file(name: str) -> bool:
     """Whether a name means a model that lies somewhere: a file, a run's folder, or weights in the package. Else it may be a preset's."""
-    try:
-        path = Path(name).expanduser()
-    except RuntimeError:  # ~somebody who is not there
-        path = Path(name)
+    path = expanded(name)
     return path.suffix == SUFFIX or (path / FILE).is_file() or packaged(name) is not None
-
-
-@contextlib.contextmanager
-def utf8_name(file: Path) -> Iterator[Path]:
-    """A name of this file that is UTF-8, as safetensors wants it: its own, or that of a link to it."""
-    try:
-        os.fspath(file).encode()
-    except UnicodeEncodeError:
-        with tempfile.TemporaryDirectory() as folder:
-            link = Path(folder) / f"model{SUFFIX}"
-            link.symlink_to(file.resolve())
-            yield link
-    else:
-        yield file

@@ -18,7 +18,7 @@ from torch import nn
 
 from foveal.atomic import write_atomic
 from foveal.errors import FovealError, expect
-from foveal.runtime.packaged import utf8_name
+from foveal.file_names import utf8_name
 
 LOG, CHECKPOINT, WEIGHTS = "log.csv", "last.ckpt", "weights.safetensors"
 TRAIL = "weights-{}.safetensors"  # of the last epochs

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from foveal.app.command.flags import expect_not_input
 from foveal.atomic import expect_folder, write_atomic
 from foveal.errors import FovealError, expect, expect_plain_file, reading, unknown
-from foveal.runtime.packaged import utf8_name
+from foveal.file_names import utf8_name
 
 if TYPE_CHECKING:
     from torch import Tensor

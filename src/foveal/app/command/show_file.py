@@ -6,9 +6,9 @@ from typing import Any
 
 from foveal.deploy.onnx.archive import texts
 from foveal.errors import FovealError, expect, expect_plain_file, reading
+from foveal.file_names import utf8_name
 from foveal.runtime.card import read_card, task_in
 from foveal.runtime.onnx_names import CARD, EXPORTED, PROOF, TORCH
-from foveal.runtime.packaged import utf8_name
 from foveal.tasks.task import find_task, task_names
 
 WEIGHTS = ".safetensors"
