@@ -136,6 +136,7 @@ def test_a_model_that_is_gone_is_made_again(task, bench, capfd):
     assert all(after[name].equal(tensor) for name, tensor in before.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "environment", [{}, {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}], ids=["utf-8", "C"]
 )
