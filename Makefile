@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install test test-all lint types contracts unit demo weights gallery proof bench stubs clean
+.PHONY: help install test test-all lint types contracts unit demo weights gallery proof map docs bench stubs clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -56,6 +56,13 @@ gallery: $(STAMP)  ## draw every mask and mechanism
 
 proof: $(STAMP)  ## measure every mechanism against its oracle and write docs/proof.md
 	$(BIN)/python tests/proof.py docs/proof.md
+
+map: $(STAMP)  ## draw the rooms and their imports into docs/rooms.svg
+	$(BIN)/python scripts/map.py
+
+docs: $(STAMP)  ## build the documentation into build/site
+	$(BIN)/python scripts/site.py
+	@echo "the site is build/site/index.html; for its search: $(BIN)/python -m http.server --directory build/site"
 
 stubs: $(STAMP)  ## write the stubs of the folders whose names are found by their files
 	$(BIN)/python scripts/write_stubs.py

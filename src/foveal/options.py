@@ -16,10 +16,9 @@ from foveal.errors import FovealError, expect, expect_plain_file, is_integer, is
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Collection
 
 Kind = TypeVar("Kind", bound="Options")
-LARGEST = 1e30  # of a number: float32 ends near 3e38, and a sum of some of them must not
+LARGEST = 1e15  # of a number: float32 ends near 3e38, and the product of two of them must not
 
 
 def option(
@@ -169,17 +168,26 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def add_flags(parser: "argparse.ArgumentParser | argparse._ArgumentGroup", kind: type[Options], skip: "Collection[str]" = ()) -> None:
+def add_flags(parser: "argparse.ArgumentParser | argparse._ArgumentGroup", kind: type[Options]) -> None:
     """One flag per option, with its type, its meaning and its default in --help. The value stays text until `from_flags`."""
     for one in dataclasses.fields(kind):
-        if one.name in skip:
-            continue
-        default = one.default if one.default is not dataclasses.MISSING else None
-        ends = "" if default in (None, "") else f" (default: {str(default).lower() if isinstance(default, bool) else default})"
-        text = f"{one.metadata['means']}{ends}".replace("%", "%%")
-        switch = kinds_of(kind, one.name) == (bool,) and default is False  # --sample alone means true
-        more: dict[str, Any] = {"nargs": "?", "const": "true"} if switch else {}
-        parser.add_argument(flag(one.name), dest=one.name, metavar=type_word(one, kinds_of(kind, one.name)), help=text, **more)
+        add_flag(parser, kind, one.name, help_of(kind, one.name))
+
+
+def add_flag(parser: "argparse.ArgumentParser | argparse._ArgumentGroup", kind: type[Options], name: str, text: str) -> None:
+    one = next(field for field in dataclasses.fields(kind) if field.name == name)
+    switch = kinds_of(kind, name) == (bool,) and one.default is False  # --sample alone means true
+    more: dict[str, Any] = {"nargs": "?", "const": "true"} if switch else {}
+    metavar = type_word(one, kinds_of(kind, name))
+    parser.add_argument(flag(name), dest=name, metavar=metavar, help=text.replace("%", "%%"), **more)
+
+
+def help_of(kind: type[Options], name: str) -> str:
+    """What an option means, and its default."""
+    one = next(field for field in dataclasses.fields(kind) if field.name == name)
+    default = one.default if one.default is not dataclasses.MISSING else None
+    word = str(default).lower() if isinstance(default, bool) else str(default)
+    return f"{one.metadata['means']}" + ("" if default in (None, "") else f" (default: {word})")
 
 
 def from_flags(args: "argparse.Namespace", kind: type[Options]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A recipe: everything that a training run is told. What every task has stands here; a task's own recipe extends it."""
+"""A recipe: everything that configures a training run. What every task has stands here; a task's own recipe extends it."""
 
 from dataclasses import dataclass
 from pathlib import Path
