@@ -22,7 +22,7 @@ import torch
 from pytorch_lightning.callbacks import EarlyStopping
 from torch.utils import deterministic
 
-from foveal.atomic import expect_folder, write_atomic
+from foveal.atomic import folder_for, write_atomic
 from foveal.device import choose
 from foveal.errors import FovealError, expect
 from foveal.train.journal import CHECKPOINT, AtomicCheckpoint, Bar, Journal
@@ -122,7 +122,7 @@ def train(
     expect_same_data(folder, data)
     last = folder / CHECKPOINT
     torch.manual_seed(recipe.seed)
-    with _folder_for_a_run(folder), alone(folder) if first else contextlib.nullcontext():
+    with folder_for(folder), alone(folder) if first else contextlib.nullcontext():
         training = task.training(recipe, data, folder, machine, progress if first else silent, fresh=not last.exists())
         journal = Journal(folder, recipe.checkpoint, training.watched, verbose=not sys.stderr.isatty(), trail=recipe.average)
         trainer = trainer_of(recipe, machine, journal, training.watched)
@@ -141,19 +141,6 @@ def is_first(machine: Machine) -> bool:
     """Whether this process is the first of its run: the others are started by it, by Lightning, which numbers them."""
     rank = os.environ.get("LOCAL_RANK", "0")
     return machine.devices == 1 or not rank.isdecimal() or rank == "0"
-
-
-@contextlib.contextmanager
-def _folder_for_a_run(folder: Path) -> Iterator[None]:
-    """The folder, made; where the run is refused before it begins, it is gone again."""
-    new = not folder.exists()
-    expect_folder(folder)
-    try:
-        yield
-    finally:
-        if new:
-            with contextlib.suppress(OSError):  # what holds files stays
-                folder.rmdir()
 
 
 @contextlib.contextmanager
