@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from foveal.app import catalogue
-from foveal.report.catalogue import KINDS, Entry, Paper, entries, find, read, run_example, samples
 from foveal.errors import FovealError
+from foveal.report.catalogue import KINDS, Entry, Paper, entries, find, read, run_example, samples
 
 GOOD = '''"""Squared score: a square.
 

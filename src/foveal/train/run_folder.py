@@ -48,6 +48,7 @@ def expect_same_recipe(recipe: Recipe, folder: Path) -> None:
         except (FovealError, UnicodeDecodeError) as error:
             raise FovealError(f"{folder / RECIPE}: expected the recipe of a run, got a damaged file: {error}") from None
     expect(isinstance(kept, dict), str(folder / RECIPE), "the recipe of a run", "something else")
+    kept = {recipe.renamed.get(key, key): value for key, value in kept.items()}
     kept |= {name: located(kept[name]) for name in PATHS if isinstance(kept.get(name), str)}
     kept = load_yaml(type(recipe)().text()) | recipe.before | kept  # options that are newer than the run had their defaults
     now = load_yaml(recipe.text())

@@ -43,7 +43,9 @@ def right(file):
 
 @pytest.mark.parametrize("split", ["test", "val"])
 def test_figures_are_those_of_the_runs_predictions(one, capsys, tmp_path, split):
-    status, out, err = typed(capsys, "evaluate", one, "--split", split, "--out", tmp_path / "report", "--resamples", "20", "--device", "cpu")
+    status, out, err = typed(
+        capsys, "evaluate", one, "--split", split, "--out", tmp_path / "report", "--resamples", "20", "--device", "cpu"
+    )
     assert (status, err) == (0, "")
     line = next(line for line in out.splitlines() if line.startswith("| accuracy"))
     assert line.startswith(f"| accuracy | {right(one / f'predictions-{split}.csv'):.2f} (")
@@ -234,7 +236,10 @@ def test_leave_one_campaign_out(tmp_path, capsys):
     assert "| fold | None |" in (runs[1] / "evaluation-test" / "report.md").read_text(encoding="utf-8")
     status, _, err = typed(capsys, "evaluate", runs[1], "--data", tmp_path / "moved", "--fold-column", "split")
     assert (status, "--fold-column: expected --fold beside it" in err) == (2, True)
-    assert typed(capsys, "evaluate", runs[1], "--data", tmp_path / "moved", "--fold-column", "split", "--fold", "0", "--resamples", "0")[0] == 0
+    assert (
+        typed(capsys, "evaluate", runs[1], "--data", tmp_path / "moved", "--fold-column", "split", "--fold", "0", "--resamples", "0")[0]
+        == 0
+    )
 
 
 def test_progress_is_shown(one, tmp_path, monkeypatch, capsys):

@@ -30,7 +30,17 @@ from foveal.tasks.classify.training import build
 from foveal.train.harness import Machine
 
 CPU = Machine("cpu", workers=0)
-FILES = {"recipe.yaml", "data.json", "bad.csv", "log.csv", "last.ckpt", "weights.safetensors", "model.safetensors", "result.json", "tensorboard"}
+FILES = {
+    "recipe.yaml",
+    "data.json",
+    "bad.csv",
+    "log.csv",
+    "last.ckpt",
+    "weights.safetensors",
+    "model.safetensors",
+    "result.json",
+    "tensorboard",
+}
 FILES |= {"predictions-val.csv", "predictions-test.csv"}
 
 
@@ -57,7 +67,9 @@ def a_run(data, tmp_path_factory):
 
 def test_what_a_run_leaves(a_run, data):
     assert {path.name for path in a_run.iterdir()} == FILES
-    assert ClassifyRecipe(**yaml.safe_load((a_run / "recipe.yaml").read_text())) == recipe_for(data, label_smoothing=0.0, checkpoint="last", seed=3)
+    assert ClassifyRecipe(**yaml.safe_load((a_run / "recipe.yaml").read_text())) == recipe_for(
+        data, label_smoothing=0.0, checkpoint="last", seed=3
+    )
     assert result(a_run)["origin"] == {"commit": "abc"}
     assert result(a_run)["epoch"] == 2
     source = read(str(data))
