@@ -1,4 +1,4 @@
-"""A set of images small enough to train on in per second, and the recipe that does it."""
+"""A set of images small enough to train on in seconds, and the recipe that does it."""
 
 import csv
 import json
@@ -50,7 +50,7 @@ def trained(recipe, folder, **options):
     return train(find_task("classify"), recipe, folder, **options)
 
 
-def typed(*words, timeout=60, **environment):
+def typed(*words, timeout=300, **environment):
     """`foveal …` in a process of its own."""
     command = [sys.executable, "-m", "foveal", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=ENVIRONMENT | environment, check=False)
