@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install test lint types contracts unit demo weights gallery proof map docs bench stubs clean
+.PHONY: help install test test-all lint types contracts unit demo weights gallery proof map docs bench stubs clean
 
 help:  ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
 install: $(STAMP)  ## make .venv and install foveal into it, with everything that the tests need
 
@@ -15,10 +15,13 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "foveal needs Python 3.11 or later; call make PYTHON=python3.11 test")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[peers,export,prune]' --group test
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[peers,prune,hub]' --group test
 	@touch $(STAMP)
 
-test: lint types contracts unit  ## lint, types, import contracts and tests
+test: lint types contracts unit  ## lint, types, import contracts and the tests that a person waits for
+
+test-all: lint types contracts  ## the same with every test: exhaustive grids, pages of the docs, hostile calls, kills
+	$(BIN)/python -m pytest -n auto
 
 lint: $(STAMP)  ## ruff
 	$(BIN)/ruff check .
@@ -30,10 +33,10 @@ types: $(STAMP)  ## mypy, strict
 contracts: $(STAMP)  ## one-way imports
 	$(BIN)/lint-imports --no-cache
 
-unit: $(STAMP)  ## pytest on all cores
-	$(BIN)/python -m pytest -n auto
+unit: $(STAMP)  ## pytest on all cores, without what is slow
+	$(BIN)/python -m pytest -n auto -m 'not slow'
 
-demo: $(STAMP)  ## render pipes, train a small model, judge it, and show where it looked
+demo: $(STAMP)  ## render pipes, train a small model, evaluate it, and show where it looked
 	rm -rf build/demo
 	$(BIN)/foveal render pipes --seed 7 --count 1500 --size 112 --out build/demo/pipes
 	$(BIN)/foveal train classify --recipe demo --data build/demo/pipes --out build/demo/run

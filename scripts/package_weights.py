@@ -1,49 +1,61 @@
-"""package_weights.py RUN NAME: the model of a run on drawn pipes becomes weights in the package, with its figures on the test split in its card."""
+"""package_weights.py RUN NAME: the model of a run on drawn pipes becomes weights in the package, with its figures on the test split in its card.
+
+    package_weights.py --again     writes the weights that are there anew: today's layout of the card, and the .onnx file that runs without torch
+"""
 
 import dataclasses
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from foveal.metrics.calibration import apply
-from foveal.metrics.classification import average_precision, decide
-from foveal.models.store import load_model, save_model
-from foveal.runtime.packaged import WEIGHTS
+import foveal
+from foveal.metrics.classification import average_precision
+from foveal.models.store import save_model
+from foveal.runtime.answers import decide, probabilities
+from foveal.runtime.packaged import EXPORTED, SUFFIX, WEIGHTS, names
 from foveal.tasks.classify.finish import predictions
 from foveal.tasks.classify.predictions import read_predicted
 
 NOTE = (
     "Trained on drawn pipes only: 15 kinds of finding, 24,000 frames of `foveal render pipes`, no photograph. Good for a first look, for trying "
-    "foveal out, and as a start for training on your own pictures (--start {name}). Not good for judging a real pipe: on real "
+    "foveal out, and to begin training on your own images with (--init-from {name}). Not good for judging a real pipe: on real "
     "photographs its findings are guesses, and no condition grade, repair or safety decision may rest on them."
 )
 
 
 def main(run: Path, name: str) -> None:
-    model, card = load_model(run)
+    card: Any = foveal.load(run, device="cpu").card
     test = read_predicted(run / predictions("test"), card.multi_label)
-    probabilities = apply(test.logits, card.multi_label, card.temperature)
-    found = decide(probabilities, card.multi_label, None if card.threshold is None else np.array(card.threshold))
-    precise = average_precision(test.truth, probabilities)
+    probability = probabilities(test.logits, card.multi_label, card.temperature)
+    found = decide(probability, card.multi_label, None if card.threshold is None else np.array(card.threshold))
+    precise = average_precision(test.truth, probability)
     normal, clean = (test.truth == 0).all(1), (found == 0).all(1)
     metrics = card.metrics | {
         "test": {
-            "pictures": len(test.files),
+            "images": len(test.files),
             "map": round(float(precise.mean()), 4),
             "ap": {name: round(float(value), 4) for name, value in zip(card.classes, precise, strict=True)},
             "f1_normal": round(float(2 * (normal & clean).sum() / (normal.sum() + clean.sum())), 4),
         }
     }
-    recipe = card.recipe | {"data": f"pipes:{card.data['pictures']}"}
-    note = dataclasses.replace(card, note=NOTE.format(name=name), metrics=metrics, recipe=recipe)
-    WEIGHTS.mkdir(exist_ok=True)
-    file = WEIGHTS / f"{name}.safetensors"
-    save_model(model, file, note)
     print(json.dumps(metrics, indent=1))
-    print(f"wrote {file}, {file.stat().st_size:,} bytes")
+    write(run, name, metrics=metrics, recipe=card.recipe | {"data": f"pipes:{card.data['images']}"})
+
+
+def write(source: Path, name: str, **facts: Any) -> None:
+    model = foveal.load(source, device="cpu")
+    facts = {"note": NOTE.format(name=name)} | facts
+    save_model(model.network, WEIGHTS / f"{name}{SUFFIX}", dataclasses.replace(model.card, foveal=foveal.__version__, **facts))
+    print(foveal.load(WEIGHTS / f"{name}{SUFFIX}", device="cpu").export(WEIGHTS / f"{name}{EXPORTED}").summary())
+    (WEIGHTS / f"{name}{EXPORTED}.proof.json").unlink()  # it is in the file, too
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    if sys.argv[1:] == ["--again"]:
+        for packaged in names():
+            write(WEIGHTS / f"{packaged}{SUFFIX}", packaged)
+    else:
+        main(Path(sys.argv[1]), sys.argv[2])

@@ -16,7 +16,6 @@ from foveal.errors import FovealError, expect, expect_plain_file, is_integer, is
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Collection
 
 Kind = TypeVar("Kind", bound="Options")
 LARGEST = 1e30  # of a number: float32 ends near 3e38, and a sum of some of them must not
@@ -103,7 +102,7 @@ def load_yaml(text: str) -> Any:
 def _loader() -> Any:
     import yaml
 
-    class Strict(yaml.SafeLoader):
+    class Strict(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
         """YAML 1.2's plain numbers, and no key twice."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
@@ -169,17 +168,26 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def add_flags(parser: "argparse.ArgumentParser | argparse._ArgumentGroup", kind: type[Options], skip: "Collection[str]" = ()) -> None:
+def add_flags(parser: "argparse.ArgumentParser | argparse._ArgumentGroup", kind: type[Options]) -> None:
     """One flag per option, with its type, its meaning and its default in --help. The value stays text until `from_flags`."""
     for one in dataclasses.fields(kind):
-        if one.name in skip:
-            continue
-        default = one.default if one.default is not dataclasses.MISSING else None
-        ends = "" if default in (None, "") else f" (default: {str(default).lower() if isinstance(default, bool) else default})"
-        text = f"{one.metadata['means']}{ends}".replace("%", "%%")
-        switch = kinds_of(kind, one.name) == (bool,) and default is False  # --sample alone means true
-        more: dict[str, Any] = {"nargs": "?", "const": "true"} if switch else {}
-        parser.add_argument(flag(one.name), dest=one.name, metavar=type_word(one, kinds_of(kind, one.name)), help=text, **more)
+        add_flag(parser, kind, one.name, help_of(kind, one.name))
+
+
+def add_flag(parser: "argparse.ArgumentParser | argparse._ArgumentGroup", kind: type[Options], name: str, text: str) -> None:
+    one = next(field for field in dataclasses.fields(kind) if field.name == name)
+    switch = kinds_of(kind, name) == (bool,) and one.default is False  # --sample alone means true
+    more: dict[str, Any] = {"nargs": "?", "const": "true"} if switch else {}
+    metavar = type_word(one, kinds_of(kind, name))
+    parser.add_argument(flag(name), dest=name, metavar=metavar, help=text.replace("%", "%%"), **more)
+
+
+def help_of(kind: type[Options], name: str) -> str:
+    """What an option means, and its default."""
+    one = next(field for field in dataclasses.fields(kind) if field.name == name)
+    default = one.default if one.default is not dataclasses.MISSING else None
+    word = str(default).lower() if isinstance(default, bool) else str(default)
+    return f"{one.metadata['means']}" + ("" if default in (None, "") else f" (default: {word})")
 
 
 def from_flags(args: "argparse.Namespace", kind: type[Options]) -> dict[str, Any]:

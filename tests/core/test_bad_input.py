@@ -29,7 +29,7 @@ def says(error, *words):
     message = str(error.value if hasattr(error, "value") else error)
     assert "\n" not in message
     assert len(message) < 400
-    assert ("expected" in message and "got" in message) or "the nearest is" in message or "these can:" in message
+    assert ("expected" in message and "got" in message) or "; there are " in message or "these can:" in message
     for word in words:
         assert word in message, f"{word!r} is not in {message!r}"
 

@@ -52,7 +52,7 @@ def test_a_second_derivative_is_refused_and_not_wrong():
     q, k, v = heads(5, 5)
     for mask in (local(1), JOINED):
         for loss in (lambda y: y.sum(), lambda y: y.square().sum()):
-            with pytest.raises(FovealError, match=r"expected a first derivative only, got create_graph=True; use kernel='explicit'"):
+            with pytest.raises(FovealError, match=r"expected a first derivative only, got create_graph=True; use `with foveal.kernel"):
                 torch.autograd.grad(loss(attend(q, k, v, mask=mask, kernel="blocks")), q, create_graph=True)
     assert torch.autograd.gradgradcheck(lambda *x: attend(*x, mask=local(1), kernel="explicit"), heads(3, 3, batch=1, count=1, width=2))
 

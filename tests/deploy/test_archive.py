@@ -8,11 +8,11 @@ import zipfile
 
 import pytest
 import torch
+from cards import classify_card
 
 from foveal.app.cli import main
 from foveal.deploy.onnx.archive import texts, with_text
 from foveal.models.zoo import create
-from foveal.runtime.card import Card
 from foveal.tasks.classify.graph_torch import export_program, export_script
 
 PROOF = {"largest": 0.25, "images": "drawn in Köln"}
@@ -20,7 +20,7 @@ PROOF = {"largest": 0.25, "images": "drawn in Köln"}
 
 def made(export):
     torch.manual_seed(0)
-    return export(create("icam-30k", classes=2, image=28, patch=14).eval(), Card("icam-30k", "icam", {}, ("a", "b"), size=28))
+    return export(create("icam-30k", classes=2, image=28, patch=14).eval(), classify_card("icam-30k", "icam", {}, ("a", "b"), size=28))
 
 
 def by_script(content):

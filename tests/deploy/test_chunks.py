@@ -4,13 +4,13 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from cards import classify_card
 
 from foveal.deploy.onnx import chunks
 from foveal.deploy.onnx.chunks import chunk_of, graphs
 from foveal.deploy.onnx.fp16 import halved
 from foveal.deploy.twins.fused_icam import Frames
 from foveal.models.zoo import create
-from foveal.runtime.card import Card
 from foveal.runtime.onnx_session import opened
 from foveal.tasks.classify.graph import export_onnx
 
@@ -22,7 +22,7 @@ def test_the_most_that_fit():
 
 
 def test_the_widest_map_of_a_patch():
-    frames = Frames(create("icam-31k").eval(), Card("icam-31k", "icam", {}, ("a", "b")))
+    frames = Frames(create("icam-31k").eval(), classify_card("icam-31k", "icam", {}, ("a", "b")))
     assert frames.widest() == 96 * 28 * 28 * 4
 
 
@@ -31,7 +31,7 @@ def test_chunks_are_the_whole(settings, monkeypatch):
     torch.manual_seed(0)
     model, card = (
         create("icam-31k", classes=3, image=56, patch=14, **settings).eval(),
-        Card("icam-31k", "icam", {}, ("a", "b", "c"), size=56),
+        classify_card("icam-31k", "icam", {}, ("a", "b", "c"), size=56),
     )
     whole = export_onnx(model, card)
     assert patches_at_once(whole) == 16  # small maps stay together, but those of other images

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from cards import classify_card
 
 from foveal.deploy.onnx.equalise import FARTHEST, equalise
 from foveal.deploy.twins.fused_icam import Frames
 from foveal.models.mbconv import Stage
 from foveal.models.zoo import create
-from foveal.runtime.card import Card
 
-CARD = Card("icam-31k", "icam", {}, ("a", "b", "c"), size=56)
+CARD = classify_card("icam-31k", "icam", {}, ("a", "b", "c"), size=56)
 STAGES = (Stage(16, stride=2, expand=1, squeeze=False), Stage(16, blocks=2, expand=3, squeeze=False))
 BUILDS = {
     "rectified": {"activation": "relu"},

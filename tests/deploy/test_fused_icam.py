@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cards import classify_card
 
 from foveal.core.watch import watch
 from foveal.deploy.prune import prune
@@ -10,7 +11,6 @@ from foveal.models.heads import remove_heads
 from foveal.models.icam import cut
 from foveal.models.mbconv import Stage
 from foveal.models.zoo import create
-from foveal.runtime.card import Card
 
 BUILDS = {
     "published": {},
@@ -47,7 +47,7 @@ def trained(**settings):
 
 
 def card_of(**changes):
-    return Card(**{"model": "icam-31k", "family": "icam", "config": {}, "classes": ("a", "b", "c"), "size": 56} | changes)
+    return classify_card(**{"model": "icam-31k", "family": "icam", "config": {}, "classes": ("a", "b", "c"), "size": 56} | changes)
 
 
 def without_heads(**settings):

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from cards import classify_card
 from torch import nn
 
 import foveal.deploy.prune as source
@@ -13,7 +14,6 @@ from foveal.errors import FovealError
 from foveal.models.shrink import query_of
 from foveal.models.store import describe, load_for, load_model, save_model, shapes_of
 from foveal.models.zoo import create
-from foveal.runtime.card import Card
 
 pytest.importorskip("torch_pruning")
 SIDE = 64
@@ -102,7 +102,7 @@ def thinner(model, by="l1"):
 def card_of(model, **changes):
     family, config = describe(model)
     classes = tuple(f"class {number}" for number in range(config["classes"]))
-    return Card(
+    return classify_card(
         **{"model": "some", "family": family, "config": config, "classes": classes, "size": SIDE, "shapes": shapes_of(model)} | changes
     )
 

@@ -6,13 +6,13 @@ import json
 import numpy as np
 import pytest
 import torch
+from cards import classify_card
 from torch import nn
 
 from foveal.data.pipes import KINDS, Finding, Frame
 from foveal.errors import FovealError
 from foveal.explain.faithfulness import area, deletion, faithfulness, order_of, points, share_inside, weight
 from foveal.models.zoo import create
-from foveal.runtime.card import Card
 from foveal.tasks.classify.predict_torch import TorchClassifier
 
 SIDES = (7, 7)
@@ -25,7 +25,7 @@ class Brightest(nn.Module):
         return 200 * (nn.functional.avg_pool2d(images.mean(1, keepdim=True), 5).flatten(1).amax(1, keepdim=True) - 0.6)
 
 
-CARD = Card("brightest", "icam", {}, ("hole",), multi_label=True, size=35, mean=(0.0,) * 3, std=(1.0,) * 3)
+CARD = classify_card("brightest", "icam", {}, ("hole",), multi_label=True, size=35, mean=(0.0,) * 3, std=(1.0,) * 3)
 
 
 def frame(row, column, kind="hole"):
@@ -146,7 +146,7 @@ def test_only_what_is_there_and_was_named_can_be_pointed_at():
 def test_with_attention_and_the_same_seed():
     torch.manual_seed(0)
     model = create("icam-31k", classes=len(KINDS), image=40, patch=8)
-    card = Card("icam-31k", "icam", {}, KINDS, multi_label=True, size=40, threshold=(0.0,) * len(KINDS))
+    card = classify_card("icam-31k", "icam", {}, KINDS, multi_label=True, size=40, threshold=(0.0,) * len(KINDS))
     run = [faithfulness(model, card, [frame(1, 5), frame(4, 0)], orders=2, steps=5, resamples=30, seed=5) for _ in range(2)]
     assert run[0] == run[1]
     assert json.loads(json.dumps(run[0])) == run[0]

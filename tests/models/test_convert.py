@@ -245,7 +245,10 @@ BAD = {
         lambda: to_torch(Seq2Seq(Seq2SeqConfig(source_words=7, target_words=7))),
         "expected a Transformer of foveal's, got Seq2Seq",
     ),
-    "rotary": (lambda: to_torch(small(position="rotary")), "the model's position: expected one that is added to the embeddings, got 'rotary'"),
+    "rotary": (
+        lambda: to_torch(small(position="rotary")),
+        "the model's position: expected one that is added to the embeddings, got 'rotary'",
+    ),
     "learned": (lambda: to_torch(small(position="learned")), "the model's position: expected 'sinusoidal' or 'none', got 'learned'"),
     "no norm": (lambda: to_torch(small(norm="none")), "the model's norm: expected 'post' or 'pre' with residual=True"),
     "wide heads": (lambda: to_torch(small(head_width=5)), "the model's head_width: expected width / heads, got 5"),

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from cards import classify_card
 from torch import nn
 
 from foveal.errors import FovealError
@@ -11,7 +12,6 @@ from foveal.layers.multihead import MultiHead
 from foveal.models.heads import head_layers, remove_heads, without_heads
 from foveal.models.store import describe, load_model, save_model, shapes_of
 from foveal.models.zoo import create
-from foveal.runtime.card import Card
 
 
 def icam(**settings):
@@ -72,7 +72,7 @@ def test_a_model_without_heads_is_saved_opened_and_trained(tmp_path):
     remove_heads(model, {0: [0, 1, 3], 2: [2]})
     family, config = describe(model)
     file = tmp_path / "m.safetensors"
-    save_model(model, file, Card("some", family, config, ("a", "b", "c"), size=28, shapes=shapes_of(model)))
+    save_model(model, file, classify_card("some", family, config, ("a", "b", "c"), size=28, shapes=shapes_of(model)))
     opened, _ = load_model(file)
     assert [layer.heads for layer in head_layers(opened)] == [1, 4, 3]
     assert [layer.groups for layer in head_layers(opened)] == [1, 4, 3]

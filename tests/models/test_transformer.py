@@ -346,7 +346,10 @@ def test_every_layer_shows_its_weights():
         ({"position": None}, "no position of Transformer is called 'None'"),
         ({"activation": "relo"}, "no activation of Transformer is called 'relo'; the nearest is 'relu'"),
         ({"tied": "some"}, "no tied of Transformer is called 'some'"),
-        ({"tied": "all"}, "Transformer's vocabularies: expected one vocabulary, as tied='all' shares its table, got 29 of the source and 23"),
+        (
+            {"tied": "all"},
+            "Transformer's vocabularies: expected one vocabulary, as tied='all' shares its table, got 29 of the source and 23",
+        ),
         ({"pad": 23}, "Transformer's pad: expected the id of one of 23 tokens, got 23"),
         ({"end": -1}, "Transformer's end: expected at least 0, got -1"),
         ({"residual": 1}, "Transformer's residual: expected True or False, got 1"),

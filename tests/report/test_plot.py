@@ -25,7 +25,7 @@ def test_a_linear_curve_begins_at_zero():
 
 
 def test_a_curve_of_time_is_logarithmic():
-    picture = curve({"one": [(1, 1.0), (10, 10.0), (100, 100.0)]}, "pictures", "ms")
+    picture = curve({"one": [(1, 1.0), (10, 10.0), (100, 100.0)]}, "images", "ms")
     (line,) = re.findall(r'points="([^"]+)"', picture)
     xs = [float(point.split(",")[0]) for point in line.split()]
     assert xs[1] - xs[0] == pytest.approx(xs[2] - xs[1], abs=0.2)

@@ -35,7 +35,9 @@ def plainly(toy, source, search):
         if length == search.limit(len(source)):
             finished += [(words, total + toy.log_probabilities(source, words)[END]) for words, total in live]
             break
-        grown = [((*words, word), total + log_p) for words, total in live for word, log_p in enumerate(toy.log_probabilities(source, words))]
+        grown = [
+            ((*words, word), total + log_p) for words, total in live for word, log_p in enumerate(toy.log_probabilities(source, words))
+        ]
         grown = sorted((one for one in grown if one[1] > -np.inf), key=lambda one: -one[1])[: 2 * search.beam]
         finished += [(words[:-1], total) for words, total in grown[: search.beam] if words[-1] == END]
         live = [one for one in grown if one[0][-1] != END][: search.beam]
@@ -121,7 +123,9 @@ def test_a_model_that_gives_no_numbers_is_refused(beam):
         decode(Broken(), SOURCES, Search(beam=beam))
 
 
-@pytest.mark.parametrize("options", [{"beam": 1001}, {"length_penalty": 10.5}, {"length_penalty": -1000.0}, {"length_penalty": float("nan")}])
+@pytest.mark.parametrize(
+    "options", [{"beam": 1001}, {"length_penalty": 10.5}, {"length_penalty": -1000.0}, {"length_penalty": float("nan")}]
+)
 def test_what_no_search_can_be(options):
     with pytest.raises(FovealError, match=r"the search's (beam: expected at most 1000|length_penalty: expected a number from -10 to 10)"):
         Search(**options)
@@ -156,7 +160,9 @@ def test_drawn_sentences_come_as_often_as_they_are_likely():
     said = [one.tokens for one in found]
     for words in ((), (3,), (4,), (3, 4)):
         probability = (
-            np.exp(toy.total((1, 2), words)) if len(words) < 2 else np.exp(toy.total((1, 2), words) - toy.log_probabilities((1, 2), words)[END])
+            np.exp(toy.total((1, 2), words))
+            if len(words) < 2
+            else np.exp(toy.total((1, 2), words) - toy.log_probabilities((1, 2), words)[END])
         )
         assert said.count(words) / count == pytest.approx(probability, abs=5 * np.sqrt(probability / count))
     assert [one.tokens for one in decode(toy, [(1, 2)], Search(sample=True, n_best=9, seed=3))[0]] == [

@@ -11,9 +11,12 @@ import numpy as np
 from PIL import Image
 from safetensors.torch import load_file
 
+from foveal.tasks.task import find_task
+from foveal.train.harness import train
+
 SIDE = 32
-FIELDS = {"size": SIDE, "settings": {"image": SIDE, "patch": 8}, "batch": 5, "epochs": 2, "ema": 0.9, "lr": 0.003, "warmup": 0.2}
-FLAGS = ["--size", "32", "--settings", "{image: 32, patch: 8}", "--batch", "5", "--ema", "0.9", "--lr", "0.003", "--device", "cpu"]
+FIELDS = {"size": SIDE, "config": {"image": SIDE, "patch": 8}, "batch": 5, "epochs": 2, "ema": 0.9, "lr": 0.003, "warmup": 0.2}
+FLAGS = ["--size", "32", "--config", "{image: 32, patch: 8}", "--batch", "5", "--ema", "0.9", "--lr", "0.003", "--device", "cpu"]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
@@ -42,6 +45,11 @@ def a_set(folder, count=23, multi_label=False, splits="train train val train tes
     return folder
 
 
+def trained(recipe, folder, **options):
+    """A run of classification in this process; its result."""
+    return train(find_task("classify"), recipe, folder, **options)
+
+
 def typed(*words, timeout=60, **environment):
     """`foveal …` in a process of its own."""
     command = [sys.executable, "-m", "foveal", *map(str, words)]
@@ -55,7 +63,7 @@ def rows(file):
 
 def figures(folder):
     """log.csv without what a clock says."""
-    timed = ("seconds", "pictures_a_second", "waiting")
+    timed = ("seconds", "images_per_second", "waiting")
     return [{key: value for key, value in row.items() if key not in timed} for row in rows(folder / "log.csv")]
 
 
@@ -72,6 +80,6 @@ def same_run(one, other):
         assert [key for key in here if not here[key].equal(there[key])] == [], name
     for name in ("predictions-val.csv", "predictions-test.csv", "bad.csv"):
         assert (one / name).read_bytes() == (other / name).read_bytes(), name
-    for key in ("epoch", "val_score", "weights"):
+    for key in ("epoch", "val_score", "parameters"):
         assert result(one)[key] == result(other)[key]
     assert not list(one.glob(".*")), "what a killed run left half-written"

@@ -8,7 +8,7 @@ from train.killed import killed_and_resumed, train_translate
 from train.little import rows
 from train.sentences import FIELDS, sentences
 
-from foveal.data.token_batches import TokenBatches, TokenPairs, collate, bucketed
+from foveal.data.token_batches import TokenBatches, TokenPairs, bucketed, collate
 from foveal.errors import FovealError
 from foveal.models.zoo import create
 from foveal.runtime.vocabulary import END, PAD

@@ -68,6 +68,9 @@ class _Many(Mask):
         for part in self.parts:
             part.check(batch, queries, keys)
 
+    def _samples(self) -> int:
+        return max(part._samples() for part in self.parts)
+
     def _written(self, sign: str) -> str:
         some = [repr(part) for part in self.parts[:SHOWN]]
         more = [f"{len(self.parts) - SHOWN:,} more"] if len(self.parts) > SHOWN else []
@@ -103,6 +106,9 @@ class _Single(Mask):
 
     def check(self, batch: int, queries: int, keys: int) -> None:
         self.inner.check(batch, queries, keys)
+
+    def _samples(self) -> int:
+        return self.inner._samples()
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -286,6 +292,14 @@ class Given(Mask):
         shape = tuple(self.tensor.shape)
         fits = all(got in (1, want) for got, want in zip((shape[0], *shape[2:]), (batch, queries, keys), strict=True))
         expect(fits, "mask", f"a shape that broadcasts to ({batch}, H, {queries}, {keys})", shape)
+
+    def _samples(self) -> int:
+        return self.tensor.shape[0]
+
+    def _repr_png_(self) -> bytes | None:
+        from foveal.core.notebook import picture, png
+
+        return png(picture(self.tensor.float().mean((0, 1))))
 
     def __repr__(self) -> str:
         return f"given{tuple(self.tensor.shape)}"

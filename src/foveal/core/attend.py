@@ -9,11 +9,16 @@ Cost: O(N·M·D) time; O(N·M) memory when the weights are kept (explicit), O(N 
 Example: attend(q, k, v)
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal, overload
 
 import torch
 from torch import Tensor
+from torch._C._functorch import TransformType
+from torch.autograd import forward_ad
 
 from foveal.core.blockwise import by_group, no_autocast
 from foveal.core.kernel import KERNELS, Kernel
@@ -73,7 +78,7 @@ def attend(
         A pair that it drops has the weight 0, and 0·∞ is NaN: a value that is not finite spoils rows that may not look at it, as in torch.
     bias: added to the scores; a floating tensor that broadcasts to (B, H, N, M), or a term that makes it tile by tile.
     dropout: the share of weights dropped, now: a layer passes 0 unless it is training. α comes back before dropout.
-    kernel: "auto" takes the fastest that does the job exactly; see `which`.
+    kernel: "auto" takes the fastest that does the job exactly, or the one of a `with foveal.kernel(...)` around; see `which`.
     """
     call = checked(q, k, v, mask=mask, bias=bias, scale=scale, dropout=dropout)
     chosen = _choose(call, kernel)
@@ -81,6 +86,23 @@ def attend(
     if observers:
         report(_look(call, chosen.name))
     return (y, weights_of(call)) if weights else y
+
+
+@contextmanager
+def kernel(name: str) -> Iterator[None]:
+    """Every attention inside the `with` takes this kernel, in all layers of a model, unless its call asks for one itself.
+
+    A graph of torch.compile keeps the kernel of the `with` in which it was compiled.
+
+        with foveal.kernel("explicit"):
+            loss = model(x)  # a second derivative of it exists: fused kernels have the first only
+    """
+    _check_name(name)
+    token = _forced.set(name)
+    try:
+        yield
+    finally:
+        _forced.reset(token)
 
 
 def explicit(call: Call) -> Tensor:
@@ -178,17 +200,23 @@ def which(
     )
 
 
-def _choose(call: Call, name: str) -> Kernel:
+def _check_name(name: object) -> None:
     if not isinstance(name, str):
         raise FovealError(f"kernel: expected one of {', '.join(['auto', *_ALL])}, got {type(name).__name__}")
     if name != "auto" and name not in _ALL:
         raise unknown("kernel", name, ["auto", *_ALL])
+
+
+def _choose(call: Call, name: str) -> Kernel:
+    _check_name(name)
+    if name == "auto":
+        name = _kernel_around()
     if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
         return _select(call, name)
     if torch.compiler.is_exporting() or is_tracing():
         return _ALL["explicit"]  # plain operations, which every exporter knows
-    if call.transformed:
-        return _select(call, name)
+    if call.transformed or forward_ad._current_level >= 0:
+        return _ALL["explicit"] if name == "auto" and _beyond_first() else _select(call, name)
     # The answer depends on these alone; asking every kernel anew would cost more than a step of decoding.
     mask = type(call.mask) if call.native else call.mask is not None and call.mask.batched
     kind = mask, None if call.term is None else call.term.kind, call.learns, torch.is_grad_enabled(), call.dropout > 0
@@ -213,11 +241,26 @@ def _select(call: Call, name: str) -> Kernel:
     return _ALL[name]
 
 
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _kernel_around() -> str:
+    return _forced.get()
+
+
+def _beyond_first() -> bool:
+    """Whether torch is about to take a derivative that fused kernels do not have: in forward mode, or of a derivative."""
+    if forward_ad._current_level >= 0:
+        return True
+    stack = torch._C._functorch.get_interpreter_stack() or []
+    derivatives = (TransformType.Grad, TransformType.Jvp)
+    return sum(interpreter.key() in derivatives for interpreter in stack) > 1
+
+
 def _look(call: Call, name: str) -> Look:
     return Look(call.q.shape[0], call.q.shape[1], call.q.shape[2], call.k.shape[2], name, lambda rows: weights_of(call, rows))
 
 
 REMEMBERED = 4096  # choices kept, so that a service with ever new sizes does not grow
+_forced: ContextVar[str] = ContextVar("kernel", default="auto")
 _chosen: dict[tuple[object, ...], Kernel] = {}
 _ALL = {kernel.name: kernel for kernel in KERNELS}
 _ALL["explicit"] = Kernel("explicit", lambda call: "", lambda call: "it stores all N × M weights", explicit)

@@ -118,7 +118,9 @@ class _Blockwise(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # a graph of this pass would miss what ℓ depends on, and be wrong without a word
-            raise FovealError("kernel 'blocks': expected a first derivative only, got create_graph=True; use kernel='explicit'")
+            raise FovealError(
+                "kernel 'blocks': expected a first derivative only, got create_graph=True; use `with foveal.kernel(\"explicit\"):`"
+            )
         with no_autocast(grad.device.type):
             return None, *_gradients(ctx.job, ctx.needs_input_grad[4:], grad, *ctx.saved_tensors)
 

@@ -158,6 +158,20 @@ class Mask:
         kept = self.dense(queries, queries if keys is None else keys, batch=batch).float()
         return kept if kept.dim() == 2 else kept.mean((0, 1)).expand(queries, queries if keys is None else keys)
 
+    def _repr_png_(self) -> bytes | None:
+        """What a notebook shows: the first 32 queries and keys, or nothing where the mask does not fit that size."""
+        from foveal.core.notebook import picture, png
+
+        try:
+            drawn = self.picture(DRAWN, batch=self._samples())
+        except (FovealError, NotImplementedError):
+            return None
+        return png(picture(drawn))
+
+    def _samples(self) -> int:
+        """How many samples it was made for; 1: any number."""
+        return 1
+
     def _apart(self, batch: int | None) -> tuple[int | None, int | None]:
         """How many samples and heads differ; None: none of them."""
         return batch if self.batched else None, self.heads if self.heads > 1 else None
@@ -203,6 +217,7 @@ def below_diagonal(queries: int, keys: int, offset: int = 0) -> int:
     return upto(offset + queries) - upto(offset)
 
 
+DRAWN = 32  # queries and keys of the picture in a notebook
 LARGE = 2**30  # bytes from which a mask is compared with the memory that there is
 COUNTED = 2**27  # pairs that are looked at one by one: about a second
 STRIP = 2**15  # what the overhead of a strip of rows counts

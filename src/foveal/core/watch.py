@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,9 @@ from torch import Tensor, nn
 from foveal.core.observe import Look, observers
 from foveal.core.watch_foreign import Foreign, Layers, advice
 from foveal.errors import FovealError, expect, expect_integer, short_repr, unknown
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 Indices = int | slice | Sequence[int] | Tensor
 
@@ -109,6 +112,33 @@ class Record:
     def distance(self) -> Tensor:
         """Σ_j α_ij |i − j|: (B, h, n). It means something where the keys stand in the order of the queries."""
         return self._statistic("distance")
+
+    def picture(
+        self,
+        row_labels: Sequence[object] = (),
+        column_labels: Sequence[object] = (),
+        *,
+        sample: int = 0,
+        head: int | None = None,
+    ) -> "Image":
+        """α of one sample as an image (Pillow): the mean over the heads, or one of those kept. Its largest weight is the darkest.
+
+        Labels are words for the rows (the queries kept) and the columns (the keys), such as tokens.
+        """
+        from foveal.core.notebook import picture
+
+        weights = self.weights.detach().float()
+        for what, index, size in (("sample", sample, weights.shape[0]), ("head", 0 if head is None else head, weights.shape[1])):
+            expect_integer(index, f"the picture's {what}", 0)
+            expect(index < size, f"the picture's {what}", f"below {size}", index)
+        chosen = weights[sample].mean(0) if head is None else weights[sample, head]  # (n, M)
+        darkest = float(chosen.max()) if chosen.numel() else 0.0
+        return picture(chosen / darkest if darkest > 0 else chosen, row_labels, column_labels)
+
+    def _repr_png_(self) -> bytes | None:
+        from foveal.core.notebook import png
+
+        return png(self.picture()) if "weights" in self.kept and self.kept["weights"].shape[0] else None
 
     def _statistic(self, name: str) -> Tensor:
         return self.kept[name] if name in self.kept else statistics(self.weights, self.rows + self.start)[name]

@@ -217,7 +217,7 @@ def _stem(path: Path) -> str:
 
 def _gathered(
     name: str, format: str, languages: tuple[str, str], streams: list[Stream], pair_filter: PairFilter, notes: list[str]
-) -> Parallel:  # noqa: A002 — as in Source
+) -> Parallel:
     lists: dict[str, Pairs] = {split: Pairs([], []) for split in ("", *SPLITS)}
     words = most = 0
     for split, files, rows in streams:

@@ -21,7 +21,7 @@ from foveal.core.algebra import Given
 from foveal.core.attend import attend
 from foveal.core.mask import Mask
 from foveal.core.observe import observers, queries_from
-from foveal.errors import FovealError, expect, short_repr, expect_integer
+from foveal.errors import FovealError, expect, expect_integer, short_repr
 from foveal.layers.attention import check_dropout, check_mask, check_tokens, some_outputs
 from foveal.layers.cache import Cache, Memory
 from foveal.position.position import Position
@@ -146,7 +146,9 @@ class MultiHead(nn.Module):
             dropped = set(indices)
         except TypeError:
             raise FovealError(f"MultiHead's heads to drop: expected some of 0 to {self.heads - 1}, got {short_repr(indices)}") from None
-        expect(dropped <= set(range(self.heads)), "MultiHead's heads to drop", f"0 to {self.heads - 1}", short_repr(sorted(dropped, key=str)))
+        expect(
+            dropped <= set(range(self.heads)), "MultiHead's heads to drop", f"0 to {self.heads - 1}", short_repr(sorted(dropped, key=str))
+        )
         kept = [head for head in range(self.heads) if head not in dropped]
         share = self.heads // self.groups
         members = [sum(head // share == group for head in kept) for group in range(self.groups)]

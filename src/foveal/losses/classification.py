@@ -38,7 +38,7 @@ def classification_loss(
     if multi_label:
         each = F.binary_cross_entropy_with_logits(logits, smoothed, reduction="none")
         if class_weight is not None:
-            each = each * torch.where(targets > 0.5, class_weight, 1.0)  # type: ignore[arg-type]
+            each = each * torch.where(targets > 0.5, class_weight, 1.0)
         each = each.mean(1)
     else:
         each = -(smoothed * logits.log_softmax(1)).sum(1)

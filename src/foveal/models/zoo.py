@@ -43,7 +43,9 @@ def family(name: str) -> Family:
     module = importlib.import_module(foreign[name].value if name in foreign else f"foveal.models.{name}")
     presets = module.PRESETS
     config = type(next(iter(presets.values())))
-    models = [one for one in vars(module).values() if inspect.isclass(one) and one.__module__ == module.__name__ and _takes(one, config)]
+    models: list[Any] = [
+        one for one in vars(module).values() if inspect.isclass(one) and one.__module__ == module.__name__ and _takes(one, config)
+    ]
     expect(len(models) == 1, f"the file models/{name}.py", f"one module that is made of a {config.__name__}", len(models))
     return Family(name, config, models[0], presets)
 

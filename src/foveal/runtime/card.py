@@ -139,9 +139,9 @@ def read_card(text: str, where: str, kind: type[Kind]) -> Kind:
     required = {name for name, one in known.items() if one.default is one.default_factory is dataclasses.MISSING}
     missing = sorted(required - set(facts))
     expect(not missing, where, f"a card with {', '.join(sorted(required))}", f"one without {', '.join(missing)}")
-    card = kind(
-        **{key: tuple(value) if key in kind.tuples and isinstance(value, list) else value for key, value in facts.items() if key in known}
-    )
+    lists = {key: tuple(facts[key]) for key in kind.tuples if isinstance(facts.get(key), list)}
+    fields: dict[str, Any] = {key: value for key, value in (facts | lists).items() if key in known}
+    card = kind(**fields)
     card.check(where)
     return card
 

@@ -65,8 +65,9 @@ class Evaluation(ABC):
 class Explanation(ABC):
     """Why a model answered so: where it looked."""
 
-    suffix: str  # of the file that `save` writes
+    suffix: str  # of the file that `save` writes; "" where there is none
     facts: dict[str, Any]  # plain values that JSON can hold
+    arrays: dict[str, Any]  # the maps, as numpy arrays
 
     @abstractmethod
     def summary(self) -> str: ...
@@ -188,7 +189,7 @@ def find_task(name: str) -> Task:
     if name not in task_names():
         raise unknown("task", name, task_names())
     foreign = _foreign()
-    task = importlib.import_module(f"foveal.tasks.{name}.task").TASK if name not in foreign else foreign[name].load()
+    task: Task = importlib.import_module(f"foveal.tasks.{name}.task").TASK if name not in foreign else foreign[name].load()
     expect(isinstance(task, Task), f"the task {name}", "an object of a class that extends foveal.tasks.task.Task", type(task).__name__)
     expect(task.name == name, f"the task {name}", f"the name {name}, as its folder or entry point has", task.name)
     return task

@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 def recompute(blocks: Iterable[nn.Module]) -> None:
     """Let these blocks forget, in training; in evaluation they are as they were. A copy of the model must be made before: it would share this forward."""
     for block in blocks:
-        block.forward = _forgetful(block)  # type: ignore[method-assign]
+        block.forward = _forgetful(block)
 
 
 def _forgetful(block: nn.Module) -> Any:

@@ -61,7 +61,7 @@ def expect_same_data(folder: Path, data: Any) -> None:
 def read_result(folder: Path) -> dict[str, Any]:
     """The result of a run that has ended."""
     result = _json(folder / RESULT)
-    needed = {"model": str, "epoch": int, "val_score": (int, float), "seconds": (int, float)}
+    needed: dict[str, type | tuple[type, ...]] = {"model": str, "epoch": int, "val_score": (int, float), "seconds": (int, float)}
     damaged = sorted(name for name, kind in needed.items() if not isinstance(result.get(name), kind))
     do = "remove it to have the run finished again"
     expect(not damaged, str(folder / RESULT), f"a result with {', '.join(needed)}", f"one without {', '.join(damaged)}", do)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from foveal.atomic import write_atomic
 from foveal.errors import FovealError, expect
@@ -24,7 +25,7 @@ FIRST, FACTOR, RAREST = 10.0, 1.5, 120.0  # seconds until the first line of a lo
 @dataclass(frozen=True)
 class Run:
     task: str
-    recipe: Recipe
+    recipe: Any  # of the task's kind
     folder: Path
 
 

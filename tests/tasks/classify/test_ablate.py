@@ -25,7 +25,7 @@ def test_static_queries_are_adaptive_ones_without_their_projections():
 
 def test_the_first_peer_is_the_one_to_compare_with():
     assert list(_variants("peers", "resnet-18", ClassifyRecipe())["peers"]) == [PEERS[0], "resnet-18"]
-    built = _variants("peers", None, ClassifyRecipe(settings={"first": "static"}, size=128))["peers"]
+    built = _variants("peers", None, ClassifyRecipe(config={"first": "static"}, size=128))["peers"]
     assert {name: recipe.settings for name, recipe in built.items()} == {name: {"image": 128} for name in PEERS} | {
         PEERS[0]: {"first": "static"}
     }
@@ -46,7 +46,7 @@ def test_a_table_from_the_command_line(tmp_path, capsys):
         Image.fromarray(random.integers(0, 80, (32, 32, 3), np.uint8) + np.uint8(120 * label)).save(tmp_path / f"{index:02d}.png")
         rows.append(f"{index:02d}.png,{'bright' if label else 'dark'},{index // 2 % 3},g{index},{index // 4}")
     (tmp_path / "labels.csv").write_text("\n".join(rows), encoding="utf-8")
-    flags = ["--data", str(tmp_path), "--size", "32", "--settings", "{image: 32, patch: 8}", "--epochs", "1", "--batch", "4"]
+    flags = ["--data", str(tmp_path), "--size", "32", "--config", "{image: 32, patch: 8}", "--epochs", "1", "--batch", "4"]
     out = ["--folds", "0", "--device", "cpu", "--out", str(tmp_path / "out")]
     assert main(["ablate", "icam", "--only", "first", *flags, *out]) == 0
     said = capsys.readouterr()
@@ -56,7 +56,7 @@ def test_a_table_from_the_command_line(tmp_path, capsys):
     assert (tmp_path / "out" / "ablation.md").read_text(encoding="utf-8").startswith("# icam on ")
     assert main(["ablate", "icam", "--only", "first", *flags, *out]) == 2  # there is one already
     assert "--resume" in capsys.readouterr().err
-    assert main(["ablate", "icam", *flags, "--by", "campaign", "--out", str(tmp_path / "other")]) == 2
-    assert "--by: expected --folds or --fold beside it" in capsys.readouterr().err
-    assert main(["ablate", "icam", *flags, "--by", "campaign", "--folds", "0,5", "--out", str(tmp_path / "other")]) == 2
+    assert main(["ablate", "icam", *flags, "--fold-column", "campaign", "--out", str(tmp_path / "other")]) == 2
+    assert "--fold-column: expected --folds or --fold beside it" in capsys.readouterr().err
+    assert main(["ablate", "icam", *flags, "--fold-column", "campaign", "--folds", "0,5", "--out", str(tmp_path / "other")]) == 2
     assert "--folds: expected numbers from 0 to 4, got 0,5" in capsys.readouterr().err

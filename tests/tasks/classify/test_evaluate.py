@@ -1,213 +1,265 @@
-"""The verdict: figures by hand, what is chosen where, the worst mistakes, curves, and the way to JSON and back."""
+"""`foveal evaluate`, as it is typed."""
 
-import json
-import math
+import shutil
 
 import numpy as np
 import pytest
+from data.bad import BAD, spoiled
+from train.little import FIELDS, a_set, result, rows, trained
 
-from foveal.errors import FovealError
-from foveal.metrics.calibration import fit_temperature
-from foveal.runtime.answers import probabilities
-from foveal.metrics.classification import average_precision
-from foveal.metrics.importance import CIW
-from foveal.metrics.threshold import thresholds
-from foveal.tasks.classify.evaluate import CORNERS, MISTAKES, evaluate
-from foveal.tasks.classify.evaluation import Evaluation
-from foveal.tasks.classify.predictions import Predicted
-
-
-def one(images=101, classes=3, seed=0, **options):
-    random = np.random.default_rng(seed)
-    truth = random.integers(classes, size=images)
-    logits = 2 * random.normal(size=(images, classes)) + 2.0 * (truth[:, None] == np.arange(classes))
-    names = [f"c{index}" for index in range(classes)]
-    return evaluate(Predicted([f"{i}.png" for i in range(images)], names, truth, logits), "test", **{"resamples": 53, **options})
+from foveal.app import cli
+from foveal.report import progress as progress_module
+from foveal.tasks.classify.evaluate import plain_thresholds
+from foveal.tasks.classify.recipe import ClassifyRecipe
+from foveal.tasks.classify.summary import summarise
+from foveal.train.harness import Machine
 
 
-def many_scores(images=211, classes=17, seed=0):
-    random = np.random.default_rng(seed)
-    truth = (random.random((images, classes)) < 0.2).astype(np.uint8)
-    return truth, random.normal(size=(images, classes)) + 2.5 * truth - 2.0
+def typed(capsys, *words):
+    status = cli.main([str(word) for word in words])
+    out, err = capsys.readouterr()
+    return status, out, err
 
 
-def multi_label(seed=0, images=211, **options):
-    truth, logits = many_scores(images, seed=seed)
-    return evaluate(Predicted([f"{i}.png" for i in range(images)], tuple(CIW), truth, logits), "val", **{"resamples": 29, **options})
+def a_run(folder, data, **changes):
+    trained(ClassifyRecipe(**(FIELDS | {"data": str(data), "epochs": 1} | changes)), folder, machine=Machine("cpu", workers=0))
+    return folder
 
 
-LOGIT = math.log(9)  # two logits this far apart: probabilities 0.9 and 0.1
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return a_set(tmp_path_factory.mktemp("set"))
 
 
-def test_four_images_by_hand():
-    truth, logits = np.array([0, 0, 1, 1]), np.array([[LOGIT, 0], [0, LOGIT], [0, LOGIT], [0.1, 0]])
-    verdict = evaluate(Predicted(list("abcd"), ("fine", "crack"), truth, logits), "test", resamples=31)
-    assert verdict.figures["accuracy"].value == verdict.figures["balanced accuracy"].value == 1 / 2
-    assert verdict.confusion == ((1, 1), (1, 1))
-    assert [row.name for row in verdict.classes] == ["fine", "crack"]
-    assert [row.images for row in verdict.classes] == [2, 2]
-    assert verdict.classes[1].counts == (1, 1, 1, 1)
-    assert verdict.classes[1].threshold is None
-    assert verdict.wrong == 2
-    first, second = verdict.mistakes
-    assert (first.index, first.file, first.truth, first.said, first.missed) == (1, "b", ("fine",), ("crack",), False)
-    assert first.confidence == pytest.approx(0.9)
-    assert (second.index, second.said) == (3, ("fine",))
-    assert second.confidence == pytest.approx(1 / (1 + math.exp(-0.1)))
-    assert "no threshold was chosen" in verdict.decision
-    assert verdict.calibration.temperature is None
-    assert verdict.calibration.after is None
-    assert sum(verdict.calibration.before.count) == 4
+@pytest.fixture(scope="module")
+def one(data, tmp_path_factory):
+    return a_run(tmp_path_factory.mktemp("runs") / "one", data)
 
 
-def test_intervals_hold_the_value_and_can_be_left_out():
-    verdict = one()
-    for figure in [*verdict.figures.values(), *(f for row in verdict.classes for f in row.figures.values())]:
-        assert figure.low <= figure.high
-    accuracy = verdict.figures["accuracy"]
-    assert accuracy.low < accuracy.value < accuracy.high
-    assert "95 % percentile bootstrap over images, 53 resamples, seed 0" in verdict.interval
-    grouped = one(groups=np.arange(101) // 51)  # two halves: a draw is one of three mixtures
-    assert "2 groups" in grouped.interval
-    assert grouped.figures["accuracy"].value == accuracy.value
-    assert (grouped.figures["accuracy"].low, grouped.figures["accuracy"].high) != (accuracy.low, accuracy.high)
-    bare = one(resamples=0)
-    assert math.isnan(bare.figures["accuracy"].low)
-    assert bare.figures["accuracy"].value == accuracy.value
-    assert one(seed=3).to_dict() == one(seed=3).to_dict()
+def right(file):
+    table = rows(file)
+    return 100 * np.mean([("left", "right")[float(row["logit right"]) > float(row["logit left"])] == row["truth"] for row in table])
 
 
-def test_thresholds_come_from_the_validation_images_alone():
-    known = many_scores(307, seed=9)
-    verdict = multi_label(validation=known)
-    expected = thresholds(known[0], probabilities(known[1], True), "F1")
-    assert [row.threshold for row in verdict.classes] == expected.tolist()
-    assert "best F1 on 307 validation images" in verdict.decision
-    other = multi_label(seed=5, validation=known)  # other images are judged: the same thresholds
-    assert [row.threshold for row in other.classes] == expected.tolist()
-    assert [row.threshold for row in multi_label().classes] == [0.5] * 17
-    assert "no validation images" in multi_label().decision
-    wide = multi_label(validation=known, aim="F2")
-    assert "best F2" in wide.decision
-    assert [row.threshold for row in wide.classes] == thresholds(known[0], probabilities(known[1], True), "F2").tolist() != expected.tolist()
-    assert verdict.figures["macro F1"].value > multi_label().figures["macro F1"].value
+@pytest.mark.parametrize("split", ["test", "val"])
+def test_figures_are_those_of_the_runs_predictions(one, capsys, tmp_path, split):
+    status, out, err = typed(capsys, "evaluate", one, "--split", split, "--out", tmp_path / "report", "--resamples", "20", "--device", "cpu")
+    assert (status, err) == (0, "")
+    line = next(line for line in out.splitlines() if line.startswith("| accuracy"))
+    assert line.startswith(f"| accuracy | {right(one / f'predictions-{split}.csv'):.2f} (")
+    assert (tmp_path / "report" / "report.html").exists()
+    assert out.splitlines()[-1] == f"the report is {tmp_path}/report/report.html"
 
 
-def test_temperature_comes_from_the_validation_images_and_changes_no_figure():
-    random = np.random.default_rng(1)
-    logits = random.normal(size=(997, 3))
-    truth = np.array([random.choice(3, p=row) for row in probabilities(logits, False)])
-    names, files = ("a", "b", "c"), [""] * 499
-    with_, without = (
-        evaluate(Predicted(files, names, truth[:499], 3 * logits[:499]), "test", validation=known, resamples=0)
-        for known in ((truth[499:], 4 * logits[499:]), None)
+def test_a_fold_is_the_runs_own(data, tmp_path, capsys):
+    run = a_run(tmp_path / "run", data, fold=1)
+    status, out, _ = typed(capsys, "evaluate", run, "--resamples", "0", "--device", "cpu")
+    assert status == 0
+    assert f"| accuracy | {right(run / 'predictions-test.csv'):.2f} |" in out
+    assert len(rows(run / "predictions-test.csv")) == sum(row["fold"] == "1" for row in rows(data / "labels.csv"))
+    status, out, _ = typed(capsys, "evaluate", run, "--fold", "2", "--out", tmp_path / "other", "--resamples", "0")
+    assert status == 0
+    status, _, err = typed(capsys, "evaluate", run, "--fold", "3")
+    assert (status, err) == (2, "foveal: error: fold: expected 0 to 2, got 3\n")
+
+
+@pytest.mark.parametrize("csv", [False, True])
+def test_bad_pictures_are_left_out(tmp_path, capsys, csv):
+    source = spoiled(tmp_path / "set", csv=csv)
+    run = a_run(tmp_path / "run", source)
+    status, out, _ = typed(capsys, "evaluate", run, "--resamples", "0")
+    assert status == 0
+    left = [line for line in out.splitlines() if line.startswith("left out: ")]
+    assert left
+    assert all(line.split(": ")[1] in BAD for line in left)
+
+
+def test_several_labels(tmp_path, capsys):
+    run = a_run(tmp_path / "run", a_set(tmp_path / "set", multi_label=True))
+    status, out, _ = typed(capsys, "evaluate", run, "--resamples", "10", "--threshold-metric", "F2")
+    assert status == 0
+    assert "exact match" in out
+
+
+def test_images_of_the_training_are_counted(one, data, tmp_path, capsys):
+    _, out, _ = typed(capsys, "evaluate", one, "--data", data, "--split", "train", "--resamples", "0", "--out", tmp_path / "a")
+    count = sum(row["split"] == "train" for row in rows(data / "labels.csv"))
+    assert f"{count} of {count} images were in the training split of this model, by their names: the figures flatter" in out
+    assert "in the training split" in (tmp_path / "a" / "report.html").read_text()
+    _, out, _ = typed(capsys, "evaluate", one, "--data", data, "--split", "test", "--resamples", "0", "--out", tmp_path / "b")
+    assert "\n0 of " in out
+    assert "in the training split" not in typed(capsys, "evaluate", one, "--resamples", "0", "--out", tmp_path / "c")[1]
+
+
+def test_without_labelled_test_images_val_is_used_and_that_is_stated(one, tmp_path, capsys):
+    other = a_set(tmp_path / "other", splits="train train val")
+    status, out, _ = typed(capsys, "evaluate", one, "--data", other, "--resamples", "0")
+    assert status == 0
+    assert "no image of the split test has a label: evaluated on val" in out
+    assert (one / "evaluation-val" / "report.html").exists()
+    assert "split test: expected labelled images" in typed(capsys, "evaluate", one, "--data", other, "--split", "test")[2]
+
+
+def test_an_exported_file_is_evaluated_as_its_model(one, data, tmp_path, capsys):
+    assert typed(capsys, "export", one, "--out", tmp_path / "m.onnx")[0] == 0
+    tables = []
+    for model in (one, tmp_path / "m.onnx"):
+        status, out, err = typed(capsys, "evaluate", model, "--data", data, "--resamples", "9", "--out", tmp_path / "report")
+        assert (status, err) == (0, "")
+        tables.append([line for line in out.splitlines() if line.startswith("| ")])
+    assert tables[0] == tables[1]
+    status, _, err = typed(capsys, "evaluate", tmp_path / "m.onnx")
+    assert (status, "name others with --data" in err) == (2, True), "its card keeps no path of the machine that trained"
+    both = typed(capsys, "evaluate", one, "--beside", tmp_path / "m.onnx", "--resamples", "9", "--out", tmp_path / "report")[1]
+    assert "| figure, % | one | m.onnx |" in both
+    assert "| balanced accuracy against one | – | 0.00 (0.00 to 0.00) |" in both
+    assert (tmp_path / "report" / "comparison.tex").exists()
+
+
+def test_every_format_has_its_origin_seed_and_split(one, tmp_path, capsys):
+    typed(capsys, "evaluate", one, "--resamples", "9", "--out", tmp_path)
+    for name in ("report.md", "report.csv", "report.tex", "figures.md", "figures.csv", "figures.tex", "report.html"):
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        for word in ("numpy", "split", "seed", "commit"):
+            assert word in text, (name, word)
+    lines = [line for line in (tmp_path / "figures.csv").read_text().splitlines() if not line.startswith("#")]
+    assert lines[0] == "class,figure,value,low,high,images"
+    assert not any("nan" in line or "–" in line for line in lines)
+
+
+def test_other_data(one, data, tmp_path, capsys):
+    other = a_set(tmp_path / "other", count=17)
+    assert typed(capsys, "evaluate", one, "--data", other, "--resamples", "0", "--out", tmp_path / "a")[0] == 0
+    only = tmp_path / "only"
+    shutil.copytree(data, only)
+    text = (only / "labels.csv").read_text().replace(",train,", ",test,").replace(",val,", ",test,")
+    (only / "labels.csv").write_text(text)
+    status, out, err = typed(capsys, "evaluate", one, "--data", only, "--resamples", "0", "--out", tmp_path / "b")
+    assert (status, err) == (0, ""), "nothing to choose on is nothing to stop at"
+    assert "| accuracy |" in out
+    several = a_set(tmp_path / "several", multi_label=True)
+    assert "got several labels per image" in typed(capsys, "evaluate", one, "--data", several)[2]
+    (other / "labels.csv").write_text((other / "labels.csv").read_text().replace("left", "up"))
+    assert "left, right, got right, up" in typed(capsys, "evaluate", one, "--data", other)[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--split", "tset"], "--split: expected one of train, val, test, got 'tset'"),
+        (["--batch", "0"], "--batch: expected an integer, at least 1, got 0"),
+        (["--resamples", "-1"], "--resamples: expected an integer, at least 0, got -1"),
+        (["--threshold-metric", "F"], "the metric of a threshold"),
+        (["--data", "nowhere"], "nowhere: expected pipes"),
+    ],
+)
+def test_one_line_for_what_does_not_fit(one, capsys, words, says):
+    status, _, err = typed(capsys, "evaluate", one, *words)
+    assert status == 2
+    assert err.count("\n") == 1
+    assert says in err
+
+
+def test_no_model(tmp_path, capsys):
+    status, _, err = typed(capsys, "evaluate", tmp_path)
+    assert status == 2
+    assert "expected a run's folder with a model.safetensors" in err
+
+
+def test_data_that_changed_since_the_training_is_refused_and_evaluated_only_when_asked_for(tmp_path, capsys):
+    changed = a_set(tmp_path / "set")
+    run = a_run(tmp_path / "run", changed)
+    table = changed / "labels.csv"
+    table.write_text(table.read_text(encoding="utf-8").replace(",val,", ",test,", 1), encoding="utf-8")
+    status, _, err = typed(capsys, "evaluate", run)
+    assert status == 2
+    assert "the images, labels and splits of the training" in err
+    assert typed(capsys, "evaluate", run, "--data", changed, "--resamples", 0)[0] == 0
+
+
+def test_a_set_that_moved_is_evaluated_on_the_run_s_own_fold(tmp_path, capsys):
+    data = a_set(tmp_path / "set")
+    run = a_run(tmp_path / "run", data, fold=2)
+    shutil.move(data, tmp_path / "moved")
+    assert typed(capsys, "evaluate", run, "--data", tmp_path / "moved", "--resamples", 0)[0] == 0
+    evaluated = (run / "evaluation-test" / "report.md").read_text(encoding="utf-8")
+    assert "| fold | 2 |" in evaluated or "fold 2" in evaluated, evaluated
+
+
+CAMPAIGNS = ("2019", "2021", "2022", "2025")
+
+
+def of_campaigns(folder):
+    """A set of four campaigns, of which the second has images of one class only."""
+    table = a_set(folder, count=37) / "labels.csv"
+    head, *lines = table.read_text().splitlines()
+    years = [CAMPAIGNS[place % 4] for place in range(37)]
+    years = ["2019" if year == "2021" and ",left," in line else year for year, line in zip(years, lines, strict=True)]
+    table.write_text("\n".join([f"{head},campaign", *(f"{line},{year}" for line, year in zip(lines, years, strict=True))]) + "\n")
+    return folder
+
+
+def test_leave_one_campaign_out(tmp_path, capsys):
+    """A campaign of one class selects in one run and tests in another; both give a result, and evaluate takes the run's own folds."""
+    data = of_campaigns(tmp_path / "set")
+    runs = [a_run(tmp_path / f"fold{fold}-seed0", data, fold_column="campaign", fold=fold) for fold in range(4)]
+    campaign = {row["file"]: row["campaign"] for row in rows(data / "labels.csv")}
+    for fold, run in enumerate(runs):
+        tested, chose = ({campaign[row["file"]] for row in rows(run / f"predictions-{split}.csv")} for split in ("test", "val"))
+        assert (tested, chose) == ({CAMPAIGNS[fold]}, {CAMPAIGNS[(fold + 1) % 4]})
+    assert {row["truth"] for row in rows(runs[1] / "predictions-test.csv")} == {"right"}
+    predicted = rows(runs[0] / "predictions-val.csv")
+    right_ = np.mean([float(row["logit right"]) > float(row["logit left"]) for row in predicted])
+    assert result(runs[0])["val_score"] == pytest.approx(right_), "balanced accuracy over the classes that are there"
+    status, out, _ = typed(capsys, "evaluate", runs[1], "--resamples", "20")
+    assert status == 0
+    assert "folds by campaign: 2019, 2021, 2022, 2025" in out
+    assert "| ROC AUC | – |" in out
+    assert f"| accuracy | {right(runs[1] / 'predictions-test.csv'):.2f} " in out
+    assert "| fold | 1, 2021 |" in (runs[1] / "evaluation-test" / "report.md").read_text(encoding="utf-8")
+    text = summarise(runs, tmp_path)
+    pooled = 100 * np.mean(
+        [
+            row["truth"] == ("left", "right")[float(row["logit right"]) > float(row["logit left"])]
+            for run in runs
+            for row in rows(run / "predictions-test.csv")
+        ]
     )
-    assert with_.calibration.temperature == fit_temperature(truth[499:], 4 * logits[499:])
-    assert with_.calibration.after.error < 0.15 < with_.calibration.before.error
-    assert with_.calibration.after.loss < with_.calibration.before.loss
-    assert with_.to_dict()["calibration"]["before"] == without.to_dict()["calibration"]["before"]
-    assert {name: f.value for name, f in with_.figures.items()} == {name: f.value for name, f in without.figures.items()}
+    assert f"| accuracy | {pooled / 100:.4f} |" in text.split("All 37 test images of 4 folds taken together, one seed;")[1]
+    shutil.move(data, tmp_path / "moved")
+    status, out, _ = typed(capsys, "evaluate", runs[1], "--data", tmp_path / "moved", "--resamples", "0")
+    assert f"| accuracy | {right(runs[1] / 'predictions-test.csv'):.2f} |" in out, "its own fold, not the one of the column fold"
+    status, out, _ = typed(capsys, "evaluate", runs[1], "--data", a_set(tmp_path / "other"), "--resamples", "0")
+    assert status == 0, "other data may have no such column"
+    assert "| fold | None |" in (runs[1] / "evaluation-test" / "report.md").read_text(encoding="utf-8")
+    status, _, err = typed(capsys, "evaluate", runs[1], "--data", tmp_path / "moved", "--fold-column", "split")
+    assert (status, "--fold-column: expected --fold beside it" in err) == (2, True)
+    assert typed(capsys, "evaluate", runs[1], "--data", tmp_path / "moved", "--fold-column", "split", "--fold", "0", "--resamples", "0")[0] == 0
 
 
-def test_two_classes_can_have_one_threshold():
-    score = np.array([-4.0, -3.0, -2.5, -1.0, -0.5])
-    truth, logits = np.array([0, 0, 0, 1, 1]), np.stack([np.zeros(5), score], 1)
-    names, files = ("fine", "crack"), list("abcde")
-    plain = evaluate(Predicted(files, names, truth, logits), "test", resamples=0)
-    cut = evaluate(Predicted(files, names, truth, logits), "test", validation=(truth, logits), aim="balanced accuracy", resamples=0)
-    assert plain.figures["balanced accuracy"].value == 0.5  # argmax says "fine" to everything
-    assert cut.figures["balanced accuracy"].value == 1
-    assert cut.classes[0].threshold is None
-    assert 1 / (1 + math.exp(2.5)) < cut.classes[1].threshold < 1 / (1 + math.e)
-    assert "crack from probability 0.17" in cut.decision
-    assert not cut.mistakes
+def test_progress_is_shown(one, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(progress_module, "FIRST", 0.0)
+    _, _, err = typed(capsys, "evaluate", one, "--resamples", "0", "--batch", "1", "--out", tmp_path)
+    assert err.startswith("evaluating: 1 of ")
 
 
-def test_mistakes_of_many_labels_name_the_class_at_fault():
-    truth = np.array([[1, 0], [0, 0], [1, 1]])
-    logits = np.array([[-LOGIT, 0.2], [-5, LOGIT / 2], [5, 5]])
-    verdict = evaluate(Predicted(list("abc"), ("RB", "OB"), truth, logits), "val", resamples=0)
-    assert verdict.wrong == 2
-    first, second = verdict.mistakes
-    assert (first.file, first.about, first.missed, first.truth, first.said) == ("a", "RB", True, ("RB",), ("OB",))
-    assert first.confidence == pytest.approx(0.9)
-    assert (second.file, second.about, second.missed, second.truth, second.said) == ("b", "OB", False, (), ("OB",))
-    assert second.confidence == pytest.approx(0.75)
+def test_what_is_evaluated_is_what_predict_finds(tmp_path, capsys):
+    """The same thresholds, though predict's probabilities have a temperature and the report's have none."""
+    data = a_set(tmp_path / "set", multi_label=True, count=41)
+    run = a_run(tmp_path / "run", data, epochs=3)
+    status, out, _ = typed(capsys, "evaluate", run, "--resamples", 0)
+    assert status == 0
+    assert "own thresholds" in (run / "evaluation-test" / "report.md").read_text(encoding="utf-8")
+    told = {row["file"]: row["truth"] for row in rows(run / "predictions-test.csv")}
+    typed(capsys, "predict", run, *(data / file for file in told), "--format", "csv", "--out", tmp_path / "found.csv")
+    found = {row["file"].rpartition("/")[2]: row["found"] for row in rows(tmp_path / "found.csv")}
+    right_ = np.mean([set(found[file].split(";")) == set(truth.split(";")) for file, truth in told.items()])
+    assert f"| exact match | {100 * right_:.2f} |" in out
 
 
-def test_only_the_worst_mistakes_are_kept_and_come_in_order():
-    verdict = one(images=1009)
-    sure = [mistake.confidence for mistake in verdict.mistakes]
-    assert len(sure) == MISTAKES < verdict.wrong
-    assert sure == sorted(sure, reverse=True)
-
-
-def test_importance_asks_for_the_sewer_figures():
-    weights = np.array(list(CIW.values()))
-    assert "F2_CIW" not in multi_label().figures
-    plain = multi_label(importance=weights)
-    assert list(plain.figures)[:2] == ["F2_CIW", "F1_Normal"]
-    chosen = multi_label(importance=weights, validation=many_scores(seed=4))
-    assert chosen.figures["F2_CIW"].value == plain.figures["F2_CIW"].value  # the benchmark's own stays at 0.5
-    assert chosen.figures["F2_CIW, chosen thresholds"].value != plain.figures["F2_CIW"].value
-
-
-def test_curves_enclose_their_areas_and_stay_short():
-    verdict = one(images=199)
-    for row in verdict.classes:
-        steps = np.diff(np.append(0, row.recall))
-        assert steps @ np.array(row.precision) == pytest.approx(row.figures["AP"].value, abs=1e-3)
-        assert np.trapezoid(row.true_rate, row.false_rate) == pytest.approx(row.figures["AUC"].value, abs=1e-3)
-        assert (row.false_rate[0], row.true_rate[0], row.false_rate[-1], row.true_rate[-1]) == (0, 0, 1, 1)
-    random = np.random.default_rng(0)
-    truth, logits = random.integers(2, size=5003), random.normal(size=(5003, 2))
-    long = evaluate(Predicted([""] * 5003, ("a", "b"), truth, logits), "test", resamples=0).classes[1]
-    assert len(long.recall) <= CORNERS + 2
-    assert np.diff(np.append(0, long.recall)) @ np.array(long.precision) == pytest.approx(long.figures["AP"].value, abs=0.01)
-    assert average_precision(truth, probabilities(logits, False))[1] == long.figures["AP"].value
-
-
-@pytest.mark.parametrize("make", [one, multi_label])
-def test_to_json_and_back(make):
-    verdict = make()
-    text = verdict.to_json()
-    content = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    again = Evaluation.from_json(text)
-    assert again.to_dict() == verdict.to_dict() == content
-    assert again.figures == verdict.figures
-    assert again.classes == verdict.classes
-    assert again.mistakes == verdict.mistakes
-
-
-def test_undefined_is_null_in_json():
-    verdict = evaluate(Predicted(["x"], ("a", "b"), np.array([0]), np.array([[1.0, 0.0]])), "test", resamples=11)
-    content = json.loads(verdict.to_json())
-    assert content["classes"][1]["figures"]["AP"] == {"value": None, "low": None, "high": None}
-    assert content["figures"]["ROC AUC"]["value"] is None
-    assert content["classes"][1]["recall"] == []
-    assert math.isnan(Evaluation.from_json(verdict.to_json()).classes[1].figures["AP"].value)
-
-
-def test_bad_input():
-    truth, logits, names, files = np.array([0, 1]), np.zeros((2, 2)), ("a", "b"), ["x", "y"]
-    with pytest.raises(FovealError, match=r"logits: expected \(N, 3\), one column per class"):
-        evaluate(Predicted(files, ("a", "b", "c"), truth, logits), "test")
-    with pytest.raises(FovealError, match="files: expected 2, one per image, got 1"):
-        evaluate(Predicted(["x"], names, truth, logits), "test")
-    with pytest.raises(FovealError, match=r"validation: labels: expected \(N, C\) with several labels"):
-        evaluate(Predicted(files, names, truth, logits), "test", validation=(np.eye(2, dtype=int), logits))
-    with pytest.raises(FovealError, match="logits: expected numbers, got nan"):
-        evaluate(Predicted(files, names, truth, logits * np.nan), "test")
-    with pytest.raises(FovealError, match="validation images to choose them on, got none"):
-        evaluate(Predicted(files, names, truth, logits), "test", aim="F1")
-    with pytest.raises(FovealError, match="two classes, got 3"):
-        one(aim="F1", validation=(np.array([0, 1, 2]), np.zeros((3, 3))))
-    with pytest.raises(FovealError, match="importance: expected several labels"):
-        evaluate(Predicted(files, names, truth, logits), "test", importance=np.ones(2))
-    with pytest.raises(FovealError, match="leave out images that have no label"):
-        evaluate(Predicted(files, names, np.array([0, -1]), logits), "test")
-    with pytest.raises(FovealError, match="resamples"):
-        one(resamples=-1)
-    for text in ("{}", "[]", "nothing", '{"split": 3}'):
-        with pytest.raises(FovealError, match="a verdict: expected"):
-            Evaluation.from_json(text)
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 2.5])
+def test_thresholds_without_temperature(temperature):
+    logits = np.array([-3.0, -0.2, 0.4, 2.0])
+    at_temperature = 1 / (1 + np.exp(-logits / temperature))
+    assert plain_thresholds(tuple(at_temperature), temperature) == pytest.approx(1 / (1 + np.exp(-logits)))
+    assert plain_thresholds((0.0, 1.0), temperature) == (0.0, 1.0)

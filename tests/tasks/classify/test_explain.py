@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from cards import classify_card
 from PIL import Image
 
 from foveal.app import cli
@@ -14,7 +15,6 @@ from foveal.data.pipes import KINDS
 from foveal.models.store import describe, save_model
 from foveal.models.zoo import create
 from foveal.report.overlay import HEAT, Panel, Sheet, draw, heat, overlay
-from foveal.runtime.card import Card
 from foveal.tasks.classify import faithful as faithful_module
 
 
@@ -28,7 +28,7 @@ def saved(path, name="icam-31k", **changes):
     torch.manual_seed(0)
     net = create(name, classes=len(KINDS), image=64, **changes)
     family, config = describe(net)
-    save_model(net.eval(), path, Card(name, family, config, KINDS, multi_label=True, size=64, threshold=(0.5,) * len(KINDS)))
+    save_model(net.eval(), path, classify_card(name, family, config, KINDS, multi_label=True, size=64, threshold=(0.5,) * len(KINDS)))
     return path
 
 
@@ -180,7 +180,7 @@ def test_nothing_named_is_said(tmp_path, capsys):
     save_model(
         net.eval(),
         tmp_path / "m.safetensors",
-        Card("icam-30k", family, config, KINDS, multi_label=True, size=64, threshold=(1.0,) * len(KINDS)),
+        classify_card("icam-30k", family, config, KINDS, multi_label=True, size=64, threshold=(1.0,) * len(KINDS)),
     )
     status, out, _ = typed(capsys, tmp_path / "m.safetensors", "--faithful", 2, "--out", "page")
     assert status == 0

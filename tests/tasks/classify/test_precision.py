@@ -9,23 +9,23 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from cards import classify_card
 from PIL import Image
 
 from foveal.app.cli import main
 from foveal.data.pipes import render
+from foveal.deploy.measure.clock import interleaved
 from foveal.deploy.onnx.archive import texts
 from foveal.deploy.onnx.fp16 import halved
 from foveal.deploy.onnx.quantise import HALVED, blame, plans
 from foveal.errors import FovealError
 from foveal.models.mbconv import Stage
-from foveal.models.store import load_or_new
-from foveal.models.zoo import PRESETS, create, task_of
-from foveal.runtime.card import Card
-from foveal.tasks.classify.export import MARGINS, Margin
+from foveal.models.zoo import create, presets
+from foveal.tasks.classify.export import LIMITS, Limits
 from foveal.tasks.classify.graph import Answers, export_onnx
 from foveal.tasks.classify.graph_torch import export_program, export_script, load_program, load_script
 from foveal.tasks.classify.prove import ProofImages, by_onnxruntime, by_torch, prove
-from foveal.tasks.classify.session import Session
+from foveal.tasks.load import load
 
 LEAN = {"activation": "relu", "stages": (Stage(16, expand=1, squeeze=False), Stage(24, blocks=2, stride=2, squeeze=False))}
 
@@ -43,10 +43,10 @@ def small(name="icam-31k", **settings):
     with torch.no_grad():
         for _ in range(3):
             model(torch.randn(6, 3, settings["image"], settings["image"]))
-    return model.eval(), Card(name, "icam", {}, ("a", "b", "c"), size=56)
+    return model.eval(), classify_card(name, "icam", {}, ("a", "b", "c"), size=56)
 
 
-@pytest.fixture(scope="module", params=sorted(name for name in PRESETS if task_of(name) == "classify"))
+@pytest.fixture(scope="module", params=sorted(presets("icam")))
 def answering(request):
     """name of a runtime and precision → the answers of this preset in it."""
     model, card = small(request.param)
@@ -93,14 +93,14 @@ def test_a_number_that_16_bits_cannot_hold_stays():
 
 def test_the_figure_that_decides_is_in_the_proof():
     model, card = small()
-    held = ProofImages(frames(12), "noise", np.arange(12) % 3)
-    parity = prove(by_onnxruntime(export_onnx(model, card)), model, card, held)
-    said = model(
-        (torch.from_numpy(held.frames).permute(0, 3, 1, 2) / 255 - torch.tensor(card.mean)[:, None, None])
+    images = ProofImages(frames(12), "noise", np.arange(12) % 3)
+    parity = prove(by_onnxruntime(export_onnx(model, card)), model, card, images)
+    logits = model(
+        (torch.from_numpy(images.frames).permute(0, 3, 1, 2) / 255 - torch.tensor(card.mean)[:, None, None])
         / torch.tensor(card.std)[:, None, None]
     )
-    right = said.argmax(1).numpy() == held.truth
-    expected = np.mean([right[held.truth == label].mean() for label in range(3)])
+    right = logits.argmax(1).numpy() == images.labels
+    expected = np.mean([right[images.labels == label].mean() for label in range(3)])
     assert parity.figure == "balanced accuracy"
     assert parity.before == pytest.approx(expected)
     assert parity.after == pytest.approx(expected)
@@ -167,7 +167,7 @@ def run(tmp_path_factory):
         rows.append((f"{number}.png", ("a", "b")[number % 2], ("train", "train", "val", "test")[number // 6]))
     with (place / "labels.csv").open("w", newline="") as file:
         csv.writer(file).writerows(rows)
-    words = ["train", "classify", "--data", place, "--size", "56", "--settings", "{image: 56, patch: 14}", "--epochs", "1", "--batch", "6"]
+    words = ["train", "classify", "--data", place, "--size", "56", "--config", "{image: 56, patch: 14}", "--epochs", "1", "--batch", "6"]
     assert main([str(word) for word in [*words, "--device", "cpu", "--out", place / "run"]]) == 0
     return place / "run"
 
@@ -175,9 +175,9 @@ def run(tmp_path_factory):
 @pytest.mark.parametrize(("name", "precision"), [("m.onnx", "fp32"), ("m.onnx", "fp16"), ("m.pt", "fp32"), ("m.pt2", "fp32")])
 def test_the_proof_of_an_export(run, name, precision, tmp_path, capsys):
     assert main(["export", str(run), "--out", str(tmp_path / name), "--precision", precision]) == 0
-    said = capsys.readouterr().out
-    assert "6 images of the validation split" in said
-    assert "balanced accuracy" in said
+    out = capsys.readouterr().out
+    assert "6 images of the validation split" in out
+    assert "balanced accuracy" in out
     proof = json.loads((tmp_path / f"{name}.proof.json").read_text(encoding="utf-8"))
     assert proof["precision"] == precision
     assert proof["maps"] < 0.01
@@ -186,7 +186,7 @@ def test_the_proof_of_an_export(run, name, precision, tmp_path, capsys):
     assert proof["sound"]
     assert proof["milliseconds"]["file"]["median"] > 0
     if name.endswith(".onnx"):
-        assert Session(tmp_path / name).proof == proof
+        assert load(tmp_path / name).exported.proof == proof
     else:
         assert json.loads(texts(tmp_path / name)["foveal.proof"]) == proof
     assert main(["show", str(tmp_path / name)]) == 0
@@ -196,7 +196,7 @@ def test_the_proof_of_an_export(run, name, precision, tmp_path, capsys):
 
 
 def test_an_int8_file_that_is_no_gain_is_refused_and_says_who_is_to_blame(run, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(MARGINS, "int8", Margin(mean=1e-9, points=0.5, faster=True))
+    monkeypatch.setitem(LIMITS, "int8", Limits(mean=1e-9, points=0.5, faster=True))
     assert main(["export", str(run), "--out", str(tmp_path / "m.onnx"), "--precision", "int8"]) == 2
     error = capsys.readouterr().err
     assert "most of the error is of node_" in error
@@ -233,7 +233,7 @@ def test_an_interrupted_export_leaves_the_old_file_and_its_proof(run, tmp_path, 
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("foveal.tasks.classify.graph.write_export", interrupted)
+    monkeypatch.setattr("foveal.tasks.classify.export.write_export", interrupted)
     assert main(["export", str(run), "--out", str(tmp_path / "m.onnx"), "--precision", "fp16"]) == 130
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
@@ -241,5 +241,23 @@ def test_an_interrupted_export_leaves_the_old_file_and_its_proof(run, tmp_path, 
 def test_a_preset_without_weights_is_said_aloud(tmp_path, capsys):
     assert main(["export", "icam-30k", "--out", str(tmp_path / "m.onnx")]) == 0
     assert "icam-30k: no weights come with foveal, so they are random" in capsys.readouterr().out
-    with pytest.raises(FovealError, match="the model: expected"):
-        load_or_new("icam-3k")
+    with pytest.raises(FovealError, match="no model is called 'icam-3k'"):
+        load("icam-3k")
+
+
+def test_an_int8_file_that_is_no_gain_in_time_is_written_anyway_where_asked(run, tmp_path, capsys, monkeypatch):
+    """A plan that takes longer than float32 is refused, unless --anyway."""
+    slow = interleaved
+
+    def slower(jobs, **options):
+        taken = slow(jobs, **options)
+        return {name: one if name in ("float", "float32") else dataclasses.replace(one, median=one.median + 9) for name, one in taken.items()}
+
+    monkeypatch.setattr("foveal.deploy.onnx.quantise.interleaved", slower)
+    monkeypatch.setattr("foveal.tasks.classify.prove.interleaved", slower)
+    words = ["export", str(run), "--out", str(tmp_path / "m.onnx"), "--precision", "int8"]
+    assert main(words) == 2
+    assert "add --anyway" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    assert main([*words, "--anyway"]) == 0
+    assert load(tmp_path / "m.onnx").exported.proof["precision"] == "int8"

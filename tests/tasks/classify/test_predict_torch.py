@@ -1,20 +1,21 @@
-"""The inspector: preprocessing and decisions by hand, batches that do not matter, and a stream that nothing ends."""
+"""The classifier of torch: preprocessing and decisions by hand, batches that do not matter, and a stream that nothing ends."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 import torch
+from cards import classify_card
 from PIL import Image
 from torch import nn
 
 from foveal.errors import FovealError
-from foveal.models.store import save_model
+from foveal.models.store import describe, save_model
 from foveal.models.zoo import create
-from foveal.runtime.card import Card
-from foveal.runtime.image import BadImage
-from foveal.tasks.classify.predict import Prediction, Problem
+from foveal.runtime.image_predictor import Problem
+from foveal.tasks.classify.predict import Prediction
 from foveal.tasks.classify.predict_torch import TorchClassifier
+from foveal.tasks.load import load
 
 
 class Means(nn.Module):
@@ -26,7 +27,7 @@ class Means(nn.Module):
 
 def card(**changes):
     return dataclasses.replace(
-        Card("means", "icam", {}, ("a", "b", "c"), multi_label=True, size=7, mean=(0.5, 0.25, 0.0), std=(0.5, 0.5, 2.0)), **changes
+        classify_card("means", "icam", {}, ("a", "b", "c"), multi_label=True, size=7, mean=(0.5, 0.25, 0.0), std=(0.5, 0.5, 2.0)), **changes
     )
 
 
@@ -34,8 +35,8 @@ def grey(*colour, side=7):
     return np.full((side, side, 3), colour, np.uint8)
 
 
-def one(inspector, pixels):
-    (answer,) = inspector.inspect([("x", pixels)])
+def one(classifier, pixels):
+    (answer,) = classifier.predict([pixels])
     assert isinstance(answer, Prediction)
     return answer
 
@@ -84,10 +85,10 @@ def test_batches_do_not_matter():
     torch.manual_seed(0)
     model, own = create("icam-31k", classes=3, image=32, patch=8), card(size=32)
     random = np.random.default_rng(1)
-    images = [(str(number), random.integers(0, 256, (11 + number, 37, 3), np.uint8)) for number in range(17)]
-    alone = list(TorchClassifier(model, own, batch=1).inspect(images))
-    together = list(TorchClassifier(model, own, batch=7).inspect(iter(images)))
-    assert [answer.file for answer in alone] == [str(number) for number in range(17)] == [answer.file for answer in together]
+    images = [random.integers(0, 256, (11 + number, 37, 3), np.uint8) for number in range(17)]
+    alone = list(TorchClassifier(model, own, batch=1).predict(images))
+    together = list(TorchClassifier(model, own, batch=7).predict(iter(images)))
+    assert [answer.file for answer in alone] == [f"image {number}" for number in range(17)] == [answer.file for answer in together]
     for left, right in zip(alone, together, strict=True):
         np.testing.assert_allclose(left.probability, right.probability, rtol=1e-5)
         assert left.found == right.found
@@ -95,29 +96,16 @@ def test_batches_do_not_matter():
 
 
 @pytest.mark.parametrize("batch", [1, 3, 100])
-def test_what_is_bad_stays_at_its_place(batch):
-    bad = BadImage("1.png", "is empty (0 bytes)")
-    stream = [
-        ("0", grey(0, 0, 0)),
-        ("1", bad),
-        ("2", grey(9, 9, 9).astype(float)),
-        ("3", grey(1, 2, 3)),
-        ("4", bad),
-        ("5", np.zeros((0, 7, 3), np.uint8)),
-    ]
-    answers = list(TorchClassifier(Means(), card(), batch=batch).inspect(stream))
-    assert [answer.file for answer in answers] == list("012345")
+def test_what_is_bad_stays_at_its_place(tmp_path, batch):
+    (tmp_path / "1.png").write_bytes(b"")
+    bad = str(tmp_path / "1.png")
+    stream = [grey(0, 0, 0), bad, grey(9, 9, 9).astype(float), grey(1, 2, 3), bad, np.zeros((0, 7, 3), np.uint8)]
+    answers = list(TorchClassifier(Means(), card(), batch=batch).predict(stream))
+    assert [answer.file for answer in answers] == ["image 0", bad, "image 2", "image 3", bad, "image 5"]
     assert [type(answer) for answer in answers] == [Prediction, Problem, Problem, Prediction, Problem, Problem]
-    assert answers[1] == Problem("1", "is empty (0 bytes)")
-    assert answers[2].reason == "expected pixels (H, W, 3) of uint8, got float64 (7, 7, 3)"
-
-
-def test_a_problem_alone_waits_for_nobody():
-    def slow():
-        yield "x", BadImage("x", "bad")
-        pytest.fail("asked for the next before this one was answered")
-
-    assert next(TorchClassifier(Means(), card(), batch=5).inspect(slow())) == Problem("x", "bad")
+    assert answers[1] == Problem(bad, "is empty (0 bytes)")
+    assert answers[2].error.endswith("got float64 (7, 7, 3)")
+    assert [bool(answer.error) for answer in answers] == [False, True, True, False, True, True]
 
 
 def test_an_answer_that_is_no_number_is_a_problem_of_its_picture():
@@ -125,9 +113,9 @@ def test_an_answer_that_is_no_number_is_a_problem_of_its_picture():
         def forward(self, images):
             return images.mean((2, 3)) / (images.amax((1, 2, 3)) > 0)[:, None]
 
-    answers = list(TorchClassifier(Fragile(), card()).inspect([("a", grey(255, 0, 0)), ("b", grey(0, 0, 0)), ("c", grey(255, 0, 0))]))
+    answers = list(TorchClassifier(Fragile(), card()).predict([grey(255, 0, 0), grey(0, 0, 0), grey(255, 0, 0)]))
     assert [type(answer) for answer in answers] == [Prediction, Problem, Prediction]
-    assert "no number" in answers[1].reason
+    assert "no number" in answers[1].error
 
 
 def test_nothing_is_tracked_and_dropout_is_off():
@@ -144,17 +132,30 @@ def test_nothing_is_tracked_and_dropout_is_off():
 
 def test_out_of_a_file(tmp_path):
     model = create("icam-30k", classes=3, image=32, patch=16)
-    from foveal.models.store import describe
-
     family, config = describe(model)
-    save_model(model, tmp_path / "model.safetensors", Card("icam-30k", family, config, ("a", "b", "c"), multi_label=True, size=32))
+    save_model(model, tmp_path / "model.safetensors", classify_card("icam-30k", family, config, ("a", "b", "c"), True, size=32))
     for path in (tmp_path, tmp_path / "model.safetensors"):
-        inspector = TorchClassifier.load(path, batch=2)
-        np.testing.assert_allclose(
-            one(inspector, grey(9, 80, 200)).probability,
-            one(TorchClassifier(model, inspector.card), grey(9, 80, 200)).probability,
-            rtol=1e-6,
-        )
+        loaded = load(path, device="cpu")
+        (answer,) = loaded.predict(grey(9, 80, 200), batch=2)
+        expected = one(TorchClassifier(model, loaded.card, "cpu"), grey(9, 80, 200))
+        np.testing.assert_allclose(answer.probability, expected.probability, rtol=1e-6)
+
+
+ROWS = {
+    "csv": ("file,found,a,b,c,error\n", 'image 0,a;c,0.731059,0.475021,0.500000,\n', '"x,y",,,,,bad\n'),
+    "jsonl": ("", '{"file": "image 0", "found": ["a", "c"], "probability": {"a": 0.731059, "b": 0.475021, "c": 0.5}}\n',
+              '{"file": "x,y", "error": "bad"}\n'),
+    "table": ("image     found\n", "image 0   a 0.73, c 0.50\n", "x,y       error: bad\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ROWS)
+def test_rows(form):
+    classifier = TorchClassifier(Means(), card(), "cpu")
+    head, row = classifier.rows(form, 8)
+    assert (head, row(one(classifier, grey(255, 51, 0))), row(Problem("x,y", "bad"))) == ROWS[form]
+    with pytest.raises(FovealError, match="no format is called 'xml'"):
+        classifier.rows("xml", 8)
 
 
 @pytest.mark.parametrize(
@@ -165,10 +166,6 @@ def test_out_of_a_file(tmp_path):
         ({}, {"batch": 0}, "batch"),
         ({}, {"threshold": 1.5}, "a probability from 0 to 1"),
         ({"multi_label": False}, {"threshold": 0.5}, "two classes"),
-        ({"threshold": (0.5, 0.5)}, {}, "3 of them, got 2"),
-        ({"multi_label": False, "threshold": (0.5,)}, {}, "more than two classes"),
-        ({"temperature": 0.0}, {}, "temperature"),
-        ({"mean": (0.5,)}, {}, "three numbers"),
     ],
 )
 def test_what_does_not_fit(changes, words, says):
@@ -182,7 +179,7 @@ def test_a_model_of_other_classes():
 
 
 def test_what_was_blank_in_training_is_blank_in_use():
-    card = Card("x", "icam", {}, ("a", "b"), size=8, mean=(0.0,) * 3, std=(1.0,) * 3, recipe={"blank": [[0.0, 0.0, 0.5, 1.0]]})
+    card = classify_card("x", "icam", {}, ("a", "b"), size=8, mean=(0.0,) * 3, std=(1.0,) * 3, recipe={"blank": [[0.0, 0.0, 0.5, 1.0]]})
     image = np.random.default_rng(0).integers(0, 255, (8, 8, 3), np.uint8)
     kept = image.copy()
     prepared = TorchClassifier(torch.nn.Identity(), card).prepare([image])

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from foveal.data.source import UNTOLD, FileImages, Names, Source
+from foveal.data.source import UNLABELLED, FileImages, Names, Source
 from foveal.errors import FovealError
-from foveal.tasks.classify import finish as conclude
+from foveal.tasks.classify import finish
 from foveal.tasks.classify.predictions import read_predicted
 
 
@@ -45,8 +45,8 @@ def test_what_a_run_writes_is_read_back(tmp_path, multi_label):
     images = FileImages("/", Names.of(["x.png", "y.png", "z.png"]))
     source = Source("set", "csv", ("a", "b"), multi_label, labels, np.zeros(3, np.int8), images)
     logits = np.array([[0.5, -1], [2, 3], [4, 7]], np.float32)
-    text = conclude._table(conclude.Evaluated("test", logits, np.arange(3)), source)
-    assert f"y.png,{UNTOLD}," in text
+    text = finish._table(finish.Predicted("test", logits, np.arange(3)), source)
+    assert f"y.png,{UNLABELLED}," in text
     found = read_predicted(written(tmp_path, text.strip()), multi_label)
     assert found.files == ("x.png", "z.png")
     assert found.truth.tolist() == labels[[0, 2]].tolist()

@@ -1,68 +1,82 @@
-"""Recipes: every setting from a flag, a file or a shipped recipe, and one line for what does not fit."""
+"""Recipes: every option from a flag, a file or a shipped recipe, and one line for what does not fit."""
 
 import argparse
 import dataclasses
-from importlib import resources
 
 import pytest
 import yaml
 
 from foveal.errors import FovealError
-from foveal.options import parsed, read_options
-from foveal.tasks.classify import train_command
+from foveal.options import add_flags, from_flags, parsed, read_options
 from foveal.tasks.classify.recipe import ClassifyRecipe
+from foveal.tasks.task import find_task
+from foveal.tasks.train import recipe_of as whole_recipe
 
-OTHERS = {  # a value for each setting that is not its default, as typed and as meant
+OTHERS = {  # a value for each option that is not its default, as typed and as meant
     "data": ("photos", "photos"),
     "label": ("kind", "kind"),
     "model": ("icam-30k", "icam-30k"),
-    "settings": ("{first: static, queries: 3}", {"first": "static", "queries": 3}),
-    "start": ("m.safetensors", "m.safetensors"),
+    "config": ("{first: static, queries: 3}", {"first": "static", "queries": 3}),
+    "init_from": ("m.safetensors", "m.safetensors"),
     "teachers": ("/runs/fold{fold}-*", "/runs/fold{fold}-*"),
-    "truth": ("0.5", 0.5),
+    "label_weight": ("0.5", 0.5),
     "size": ("112", 112),
     "epochs": ("7", 7),
     "batch": ("11", 11),
     "lr": ("3e-4", 3e-4),
-    "backbone": ("0.1", 0.1),
-    "decay": ("0", 0),
+    "backbone_lr": ("0.1", 0.1),
+    "weight_decay": ("0", 0),
     "warmup": (".1", 0.1),
-    "smoothing": ("0.02", 0.02),
-    "balance": ("sampling", "sampling"),
+    "label_smoothing": ("0.02", 0.02),
+    "balance": ("margin", "margin"),
+    "accumulate": ("3", 3),
+    "average": ("4", 4),
+    "checkpointing": ("true", True),
+    "cuda_graphs": ("false", False),
     "margin": ("1.8", 1.8),
     "ema": ("0", 0),
     "mixup": ("1e-1", 0.1),
     "augment": ("none", "none"),
-    "keep": ("last", "last"),
+    "checkpoint": ("last", "last"),
     "patience": ("5", 5),
     "clip": ("0.5", 0.5),
     "precision": ("16", "16"),
     "seed": ("13", 13),
-    "by": ("campaign", "campaign"),
+    "fold_column": ("campaign", "campaign"),
     "fold": ("2", 2),
     "blank": ("[[0, 0, 0.5, 0.1]]", [[0, 0, 0.5, 0.1]]),
 }
 NAMES = [one.name for one in dataclasses.fields(ClassifyRecipe)]
 
 
+SHIPPED = find_task("classify").folder / "recipes"
+
+
+def flag(name):
+    return f"--{name.replace('_', '-')}"
+
+
 def recipe_of(*words):
     parser = argparse.ArgumentParser()
-    train_command.add_arguments(parser)
-    return train_command.recipe_of(parser.parse_args(["classify", *words]))
+    parser.add_argument("--recipe")
+    add_flags(parser, ClassifyRecipe)
+    args = parser.parse_args(words)
+    return whole_recipe(find_task("classify"), args.recipe, from_flags(args, ClassifyRecipe))
 
 
-def test_every_setting_has_a_flag():
+def test_every_option_has_a_flag():
     assert set(OTHERS) == set(NAMES)
     for name, (text, value) in OTHERS.items():
-        assert getattr(recipe_of(f"--{name}", text), name) == value != getattr(ClassifyRecipe(), name), name
-    every = recipe_of(*(word for name, (text, _) in OTHERS.items() for word in (f"--{name}", text)))
+        beside = ["--balance", "margin"] if name == "margin" else []
+        assert getattr(recipe_of(flag(name), text, *beside), name) == value != getattr(ClassifyRecipe(), name), name
+    every = recipe_of(*(word for name, (text, _) in OTHERS.items() for word in (flag(name), text)))
     assert dataclasses.asdict(every) == {name: value for name, (_, value) in OTHERS.items()}
 
 
 def test_a_recipe_is_read_as_it_is_written(tmp_path):
     every = ClassifyRecipe(**{name: value for name, (_, value) in OTHERS.items()})
     (tmp_path / "r.yaml").write_text(every.text())
-    assert ClassifyRecipe(**read_options(str(tmp_path / "r.yaml"), ClassifyRecipe)) == every
+    assert ClassifyRecipe(**read_options(str(tmp_path / "r.yaml"), ClassifyRecipe, SHIPPED)) == every
     assert ClassifyRecipe(**yaml.safe_load(ClassifyRecipe().text())) == ClassifyRecipe()
 
 
@@ -73,7 +87,7 @@ def test_flags_over_file(tmp_path):
 
 
 def test_shipped_recipes_load():
-    shipped = [entry.name.removesuffix(".yaml") for entry in (resources.files("foveal.train") / "recipes" / "classify").iterdir()]
+    shipped = [file.stem for file in SHIPPED.glob("*.yaml")]
     assert {"demo", "pipes", "published"} <= set(shipped)
     for name in shipped:
         assert recipe_of("--recipe", name) != ClassifyRecipe()
@@ -83,48 +97,48 @@ def test_shipped_recipes_load():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("epoch: 3", "no setting in the recipe .* is called 'epoch'; the nearest is 'epochs'"),
-        ("- 3", "expected settings and their values, got \\[3\\]"),
+        ("epoch: 3", "no option in the recipe .* is called 'epoch'; the nearest is 'epochs'"),
+        ("- 3", "expected options and their values, got \\[3\\]"),
         ("lr: [", "expected YAML, got .*"),
-        ("3: 4", "no setting in the recipe .* is called '3'"),
+        ("3: 4", "no option in the recipe .* is called '3'"),
     ],
 )
 def test_a_bad_file(tmp_path, text, says):
     (tmp_path / "r.yaml").write_text(text)
     with pytest.raises(FovealError, match=says) as caught:
-        read_options(str(tmp_path / "r.yaml"), ClassifyRecipe)
+        read_options(str(tmp_path / "r.yaml"), ClassifyRecipe, SHIPPED)
     assert "\n" not in str(caught.value)
 
 
 def test_no_such_recipe(tmp_path):
     with pytest.raises(FovealError, match="no recipe is called 'publish'; the nearest is 'published'"):
-        read_options("publish", ClassifyRecipe)
-    with pytest.raises(FovealError, match="expected a file that can be read"):
-        read_options(str(tmp_path / "none.yaml"), ClassifyRecipe)
+        read_options("publish", ClassifyRecipe, SHIPPED)
+    with pytest.raises(FovealError, match=r"cannot read .*none.yaml: No such file"):
+        read_options(str(tmp_path / "none.yaml"), ClassifyRecipe, SHIPPED)
     (tmp_path / "latin.yaml").write_bytes(b"data: caf\xe9")
     with pytest.raises(FovealError, match="expected a file that can be read"):
-        read_options(str(tmp_path / "latin.yaml"), ClassifyRecipe)
+        read_options(str(tmp_path / "latin.yaml"), ClassifyRecipe, SHIPPED)
     (tmp_path / "empty.yaml").write_text("# nothing\n")
-    assert read_options(str(tmp_path / "empty.yaml"), ClassifyRecipe) == {}
+    assert read_options(str(tmp_path / "empty.yaml"), ClassifyRecipe, SHIPPED) == {}
 
 
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
         ("lr", "nan", "a number, at least 0, got nan"),
-        ("lr", ".nan", "a number, at least 0, got nan"),
+        ("lr", ".nan", "a number, at least 0, got '.nan'"),
         ("lr", "inf", "got inf"),
         ("lr", "-1", "got -1"),
         ("lr", "fast", "got 'fast'"),
         ("lr", "true", "a number"),
         ("epochs", "0", "an integer, at least 1, got 0"),
-        ("epochs", "2.5", "got 2.5"),
-        ("batch", "multi_label", "got 'many'"),
+        ("epochs", "2.5", "got '2.5'"),
+        ("batch", "many", "got 'many'"),
         ("size", "8", "at least 16, got 8"),
         ("balance", "weight", "one of none, weights, margin, sampling, got 'weight'"),
         ("precision", "64", "one of 32, tf32, 16, bf16, got '64'"),
-        ("settings", "3", "a dict, got 3"),
-        ("settings", "{", "a dict, got"),
+        ("config", "3", "a dict, got 3"),
+        ("config", "{", "a dict, got"),
         ("blank", "left", "a list, got 'left'"),
         ("blank", "[0, 0, 1, 1]", "boxes"),
         ("blank", "[[0, 0, 1]]", "boxes"),
@@ -133,19 +147,19 @@ def test_no_such_recipe(tmp_path):
         ("fold", "first", "got 'first'"),
         ("ema", "1", "below 1"),
         ("ema", "2", "below 1"),
-        ("smoothing", "1.5", "below 1"),
+        ("label_smoothing", "1.5", "below 1"),
         ("warmup", "1", "below 1"),
     ],
 )
 def test_a_bad_value(name, text, says):
-    with pytest.raises(FovealError, match=f"the setting {name}: expected .*{says}") as caught:
-        recipe_of(f"--{name}", text)
+    with pytest.raises(FovealError, match=f"{flag(name)}: expected .*{says}") as caught:
+        recipe_of(flag(name), text)
     assert "\n" not in str(caught.value)
 
 
 def test_parsed_leaves_text_alone():
     assert parsed(ClassifyRecipe, "data", "2017") == "2017"
-    assert parsed(ClassifyRecipe, "start", "null") == "null"
+    assert parsed(ClassifyRecipe, "init_from", "null") == "null"
     assert parsed(ClassifyRecipe, "precision", "32") == "32"
     assert parsed(ClassifyRecipe, "fold", "null") is None
 
@@ -155,5 +169,5 @@ def test_changed_is_checked():
     with pytest.raises(FovealError, match="seed"):
         ClassifyRecipe().changed(seed=-1)
     one, other = ClassifyRecipe(), ClassifyRecipe()
-    one.settings["a"] = 1
-    assert other.settings == {}, "each recipe has its own"
+    one.config["a"] = 1
+    assert other.config == {}, "each recipe has its own"

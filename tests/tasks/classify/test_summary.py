@@ -5,11 +5,11 @@ import json
 
 import numpy as np
 import pytest
+from cards import classify_card
 from torch import nn
 
 from foveal.metrics.threshold import thresholds
 from foveal.models.store import save_model
-from foveal.runtime.card import Card
 from foveal.tasks.classify.summary import CHOSEN, summarise
 
 
@@ -17,7 +17,7 @@ def a_run(folder, seed, multi_label=False, splits=("val", "test"), unknown=False
     """What a run leaves, as far as it is summed up: chance for predictions. With a fold, it tests images of its own."""
     draw = np.random.default_rng(seed)
     folder.mkdir(parents=True)
-    save_model(nn.Linear(2, 2), folder / "model.safetensors", Card("icam-31k", "icam", {}, ("a", "b", "c"), multi_label))
+    save_model(nn.Linear(2, 2), folder / "model.safetensors", classify_card("icam-31k", "icam", {}, ("a", "b", "c"), multi_label))
     for split, count in zip(("val", "test"), (29, 31), strict=True):
         if split not in splits:
             continue

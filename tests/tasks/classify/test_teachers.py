@@ -1,4 +1,4 @@
-"""Teachers: what they say together, who may teach, and that a pupil comes to agree with them."""
+"""Teachers: their mean answer, who may teach, and that a pupil comes to agree with them."""
 
 import dataclasses
 import shutil
@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
-from train.little import FIELDS, a_set, rows, same_run
+from train.little import FIELDS, a_set, rows, same_run, trained
 
 from foveal.data.read import read
 from foveal.errors import FovealError
+from foveal.losses.classification import distillation_loss
 from foveal.models.zoo import create
 from foveal.runtime.card import SEWER_MEAN, SEWER_STD
-from foveal.tasks.classify.module import agreement
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.teachers import Teachers, Wanted, load_teachers
-from foveal.train.run import Machine, train
+from foveal.train.harness import Machine
 
 CPU = Machine(device="cpu")
 
@@ -27,8 +27,8 @@ def taught(tmp_path_factory):
     place = tmp_path_factory.mktemp("taught")
     data = a_set(place / "set")
     for seed in (0, 1):
-        train(ClassifyRecipe(data=str(data), fold=1, seed=seed, **FIELDS | {"epochs": 6}), place / f"fold1-seed{seed}", machine=CPU)
-        (place / f"fold1-seed{seed}.txt").write_text("what the run said")
+        trained(ClassifyRecipe(data=str(data), fold=1, seed=seed, **FIELDS | {"epochs": 6}), place / f"fold1-seed{seed}", machine=CPU)
+        (place / f"fold1-seed{seed}.txt").write_text("what the run printed")
     return place
 
 
@@ -43,23 +43,23 @@ def test_the_mean_of_what_they_say(multi_label):
     models = [create("icam-30k", classes=3, image=32, patch=8).train() for _ in range(3)]
     teachers = Teachers(models, multi_label)
     images = torch.randn(5, 3, 32, 32)
-    said = teachers(images)
+    answers = teachers(images)
     with torch.no_grad():
         each = [model(images) for model in models]
     expected = sum(logits.sigmoid() if multi_label else logits.softmax(1) for logits in each) / 3
-    torch.testing.assert_close(said, expected)
-    assert not said.requires_grad
+    torch.testing.assert_close(answers, expected)
+    assert not answers.requires_grad
     assert not any(model.training for model in models)
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
-def test_agreement_is_least_where_the_answers_are_theirs(multi_label):
+def test_the_loss_is_least_where_the_answers_are_theirs(multi_label):
     torch.manual_seed(0)
     soft = torch.rand(7, 4)
     soft = soft if multi_label else soft / soft.sum(1, keepdim=True)
     logits = (torch.logit(soft) if multi_label else soft.log()).requires_grad_()
     good = torch.tensor([1, 1, 0, 1, 1, 1, 1], dtype=torch.bool)
-    agreement(logits, soft, multi_label, good).backward()
+    distillation_loss(logits, soft, good, multi_label=multi_label).backward()
     assert logits.grad.abs().max() < 1e-6
     other = torch.randn(7, 4)
     each = (
@@ -67,28 +67,28 @@ def test_agreement_is_least_where_the_answers_are_theirs(multi_label):
         if multi_label
         else F.cross_entropy(other, soft, reduction="none")
     )
-    torch.testing.assert_close(agreement(other, soft, multi_label, good), each[good].mean())
+    torch.testing.assert_close(distillation_loss(other, soft, good, multi_label=multi_label), each[good].mean())
 
 
 def test_a_pupil_comes_to_agree(taught, tmp_path):
     """With no weight on the labels, all it can learn is what they say."""
     probabilities = []
     for name, epochs, lr in (("first", 1, 1e-9), ("last", 60, 0.003)):
-        recipe = recipe_for(taught, truth=0.0, epochs=epochs, lr=lr, keep="last", augment="none", smoothing=0.0)
-        train(recipe, tmp_path / name, machine=CPU)
-        probabilities.append(_chance(tmp_path / name))
-    wanted = (_chance(taught / "fold1-seed0") + _chance(taught / "fold1-seed1")) / 2
+        recipe = recipe_for(taught, label_weight=0.0, epochs=epochs, lr=lr, checkpoint="last", augment="none", label_smoothing=0.0)
+        trained(recipe, tmp_path / name, machine=CPU)
+        probabilities.append(_probability(tmp_path / name))
+    wanted = (_probability(taught / "fold1-seed0") + _probability(taught / "fold1-seed1")) / 2
     assert np.abs(probabilities[1] - wanted).mean() < 0.6 * np.abs(probabilities[0] - wanted).mean()
 
 
-def _chance(folder):
+def _probability(folder):
     logits = torch.tensor([[float(row["logit left"]), float(row["logit right"])] for row in rows(folder / "predictions-val.csv")])
     return logits.softmax(1)[:, 1].numpy()
 
 
 def test_resumed_it_is_the_run_that_was_never_stopped(taught, tmp_path, monkeypatch):
     recipe = recipe_for(taught, epochs=4)
-    train(recipe, tmp_path / "whole", machine=CPU)
+    trained(recipe, tmp_path / "whole", machine=CPU)
     with monkeypatch.context() as patch:
         real, seen = torch.Tensor.backward, []
 
@@ -100,8 +100,8 @@ def test_resumed_it_is_the_run_that_was_never_stopped(taught, tmp_path, monkeypa
 
         patch.setattr(torch.Tensor, "backward", stopped)
         with pytest.raises(KeyboardInterrupt):
-            train(recipe, tmp_path / "stopped", machine=CPU)
-    train(recipe, tmp_path / "stopped", resume=True, machine=CPU)
+            trained(recipe, tmp_path / "stopped", machine=CPU)
+    trained(recipe, tmp_path / "stopped", resume=True, machine=CPU)
     same_run(tmp_path / "whole", tmp_path / "stopped")
 
 
@@ -146,32 +146,32 @@ def test_a_teacher_sees_pictures_of_its_own_size(taught, tmp_path):
     torch.manual_seed(0)
     small = torch.randn(3, 3, 32, 32)
     large = small.repeat_interleave(2, 2).repeat_interleave(2, 3)
-    said = teachers(large)
+    answers = teachers(large)
     alike, _ = load_teachers(f"{taught}/fold{{fold}}-*", wanted(taught), tmp_path / "pupil")
     shrunk = F.interpolate(large, (32, 32), mode="bilinear", antialias=True)
-    torch.testing.assert_close(said, alike(shrunk))
-    assert not torch.allclose(said, alike(large[:, :, :32, :32]))
+    torch.testing.assert_close(answers, alike(shrunk))
+    assert not torch.allclose(answers, alike(large[:, :, :32, :32]))
 
 
 def test_a_pattern_that_meets_nothing_leaves_nothing(taught, tmp_path):
     with pytest.raises(FovealError, match="which meets none"):
-        train(recipe_for(taught, teachers=f"{taught}/nobody{{fold}}"), tmp_path / "run", machine=CPU)
-    assert not (tmp_path / "run").exists()
+        trained(recipe_for(taught, teachers=f"{taught}/nobody{{fold}}"), tmp_path / "run", machine=CPU)
+    assert not list((tmp_path / "run").glob("*"))
 
 
 def test_a_run_keeps_its_teachers(taught, tmp_path, monkeypatch):
     recipe = recipe_for(taught, teachers=f"{taught}/fold{{fold}}-seed0*", epochs=3)
     with monkeypatch.context() as patch:
-        patch.setattr("foveal.train.run.conclude", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr("foveal.tasks.classify.training.conclude", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            train(recipe, tmp_path / "run", machine=CPU)
+            trained(recipe, tmp_path / "run", machine=CPU)
     shutil.copytree(taught / "fold1-seed1", taught / "fold1-seed01")
     try:
         with pytest.raises(FovealError, match="the 1 teachers it was begun with, got others"):
-            train(recipe, tmp_path / "run", resume=True, machine=CPU)
+            trained(recipe, tmp_path / "run", resume=True, machine=CPU)
     finally:
         shutil.rmtree(taught / "fold1-seed01")
-    train(recipe, tmp_path / "run", resume=True, machine=CPU)
+    trained(recipe, tmp_path / "run", resume=True, machine=CPU)
 
 
 def test_a_pattern_from_a_folder_with_a_strange_name(taught, tmp_path, monkeypatch):
@@ -185,7 +185,7 @@ def test_a_pattern_from_a_folder_with_a_strange_name(taught, tmp_path, monkeypat
 
 
 def finer_set(folder, also=""):
-    """The little set with per second column: left is upper left and lower left, in unlike shares."""
+    """The little set with a second column: left is upper left and lower left, in unlike shares."""
     a_set(folder)
     lines = (folder / "labels.csv").read_text().split()
     place = ["part", *(f"{'upper' if number % 4 else 'lower'} {line.split(',')[1]}" for number, line in enumerate(lines[1:]))]
@@ -198,7 +198,7 @@ def finer_set(folder, also=""):
 def test_a_teacher_of_finer_classes_says_the_pupils(tmp_path, balance):
     data = finer_set(tmp_path / "set")
     fields = FIELDS | {"fold": 1, "label": "part", "balance": balance}
-    train(ClassifyRecipe(data=str(data), **fields), tmp_path / "teachers" / "fold1", machine=CPU)
+    trained(ClassifyRecipe(data=str(data), **fields), tmp_path / "teachers" / "fold1", machine=CPU)
     coarse = read(str(data), label="label")
     asked = Wanted(coarse, 32, SEWER_MEAN, SEWER_STD, 1, [], lambda label: read(str(data), label=label))
     teachers, _ = load_teachers(f"{tmp_path}/teachers/fold{{fold}}", asked, tmp_path / "pupil")
@@ -214,7 +214,7 @@ def test_a_teacher_of_finer_classes_says_the_pupils(tmp_path, balance):
     expected = torch.stack([fine[:, [0, 2]].sum(1), fine[:, [1, 3]].sum(1)], 1)
     torch.testing.assert_close(teachers(images), expected / expected.sum(1, keepdim=True))
     recipe = ClassifyRecipe(data=str(data), **fields | {"label": "label", "teachers": f"{tmp_path}/teachers/fold{{fold}}"})
-    assert train(recipe, tmp_path / "pupils" / "fold1", machine=CPU)
+    assert trained(recipe, tmp_path / "pupils" / "fold1", machine=CPU)
 
 
 @pytest.mark.parametrize("empty", [1, 4])
@@ -225,7 +225,7 @@ def test_a_picture_without_a_label_of_one_kind(tmp_path, empty):
     cells = lines[2].split(",")
     lines[2] = ",".join(["" if place == empty else cell for place, cell in enumerate(cells)])
     (data / "labels.csv").write_text("\n".join(lines) + "\n")
-    train(ClassifyRecipe(data=str(data), **FIELDS | {"fold": 1, "label": "part"}), tmp_path / "teachers" / "fold1", machine=CPU)
+    trained(ClassifyRecipe(data=str(data), **FIELDS | {"fold": 1, "label": "part"}), tmp_path / "teachers" / "fold1", machine=CPU)
     asked = Wanted(read(str(data), label="label"), 32, SEWER_MEAN, SEWER_STD, 1, [], lambda label: read(str(data), label=label))
     teachers, _ = load_teachers(f"{tmp_path}/teachers/fold{{fold}}", asked, tmp_path / "pupil")
     assert teachers.coarser[0].tolist() == [[1, 0], [0, 1], [1, 0], [0, 1]]
@@ -234,7 +234,7 @@ def test_a_picture_without_a_label_of_one_kind(tmp_path, empty):
 def test_a_finer_class_lies_within_one(tmp_path):
     data = finer_set(tmp_path / "set", also="upper right")
     assert rows(data / "labels.csv")[0]["label"] == "left"
-    train(ClassifyRecipe(data=str(data), **FIELDS | {"fold": 1, "label": "part"}), tmp_path / "teachers" / "fold1", machine=CPU)
+    trained(ClassifyRecipe(data=str(data), **FIELDS | {"fold": 1, "label": "part"}), tmp_path / "teachers" / "fold1", machine=CPU)
     recipe = ClassifyRecipe(data=str(data), **FIELDS | {"fold": 1, "label": "label", "teachers": f"{tmp_path}/teachers/fold{{fold}}"})
     with pytest.raises(FovealError, match="classes that each lie within one of the pupil's, got upper right, which lies in several"):
-        train(recipe, tmp_path / "pupils" / "fold1", machine=CPU)
+        trained(recipe, tmp_path / "pupils" / "fold1", machine=CPU)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from foveal.app.cli import main
-from foveal.report.bench import Bench
 from foveal.models.zoo import create
+from foveal.report.bench import Bench
 from foveal.tasks.translate import bench as translate
 
 SIZES = {"source_words": 97, "target_words": 97, "width": 16, "hidden": 24, "heads": 2, "layers": 1, "decoder_layers": 1}

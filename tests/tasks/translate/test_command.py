@@ -13,7 +13,7 @@ from train.little import ENVIRONMENT, typed
 from train.sentences import FIELDS, FLAGS, sentences
 
 from foveal.app.cli import main
-from foveal.tasks.translate.command import _gathered
+from foveal.tasks.translate.command import lines_ahead
 
 
 @pytest.fixture(scope="module")
@@ -39,20 +39,20 @@ def test_a_line_for_each_line(run):
         + long
         + b"\nk\xc3\xb6nnen \x00\x07\x1b[31m\n\xff\xfe\nthree\r\n\xe6\x97\xa5\xe6\x9c\xac\xe2\x80\xa8\xe8\xaa\x9e\nlast"
     )
-    done = said(run, text, "--beam", "2", "--longest", "6", "--most", "64", "--batch", "3")
+    done = said(run, text, "--beam", "2", "--max-length", "6", "--max-source-length", "64", "--batch", "3")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(b"\n") == 9
     assert done.stdout.decode().split("\n")[1:3] == ["", ""]
     told = sorted(done.stderr.decode().splitlines())  # lines are read ahead
     assert len(told) == 2
-    assert told[0].startswith("line 4: 5,000 pieces, of which the first 63 are read")
+    assert told[0].startswith("line 4: 5,000 tokens, of which the first 63 are read")
     assert told[1] == "line 6: expected UTF-8, got other bytes, which are read as �"
-    alone = said(run, b"last\n", "--beam", "2", "--longest", "6")
+    alone = said(run, b"last\n", "--beam", "2", "--max-length", "6")
     assert alone.stdout == done.stdout.splitlines(keepends=True)[-1]
 
 
 def test_several_translations_of_a_line(run):
-    done = said(run, b"one two\n\nthree\n", "--beam", "3", "--best", "2")
+    done = said(run, b"one two\n\nthree\n", "--beam", "3", "--n-best", "2")
     rows = [line.split("\t") for line in done.stdout.decode().splitlines()]
     assert [row[0] for row in rows] == ["1", "1", "2", "3", "3"]
     assert float(rows[0][1]) >= float(rows[1][1])
@@ -69,11 +69,13 @@ def test_a_closed_pipe_ends_it_quietly(run):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["icam-pipes"], "expected a model that translates, got one that does 'classify'"),
-        (["nothing-here"], "the model: expected"),
-        (["RUN", "--beam", "0"], "the search's beam"),
-        (["RUN", "--best", "9"], "the search's best: expected at most the beam, 4, got 9"),
+        (["icam-pipes"], "expected a model that translates, got one for the task classify"),
+        (["nothing-here"], "no model is called 'nothing-here'"),
+        (["RUN", "--beam", "0"], "--beam: expected an integer, at least 1, got 0"),
+        (["RUN", "--n-best", "9"], "the search's n_best: expected at most the beam, 4, got 9"),
         (["RUN", "--batch", "0"], "--batch"),
+        (["RUN", "--temperature", "0.5"], "--temperature: expected --sample beside it"),
+        (["RUN", "--threads", "2"], "--threads: expected an exported file, got a model of torch; set OMP_NUM_THREADS instead"),
     ],
 )
 def test_what_cannot_be(run, words, told):
@@ -102,8 +104,8 @@ def called(capsys, *words):
 
 
 def test_evaluate_beside_another(run, tmp_path, capsys):
-    data = ["--data", run.parent / "numbers.tsv", "--size", "300", "--tokens", "128", "--epochs", "1", "--device", "cpu"]
-    other = ["--model", "rnn", "--settings", "{width: 32, hidden: 32}", "--out", tmp_path / "rnn"]
+    data = ["--data", run.parent / "numbers.tsv", "--vocab-size", "300", "--tokens", "128", "--epochs", "1", "--device", "cpu"]
+    other = ["--model", "rnn", "--config", "{width: 32, hidden: 32}", "--out", tmp_path / "rnn"]
     assert called(capsys, "train", "translate", *data, *other)[0] == 0
     words = ["--beside", tmp_path / "rnn", "--device", "cpu", "--resamples", "0", "--out", tmp_path / "e"]
     status, _, err = called(capsys, "evaluate", run, *words)
@@ -112,23 +114,23 @@ def test_evaluate_beside_another(run, tmp_path, capsys):
     assert "| words of the source | sentences | transformer-tiny | rnn |" in text
     found = json.loads((tmp_path / "e" / "evaluation.json").read_text(encoding="utf-8"))["models"]
     assert list(found) == ["transformer-tiny", "rnn"]
-    assert found["rnn"]["by length"][0].keys() == {"which", "sentences", "words", "bleu"}
+    assert found["rnn"]["by_length"][0].keys() == {"which", "sentences", "words", "bleu"}
     assert (tmp_path / "e" / "bleu-by-length.svg").read_text(encoding="utf-8").count("<polyline") == 2
     assert sorted(file.name for file in (tmp_path / "e").glob("*.tsv")) == ["translations-test-2.tsv", "translations-test.tsv"]
-    back = ["--settings", FIELDS["settings"], "--source", "de", "--target", "en", "--out", tmp_path / "back"]
+    back = ["--config", FIELDS["config"], "--source", "de", "--target", "en", "--out", tmp_path / "back"]
     assert called(capsys, "train", "translate", *data, *back)[0] == 0
     for first, beside, told in (
         (run, run, "--beside: expected other models, got one of them twice"),
         (run, tmp_path / "back", "back: expected a model from en to de, got de to en"),
-        (run, "icam-pipes", "expected a model that translates, got one that does 'classify'"),
-        ("icam-pipes", run, "--beside: expected translators, got a model that classifies"),
+        (run, "icam-pipes", "got one for the task classify"),
+        ("icam-pipes", run, "got one for the task translate"),
     ):
         status, _, err = called(capsys, "evaluate", first, "--beside", beside, "--device", "cpu", "--out", tmp_path / "none")
         assert (status, err.count("\n")) == (2, 1)
         assert told in err
 
 
-def test_an_exported_file_is_judged_beside_its_model(run, tmp_path, capsys):
+def test_an_exported_file_is_evaluated_beside_its_model(run, tmp_path, capsys):
     pytest.importorskip("onnxruntime")
     assert called(capsys, "export", run, "--out", tmp_path / "m.onnx")[0] == 0
     words = ["--data", run.parent / "numbers.tsv", "--resamples", "0", "--out", tmp_path / "e", "--device", "cpu"]
@@ -142,13 +144,13 @@ def test_an_exported_file_is_judged_beside_its_model(run, tmp_path, capsys):
     assert "mean: [" not in shown
 
 
-def test_sentences_that_changed_are_told(run, tmp_path, capsys):
+def test_sentences_that_changed_are_refused(run, tmp_path, capsys):
     data = tmp_path / "set"
     shutil.copytree(run.parent, data, ignore=shutil.ignore_patterns("run"))
     words = ["--data", data / "numbers.tsv", *FLAGS, "--epochs", "1", "--out", tmp_path / "run"]
     status, _, err = called(capsys, "train", "translate", *words, "--precision", "16")
     assert status == 2
-    assert "the setting precision: expected 32 or bf16 on a CPU, got 16" in err
+    assert "--precision: expected 32 or bf16 on a CPU, got 16" in err
     status, _, err = called(capsys, "train", "translate", *words, "--precision", "bf16")  # in the folder of the one that was refused
     assert status == 0, err
     with (data / "numbers.tsv").open("a", encoding="utf-8") as file:
@@ -156,7 +158,7 @@ def test_sentences_that_changed_are_told(run, tmp_path, capsys):
     evaluate = ["evaluate", tmp_path / "run", "--device", "cpu", "--resamples", "0"]
     status, _, err = called(capsys, *evaluate)
     assert status == 2
-    assert "expected one trained on numbers as it is now, got one of other sentences or splits; say --data" in err
+    assert "expected one trained on numbers as it is now, got one of other sentences or splits; give --data" in err
     assert called(capsys, *evaluate, "--data", data / "numbers.tsv")[0] == 0
 
 
@@ -165,27 +167,27 @@ def test_several_seeds(run, tmp_path):
     done = typed("train", "translate", *words, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "2 seeds" in (tmp_path / "two" / "summary.md").read_text(encoding="utf-8")
-    assert "| test: BLEU, lowercased |" in done.stdout
+    assert "| test | BLEU, lowercased |" in done.stdout
 
 
-def test_an_image_command_refuses_a_translator(run):
+def test_a_file_that_is_not_there(run):
     done = typed("predict", run, "photo.jpg")
     assert done.returncode == 2
-    assert "expected a model that classifies, got one that does 'translate'" in done.stderr
+    assert "photo.jpg: expected a text file that exists, or a sentence" in done.stderr
 
 
 def test_lines_of_a_file_are_sorted_and_those_of_a_pipe_are_not_waited_for(tmp_path):
     file = tmp_path / "lines"
     file.write_text("one\n")
     with file.open() as stream:
-        assert _gathered(stream.fileno(), 32) == 512
-        assert _gathered(stream.fileno(), 1) == 1
+        assert lines_ahead(stream.fileno(), 32) == 512
+        assert lines_ahead(stream.fileno(), 1) == 1
     read, write = os.pipe()
-    assert _gathered(read, 32) == 32
+    assert lines_ahead(read, 32) == 32
     os.close(read)
     os.close(write)
     terminal, other = pty.openpty()
-    assert _gathered(other, 32) == 1
+    assert lines_ahead(other, 32) == 1
     os.close(terminal)
     os.close(other)
 

@@ -92,7 +92,7 @@ def test_what_is_written(tmp_path):
     assert explanation.facts["translation"] in (tmp_path / "page.html").read_text()
     assert explanation.summary() == f"one two\n{explanation.facts['translation']}"
     np.testing.assert_allclose(explanation.arrays["cross"].mean((0, 1)), explanation.facts["cross"], atol=1e-6)
-    with pytest.raises(FovealError, match="the name of a .html file"):
+    with pytest.raises(FovealError, match=r"the name of a \.html file"):
         explanation.save(tmp_path / "page.png")
     with pytest.raises(FovealError, match="to explain: expected one sentence, got None"):
         opened(*made()).explain()

@@ -10,27 +10,27 @@ import onnx
 import pytest
 import torch
 from tasks.translate.translator import KINDS, SIZE, made
+from tasks.translate.translator import opened as as_model
 from train.little import ENVIRONMENT, typed
 
 from foveal.app.cli import main
+from foveal.deploy.onnx.file import write_export
 from foveal.errors import FovealError
 from foveal.models.store import describe, save_model
 from foveal.models.torch_engine import TorchEngine
 from foveal.models.zoo import create
-from foveal.runtime.card import Card
 from foveal.runtime.decode.batched import decode_all
 from foveal.runtime.decode.engine import Bans
 from foveal.runtime.decode.search import Search
 from foveal.runtime.onnx_session import opened
-from foveal.runtime.packaged import packaged
 from foveal.runtime.vocabulary import both_from
-from foveal.tasks.classify.graph import write_export
-from foveal.tasks.classify.session import Session
-from foveal.tasks.translate.export import MARGINS, Margin, evaluate
+from foveal.tasks.load import load
+from foveal.tasks.translate.card import TranslateCard
+from foveal.tasks.translate.export import LIMITS, Limits, expect_within
 from foveal.tasks.translate.graph import export_translator
 from foveal.tasks.translate.onnx_engine import OnnxEngine
-from foveal.tasks.translate.predict import Translator
-from foveal.tasks.translate.prove import ProofSentences, TranslatorParity, difference, prove_translator
+from foveal.tasks.translate.options import PredictOptions
+from foveal.tasks.translate.prove import Parity, ProofSentences, difference, prove_translator
 
 
 def engine_of(model, card, **options):
@@ -44,7 +44,7 @@ def sources(count, longest=11):
 
 def assert_the_same(found, expected, near=1e-4):
     for mine, theirs in zip(found, expected, strict=True):
-        assert [one.words for one in mine] == [one.words for one in theirs]
+        assert [one.tokens for one in mine] == [one.tokens for one in theirs]
         assert [one.score for one in mine] == pytest.approx([one.score for one in theirs], abs=near)
 
 
@@ -58,22 +58,22 @@ def test_the_same_probabilities_as_torch(kind):
         assert most < (1e-3 if kind == "no norm" else 1e-4)  # without a norm numbers grow, and rounding with them
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "no residual"])  # which says one word again and again: sentences tie
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "no residual"])  # which repeats one token: sentences tie
 @pytest.mark.parametrize("beam", [1, 4])
 def test_the_same_sentences_as_torch(kind, beam):
     model, card = made(kind)
-    search = Search(beam=beam, best=beam, longest=19)
+    search = Search(beam=beam, n_best=beam, max_length=19)
     for batch in (1, 3, 17):
         given = sources(batch)
         found = decode_all(engine_of(model, card), given, search, batch)
         assert_the_same(found, decode_all(TorchEngine(model), given, search, batch))
-    assert len({word for sentences in found for one in sentences for word in one.words}) > 3
+    assert len({token for sentences in found for one in sentences for token in one.tokens}) > 3
 
 
 def test_bans_and_sampling():
     model, card = made()
     given = sources(5)
-    for search in (Search(beam=3, best=2, shortest=5, no_repeat=1, longest=12), Search(sample=True, best=3, seed=4, longest=9)):
+    for search in (Search(beam=3, n_best=2, min_length=5, no_repeat=1, max_length=12), Search(sample=True, n_best=3, seed=4, max_length=9)):
         assert_the_same(decode_all(engine_of(model, card), given, search, 5), decode_all(TorchEngine(model), given, search, 5))
 
 
@@ -88,7 +88,7 @@ def test_keep_and_reorder_are_those_of_torch():
         mine, theirs = (engine.step(words, 6, Bans(np.array([0]), np.array([9]))) for engine in engines)
         np.testing.assert_allclose(mine.values, theirs.values, atol=1e-5)
         np.testing.assert_allclose(mine.ends, theirs.ends, atol=1e-5)
-        np.testing.assert_array_equal(mine.words, theirs.words)
+        np.testing.assert_array_equal(mine.tokens, theirs.tokens)
 
     for engine in engines:
         engine.begin(given, 2, 20)
@@ -107,13 +107,13 @@ def test_keep_and_reorder_are_those_of_torch():
 def test_a_proof_sees_a_wrong_file():
     model, card = made()
     engine = engine_of(model, card)
-    held = ProofSentences(sources(7), "noise", ["eins"] * 7)
-    right = prove_translator(engine, model, both_from(card.vocabulary)[1], held, Search(beam=2, longest=9))
+    proof = ProofSentences(sources(7), "noise", ["eins"] * 7)
+    right = prove_translator(engine, model, both_from(card.vocabulary)[1], proof, Search(beam=2, max_length=9))
     assert right.largest < 1e-4 and right.anywhere < 1e-4 and right.same == 1  # noqa: PT018
     assert right.before == right.after
     with torch.no_grad():
         model.decoder[1].cross_attention.layer.out.bias[3] += 0.5
-    apart, most = difference(engine, model, held.source[0], [5, 6])
+    apart, most = difference(engine, model, proof.source[0], [5, 6])
     assert len(apart) == 3
     assert most >= apart.max() > 1e-3
 
@@ -135,6 +135,51 @@ def test_a_table_lies_in_it_once():
     assert (proto.ir_version, proto.opset_import[0].version) == (8, 18)
 
 
+def test_lines_become_results():
+    model = as_model(*made())
+    results = list(model.predict(["one two", "three"], beam=3, n_best=2, max_length=5))
+    assert [one.source for one in results] == ["one two", "three"]
+    assert [one.text for one in results] == model.translate(["one two", "three"], beam=3, max_length=5)
+    assert all(len(one.candidates) == 2 and one.candidates[0].score >= one.candidates[1].score and not one.error for one in results)
+    assert model.translate("three", beam=3, max_length=5) == results[1].text
+
+
+def test_lines_of_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lines.txt").write_bytes(b"\xef\xbb\xbfone two\nthree\xe2\x80\xa8four\n\nk\xf6nnen")
+    predictor = as_model(*made()).predictor(beam=1, max_length=5)
+    lines = predictor.inputs(["lines.txt", "One dog sleeps."])
+    assert [line.text for line in lines] == ["one two", "three\u2028four", "", "k\ufffdnnen", "One dog sleeps."]
+    assert [str(line) for line in lines[:2]] == ["lines.txt:1", "lines.txt:2"]
+    results = list(predictor.predict(lines))
+    assert results[2].text == ""
+    for form in predictor.formats:
+        head, row = predictor.rows(form, 12)
+        text = head + "".join(map(row, results))
+        assert text.count("\n") == len(results) + (form != "jsonl")
+        assert all(one.text in text for one in results)
+    for wrong in ("line.txt", "folder/lines"):
+        with pytest.raises(FovealError, match=f"{wrong}: expected a text file that exists, or a sentence, got no file of this name"):
+            predictor.inputs([wrong])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temperature": 0.5}, "--temperature: expected --sample beside it"),
+        ({"top_k": 3}, "--top-k: expected --sample beside it"),
+        ({"top_p": 0.5}, "--top-p: expected --sample beside it"),
+        ({"seed": 3}, "--seed: expected --sample beside it"),
+        ({"sample": True, "beam": 7}, "--beam: expected none beside --sample"),
+        ({"n_best": 9}, "the search's n_best: expected at most the beam, 4, got 9"),
+        ({"precision": "fp16"}, "--precision: expected one of fp32, int8, got 'fp16'"),
+    ],
+)
+def test_what_would_be_ignored_is_refused(options, message):
+    with pytest.raises(FovealError, match=re.escape(message)):
+        PredictOptions(**options)
+
+
 # --- as it is typed -----------------------------------------------------------------------------------------------------------------
 
 
@@ -149,13 +194,13 @@ def file(tmp_path_factory):
     assert "sentences that the grammar made" in done.stdout
     proof = json.loads((folder / "model.onnx.proof.json").read_text())
     assert proof["largest"] < 1e-3 and proof["same"] == 1  # noqa: PT018
-    assert proof == Translator(folder / "model.onnx").proof
+    assert proof == load(folder / "model.onnx").exported.proof
     return folder / "model.onnx"
 
 
 def test_without_torch(file):
     text = "one two\n\nthree\n"
-    words = [str(file), "--beam", "3", "--best", "2", "--longest", "7"]
+    words = [str(file), "--beam", "3", "--n-best", "2", "--max-length", "7"]
     program = f"import sys\nfrom foveal.app.cli import main\nstatus = main({['translate', *words]!r})\nprint(sorted(set(sys.modules) & {{'torch', 'onnx', 'yaml', 'safetensors', 'sacrebleu'}}))\nsys.exit(status)"
     done = subprocess.run([sys.executable, "-c", program], input=text, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -186,27 +231,27 @@ def with_card(**facts):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (with_card(foveal="99.0.0"), "upgrade foveal"),
-        (with_card(task="classify"), "expected a model that translates, got one that does 'classify'"),
+        (with_card(task="fly"), "expected the card of a model for a task that is installed, got no task is called 'fly'"),
         (with_card(vocabulary=""), "expected a model with its vocabulary, got one without"),
         (with_card(vocabulary="[]"), "a model's vocabulary"),
-        (with_card(config={}), "a config whose pad is a whole number, got None"),
+        (with_card(config={}), "a config whose pad is an integer, at least 0, got None"),
         (lambda proto: proto.ClearField("metadata_props"), "an ONNX file without foveal's card"),
     ],
 )
-def test_a_file_that_cannot_be(file, tmp_path, change, told):
+def test_a_file_that_cannot_be(file, tmp_path, change, message):
     with pytest.raises(FovealError, match="expected") as error:
-        Translator(changed(file, tmp_path, change))
-    assert told in str(error.value)
+        load(changed(file, tmp_path, change)).predictor()
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_another_number_of_layers(file, tmp_path):
-    config = Translator(file).card.config
-    with pytest.raises(FovealError, match="the inputs of a translator of 5 layers"):
-        Translator(changed(file, tmp_path, with_card(config=config | {"decoder_layers": 5})))
+    config = load(file).card.config
+    with pytest.raises(FovealError, match="the inputs of a decoder of 5 layers"):
+        load(changed(file, tmp_path, with_card(config=config | {"decoder_layers": 5}))).predictor()
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
@@ -216,104 +261,97 @@ def test_a_truncated_file(file, tmp_path, share):
     done = typed("translate", tmp_path / "cut.onnx")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "expected an exported model" in done.stderr
+    assert ("expected an exported model" if share else "expected an ONNX graph, got an empty file") in done.stderr
 
 
-def test_commands_for_pictures_refuse_it_and_it_refuses_a_model_for_pictures(file, tmp_path):
-    with pytest.raises(FovealError, match="expected a model that classifies, got one that does 'translate'"):
-        Session(file)
-    write_export(_pictures(), {}, tmp_path / "pictures.onnx")
-    done = typed("translate", tmp_path / "pictures.onnx")
+def test_another_task_refuses_it_and_it_refuses_another_tasks_model(file):
+    done = typed("predict", file, "photo.jpg")
     assert done.returncode == 2
-    assert "expected a model that translates, got one that does 'classify'" in done.stderr
+    assert "photo.jpg: expected a text file that exists, or a sentence, got no file of this name" in done.stderr
+    done = typed("translate", "icam-pipes")
+    assert done.returncode == 2
+    assert "expected a model that translates, got one for the task classify" in done.stderr
 
 
 def test_it_cannot_be_explained_and_says_what_can(file, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["explain", str(file), "one two"]) == 2
     error = capsys.readouterr().err
-    assert "model.onnx: expected of a model that translates its run's folder or .safetensors file, got an exported file" in error
-    assert "foveal translate runs the exported file" in error
+    assert "model.onnx: expected a run's folder or a .safetensors file to explain, got an exported file, which translates only" in error
     assert error.count("\n") == 1
     assert not list(tmp_path.iterdir())
     assert main(["explain", str(file.with_name("model.safetensors")), "one two", "--device", "cpu"]) == 0
 
 
-def _pictures():
-    from foveal.models.store import load_model
-    from foveal.tasks.classify.graph import export_onnx
-
-    return export_onnx(*load_model(packaged("icam-pipes")))
-
-
-def test_words_that_no_position_was_learned_for():
+def test_tokens_that_no_position_was_learned_for():
     model, card = made("learned, gelu", longest=13)
     for engine in (engine_of(model, card), TorchEngine(model)):
         with pytest.raises(FovealError, match="at most 13"):
-            decode_all(engine, [[5, 6]], Search(beam=2, longest=30, shortest=29), 1)
+            decode_all(engine, [[5, 6]], Search(beam=2, max_length=30, min_length=29), 1)
 
 
 def test_a_program_need_not_know_how_many_positions_were_learned(tmp_path):
     model, card = made("learned, gelu", longest=13)
     write_export(export_translator(model, card), {}, tmp_path / "m.onnx")
-    translate = Translator(tmp_path / "m.onnx")
+    model = load(tmp_path / "m.onnx")
     long = " ".join(["one two three"] * 40)
-    short, cut = translate(["one", long])
-    assert short == translate(["one"], most=5)[0]
-    assert cut == translate([long], most=13)[0] != translate([long], most=3)[0]
+    short, cut = model.translate(["one", long])
+    assert short == model.translate("one", max_source_length=5)
+    assert cut == model.translate(long, max_source_length=13) != model.translate(long, max_source_length=3)
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
-        (["--precision", "fp16"], "--precision: expected fp32 or int8 for a model that translates, got fp16"),
+        (["--precision", "fp16"], "--precision: expected one of fp32, int8, got 'fp16'"),
         (["--out", "m.pt"], "--out: expected a name that ends in .onnx for a model that translates, got m.pt"),
     ],
 )
-def test_what_cannot_be_exported(file, tmp_path, words, told):
+def test_what_cannot_be_exported(file, tmp_path, words, message):
     done = typed("export", file.with_name("model.safetensors"), "--out", tmp_path / "x.onnx", *words, timeout=120)
     assert done.returncode == 2
-    assert told in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 
 def test_an_int8_file_that_is_not_near_enough_is_not_written(file, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(MARGINS, "int8", Margin(mean=0.0))  # by its error: which file is faster is for a quiet machine to say
+    monkeypatch.setitem(LIMITS, "int8", Limits(mean=0.0))  # by its error: which file is faster is for a quiet machine to say
     out = tmp_path / "int8.onnx"
     assert main(["export", str(file.with_name("model.safetensors")), "--out", str(out), "--precision", "int8"]) == 2
-    told = capsys.readouterr().err
-    assert "the int8 file: expected" in told
-    assert told.count("\n") == 1
+    message = capsys.readouterr().err
+    assert "the int8 file: expected" in message
+    assert message.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 
 def test_an_int8_file_that_is_near_and_fast_enough(file, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(MARGINS, "int8", Margin(mean=2.0, points=0.3))  # weights that nobody trained are no measure
+    monkeypatch.setitem(LIMITS, "int8", Limits(mean=2.0, points=0.3))  # weights that nobody trained are no measure
     out = tmp_path / "int8.onnx"
     assert main(["export", str(file.with_name("model.safetensors")), "--out", str(out), "--precision", "int8"]) == 0
     assert "as float32 .onnx" in capsys.readouterr().out
     assert out.stat().st_size < file.stat().st_size
-    assert Translator(out).proof["precision"] == "int8"
-    assert len(Translator(out)(["one two", "three"], Search(beam=2, longest=5))) == 2
+    model = load(out)
+    assert model.exported.proof["precision"] == "int8"
+    assert len(model.translate(["one two", "three"], beam=2, max_length=5)) == 2
 
 
 @pytest.mark.parametrize(
-    ("facts", "milliseconds", "told"),
+    ("facts", "milliseconds", "message"),
     [
         ({"before": 30.0, "after": 29.6}, 0.5, "expected BLEU within 0.3 of the model's, got 29.60 where the model has 30.00"),
         ({"mean": 0.2}, 0.5, "expected log-probabilities within 0.1 of the model's on average, got 0.2"),
         ({}, 0.99, "expected at most 0.95 × the time of the float32 file, got 0.99 ×"),
     ],
 )
-def test_an_int8_file_that_is_not(facts, milliseconds, told):
-    parity = TranslatorParity(**{"sentences": 5, "largest": 0.3, "mean": 0.01, "anywhere": 1.0, "same": 0.9, "figure": "BLEU"} | facts)
-    with pytest.raises(FovealError, match=re.escape(told)):
-        evaluate("int8", parity, {"file": {"median": milliseconds}, "float32": {"median": 1.0}})
+def test_an_int8_file_that_is_not(facts, milliseconds, message):
+    parity = Parity(**{"sentences": 5, "largest": 0.3, "mean": 0.01, "anywhere": 1.0, "same": 0.9, "figure": "BLEU"} | facts)
+    with pytest.raises(FovealError, match=re.escape(message)):
+        expect_within("int8", parity, {"file": {"median": milliseconds}, "float32": {"median": 1.0}})
 
 
 def test_a_recurrent_model_is_refused(tmp_path):
     model = create("rnn", source_words=SIZE, target_words=SIZE, width=8, hidden=8)
     family, config = describe(model)
     with pytest.raises(FovealError, match="expected a Transformer, got rnn"):
-        export_translator(model, Card("rnn", family, config, (), task="translate"))
+        export_translator(model, TranslateCard(model="rnn", family=family, config=config))

@@ -8,20 +8,21 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch.nn import functional as F
-from train.killed import killed_and_resumed
+from train.killed import killed_and_resumed, train_translate
 from train.little import rows, typed
 from train.sentences import FIELDS, sentences
 
-from foveal.app.cli import main
 from foveal.data.parallel import read_parallel
 from foveal.data.token_batches import TokenPairs, collate
 from foveal.errors import FovealError
 from foveal.models.store import load_model
 from foveal.models.zoo import create
-from foveal.tasks.translate.module import Translate
+from foveal.tasks.load import load
+from foveal.tasks.task import find_task
+from foveal.tasks.translate.card import TranslateCard
+from foveal.tasks.translate.module import TranslateModule
 from foveal.tasks.translate.recipe import TranslateRecipe
-from foveal.tasks.translate.run import mean_weights, train_translate
-from foveal.train.run import Machine
+from foveal.train.harness import Machine
 from foveal.train.schedule import root
 
 CPU = Machine(device="cpu")
@@ -40,22 +41,22 @@ def test_the_schedule_is_the_papers():
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_loss_is_the_mean_over_words_and_knows_no_padding(smoothing):
+def test_the_loss_is_the_mean_over_tokens_and_knows_no_padding(smoothing):
     torch.manual_seed(0)
     model = create("transformer-tiny", source_words=50, target_words=50, layers=1, decoder_layers=1, dropout=0.0)
     pairs = TokenPairs.of([[5, 6, 7], [8]], [[9, 10], [11, 12, 13, 14]])
     batch = collate(pairs)
-    task = Translate(model, TranslateRecipe(smoothing=smoothing))
+    module = TranslateModule(model, TranslateRecipe(label_smoothing=smoothing))
     each = []
     for place in range(2):
         alone = collate(pairs[[place]])
         logits = model(alone.source, alone.target_in)[0].log_softmax(1)
         words = alone.target_out[0]
         each += [-((1 - smoothing) * logits[i, word] + smoothing * logits[i].mean()) for i, word in enumerate(words)]
-    torch.testing.assert_close(task.loss(batch, smoothing), torch.stack(each).mean(), rtol=1e-5, atol=1e-6)
-    assert task.amount(batch) == 3 + 5
+    torch.testing.assert_close(module.loss(model, batch, smoothing), torch.stack(each).mean(), rtol=1e-5, atol=1e-6)
+    assert module.amount(batch) == 3 + 5
     plain = F.cross_entropy(model(batch.source, batch.target_in).flatten(0, 1), batch.target_out.flatten(), ignore_index=0)
-    torch.testing.assert_close(task.loss(batch, 0.0), plain)
+    torch.testing.assert_close(module.loss(model, batch, 0.0), plain)
 
 
 @pytest.fixture(scope="module")
@@ -71,62 +72,58 @@ def test_it_learns(run):
     assert "tok:13a" in result["test"]["bleu"]["signature"]
     lines = (folder / "translations-test.tsv").read_text(encoding="utf-8").splitlines()
     assert len(lines) - 1 == result["data"]["splits"]["test"]
-    _, card = load_model(folder, "translate")
+    _, card = load_model(folder, TranslateCard)
     assert card.task == "translate" and card.vocabulary and card.metrics["test"] == result["test"]  # noqa: PT018
     assert json.loads((folder / "result.json").read_text())["val_score"] == result["val"]["bleu"]["value"]
     rows = (folder / "log.csv").read_text().splitlines()
-    assert "tokens_a_second" in rows[0]
+    assert "tokens_per_second" in rows[0]
     assert len(rows) == 61
 
 
-@pytest.mark.parametrize("settings", [{}, {"position": "learned", "longest": 17}])
-def test_a_given_test_is_translated_whole(data, tmp_path, capsys, settings):
+@pytest.mark.parametrize("config", [{}, {"position": "learned", "longest": 17}])
+def test_a_given_test_is_translated_whole(data, tmp_path, capsys, config):
     """Longer than what is learned from, than a batch, and than there are positions for: it is in the score all the same."""
     long = " ".join(["one"] * 23), " ".join(["eins"] * 23)
     file = tmp_path / "more.tsv"
     extra = [f"{long[0]}\t{long[1]}\t{split}\n" for split in ("train", "val", "test")] + ["two\t\ttest\n", "\tzwei\ttest\n"]
     file.write_text(Path(data).read_text(encoding="utf-8") + "".join(extra), encoding="utf-8")
-    fields = FIELDS | {"epochs": 1, "longest": 7, "tokens": 16, "beam": 1, "settings": FIELDS["settings"] | settings}
+    fields = FIELDS | {"epochs": 1, "max_length": 7, "tokens": 16, "beam": 1, "config": FIELDS["config"] | config}
     result = train_translate(TranslateRecipe(data=str(file), **fields), tmp_path / "run", machine=CPU)
     before = read_parallel(data).facts()["splits"]
     assert result["data"]["splits"] == {"train": before["train"], "val": before["val"] + 1, "test": before["test"] + 2}
     assert result["data"]["dropped"] == {"too long": 1, "no reference": 1}
     error = capsys.readouterr().err
-    assert "1 pairs of val have more than 15 pieces: the loss leaves them out, BLEU does not" in error
-    assert ("1 sentences of" in error and "have more than 16 pieces, of which the first are read" in error) == bool(settings)
-    assert (
-        main(["evaluate", str(tmp_path / "run"), "--split", "test", "--device", "cpu", "--resamples", "0", "--out", str(tmp_path / "e")])
-        == 0
-    )
+    assert "1 pairs of val have more than 15 tokens: the loss leaves them out, BLEU does not" in error
+    assert ("1 sentences of" in error and "have more than 16 tokens, of which the first are read" in error) == bool(config)
+    load(tmp_path / "run", device="cpu").evaluate(split="test", resamples=0).write(tmp_path / "e")
     for folder in ("run", "e"):
         lines = (tmp_path / folder / "translations-test.tsv").read_text(encoding="utf-8").splitlines()
         assert len(lines) == 1 + before["test"] + 2
-        source, said, reference = next(line for line in lines if line.startswith("one one one one")).split("\t")
+        source, translation, reference = next(line for line in lines if line.startswith("one one one one")).split("\t")
         assert (source, reference) == long
-        assert said
+        assert translation
 
 
 def test_bleu_on_the_way(data, tmp_path):
-    train_translate(TranslateRecipe(data=data, **FIELDS | {"epochs": 4, "bleu": 2}), tmp_path / "run", machine=CPU)
-    told = [row["val_bleu"] for row in rows(tmp_path / "run" / "log.csv")]
-    assert told[0] == told[2] == "nan"
-    assert float(told[1]) >= 0
-    assert float(told[3]) >= 0
+    train_translate(TranslateRecipe(data=data, **FIELDS | {"epochs": 4, "bleu_every": 2}), tmp_path / "run", machine=CPU)
+    scores = [row["val_bleu"] for row in rows(tmp_path / "run" / "log.csv")]
+    assert scores[0] == scores[2] == "nan"
+    assert float(scores[1]) >= 0
+    assert float(scores[3]) >= 0
 
 
 def test_what_is_kept_is_the_mean_of_the_last_epochs(run):
     folder, _ = run
     parts = [load_file(folder / f"weights-{place}.safetensors") for place in range(2)]
-    kept, mean = load_file(folder / "model.safetensors"), mean_weights(folder, 2)
+    kept = load_file(folder / "model.safetensors")
     assert not (folder / "weights-2.safetensors").exists()
     for name, tensor in kept.items():
         torch.testing.assert_close(tensor, (parts[0][name] + parts[1][name]) / 2)
-        assert torch.equal(tensor, mean[name])
 
 
-@pytest.mark.parametrize("settings", [{}, {"accumulate": 2, "clip": 1.0}])
-def test_a_run_that_was_killed_ends_with_the_same_weights(data, tmp_path, monkeypatch, settings):
-    one, other = killed_and_resumed(TranslateRecipe(data=data, **FIELDS, **settings), tmp_path, monkeypatch, CPU)
+@pytest.mark.parametrize("options", [{}, {"accumulate": 2, "clip": 1.0}])
+def test_a_run_that_was_killed_ends_with_the_same_weights(data, tmp_path, monkeypatch, options):
+    one, other = killed_and_resumed(TranslateRecipe(data=data, **FIELDS, **options), tmp_path, monkeypatch, CPU)
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
@@ -140,7 +137,7 @@ def test_checkpointing_changes_nothing_but_memory(data, tmp_path):
 
 @pytest.mark.parametrize("model", ["rnn", "rnn-attention"])
 def test_recurrent_models_are_trained_by_the_same_call(data, tmp_path, model):
-    recipe = TranslateRecipe(data=data, model=model, **FIELDS | {"settings": {"width": 16, "hidden": 16}, "epochs": 1, "joint": False})
+    recipe = TranslateRecipe(data=data, model=model, **FIELDS | {"config": {"width": 16, "hidden": 16}, "epochs": 1, "joint": False})
     result = train_translate(recipe, tmp_path / "run", machine=CPU)
     assert math.isfinite(result["val_loss"])
 
@@ -148,7 +145,7 @@ def test_recurrent_models_are_trained_by_the_same_call(data, tmp_path, model):
 def test_going_on_with_a_trained_model(run, data, tmp_path):
     folder, before = run
     result = train_translate(
-        TranslateRecipe(data=data, start=str(folder), **FIELDS | {"epochs": 1, "settings": {}, "lr": 1e-5}), tmp_path / "on", machine=CPU
+        TranslateRecipe(data=data, init_from=str(folder), **FIELDS | {"epochs": 1, "config": {}, "lr": 1e-5}), tmp_path / "on", machine=CPU
     )
     assert result["val_loss"] < 2 * before["val_loss"] + 0.1
 
@@ -156,9 +153,9 @@ def test_going_on_with_a_trained_model(run, data, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"model": "icam-31k"}, "the setting model: expected one of transformer-tiny"),
-        ({"settings": {"pad": 3}}, "the setting settings: expected fields of the model's config, got 'pad'"),
-        ({"checkpointing": True, "model": "rnn", "settings": {}}, "the setting checkpointing: expected a Transformer, got rnn"),
+        ({"model": "icam-31k"}, "--model: expected one of transformer-tiny"),
+        ({"config": {"pad": 3}}, "--config: expected fields of the model's config, got 'pad'"),
+        ({"checkpointing": True, "model": "rnn", "config": {}}, "--checkpointing: expected a Transformer, got rnn"),
         ({"data": "nowhere.tsv"}, "nowhere.tsv"),
     ],
 )
@@ -169,11 +166,48 @@ def test_what_cannot_be(data, tmp_path, changes, words):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_moving_average_is_what_is_kept(data, tmp_path):
+    train_translate(TranslateRecipe(data=data, ema=0.5, **FIELDS | {"average": 1}), tmp_path / "run", machine=CPU)
+    kept, mean = (load_file(tmp_path / "run" / name) for name in ("model.safetensors", "weights.safetensors"))
+    assert all(torch.equal(kept[name], mean[name]) for name in kept)
+    trained = torch.load(tmp_path / "run" / "last.ckpt", weights_only=True)["state_dict"]
+    assert any(not torch.equal(kept[name], trained[f"model.{name}"]) for name in kept)
+
+
+@pytest.mark.parametrize("change", ["added", "shuffled"])
+def test_a_run_is_not_resumed_with_other_sentences(data, tmp_path, monkeypatch, change):
+    file = tmp_path / "numbers.tsv"
+    lines = Path(data).read_text(encoding="utf-8").splitlines(keepends=True)
+    file.write_text("".join(lines), encoding="utf-8")
+    recipe = TranslateRecipe(data=str(file), **FIELDS | {"epochs": 1})
+    train_translate(recipe, tmp_path / "run", machine=CPU)
+    (tmp_path / "run" / "result.json").unlink()
+    changed = [*lines, "six\tsechs\ttrain\n"] if change == "added" else [lines[0], *reversed(lines[1:])]
+    file.write_text("".join(changed), encoding="utf-8")
+    with pytest.raises(FovealError, match="expected the data it was begun with, numbers, got data that have changed"):
+        train_translate(recipe, tmp_path / "run", resume=True, machine=CPU)
+
+
+def test_a_summary_of_two_seeds_has_its_origin_in_every_format(data, tmp_path):
+    task, folders = find_task("translate"), [tmp_path / f"seed{seed}" for seed in (3, 4)]
+    for seed, folder in zip((3, 4), folders, strict=True):
+        recipe = TranslateRecipe(data=data, seed=seed, **FIELDS | {"epochs": 1})
+        train_translate(recipe, folder, machine=CPU, origin={"machine": "this one"})
+    text = task.summarise(folders, tmp_path)
+    assert "2 seeds (3, 4)" in text
+    assert "| test | BLEU, lowercased |" in text
+    for ending in ("md", "csv", "tex", "json"):
+        content = (tmp_path / f"summary.{ending}").read_text(encoding="utf-8")
+        assert "this one" in content
+        assert "test" in content
+    assert json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))[1]["seed"] == 4
+
+
 def test_two_processes_train_as_one(data, tmp_path):
     words = [
         "--data",
         data,
-        "--size",
+        "--vocab-size",
         "300",
         "--tokens",
         "128",
@@ -188,7 +222,7 @@ def test_two_processes_train_as_one(data, tmp_path):
         "--warmup",
         "2",
     ]
-    words += ["--settings", "{layers: 1, decoder_layers: 1, width: 32, hidden: 64, heads: 2, dropout: 0.0}"]
+    words += ["--config", "{layers: 1, decoder_layers: 1, width: 32, hidden: 64, heads: 2, dropout: 0.0}"]
     for count, strategy in ((1, "auto"), (2, "ddp")):
         done = typed("train", "translate", *words, "--devices", count, "--strategy", strategy, "--out", tmp_path / f"{count}", timeout=120)
         assert done.returncode == 0, done.stderr

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     arguments = dict(_setting(text) for text in args.set)
     shape = None if args.shape is None else _shape(args.shape)
-    os._exit = _refuse_exit  # type: ignore[assignment]
+    exit_at_once, os._exit = os._exit, _refuse_exit
     try:
         report = check(found(args.target), arguments=arguments, true_means=args.true_means, layout=args.layout, shape=shape)
         text = str(report)
@@ -42,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
         raise
     except BaseException as error:  # also SystemExit: somebody's sys.exit(0) is not a module without mistakes
         raise FovealError(f"{args.target}: expected code that can be examined, got {told(error)}") from error
+    finally:
+        os._exit = exit_at_once
     print(text)
     return 0 if report.ok else 1
 

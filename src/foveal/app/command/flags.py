@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from foveal.errors import FovealError, expect, expect_integer
-from foveal.options import Options, add_flags, flag, from_flags
+from foveal.options import Options, add_flag, flag, from_flags, help_of
 from foveal.tasks.task import Task, all_tasks, find_task
 
 PER_CORE = 16  # processes per core; more only wait for each other
@@ -20,19 +20,23 @@ def add_device(parser: argparse.ArgumentParser) -> None:
 
 def add_stage_options(parser: argparse.ArgumentParser, stage: str) -> None:
     """The options of a stage for the models of every task; what several tasks have stands first."""
-    kinds = {task.name: (task, task.options(stage)) for task in all_tasks()}
-    owners: dict[str, list[str]] = {}
-    for name, (_, kind) in kinds.items():
-        for one in dataclasses.fields(kind):
-            owners.setdefault(one.name, []).append(name)
-    added: set[str] = set()
-    for names in sorted({tuple(one) for one in owners.values()}, key=lambda names: (-len(names), names)):
-        verbs = " or ".join(kinds[name][0].does for name in names)
-        group = parser.add_argument_group(f"of a model that {verbs}" if len(names) < len(kinds) or len(kinds) == 1 else "options")
-        mine = {option for option, holders in owners.items() if tuple(holders) == names}
-        kind = kinds[names[0]][1]
-        add_flags(group, kind, skip={one.name for one in dataclasses.fields(kind)} - mine)
-        added |= mine
+    tasks = all_tasks()
+    owners: dict[str, list[Task]] = {}
+    for task in tasks:
+        for one in dataclasses.fields(task.options(stage)):
+            owners.setdefault(one.name, []).append(task)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, holders in owners.items():
+        groups.setdefault(tuple(task.name for task in holders), []).append(name)
+    for names, options in sorted(groups.items(), key=lambda pair: (-len(pair[0]), pair[0])):
+        holders = [find_task(name) for name in names]
+        verbs = " or ".join(task.does for task in holders)
+        group = parser.add_argument_group(f"of a model that {verbs}" if len(holders) < len(tasks) else "of every model")
+        for option in options:
+            texts = {task.does: help_of(task.options(stage), option) for task in holders}
+            alike = len(set(texts.values())) == 1
+            text = next(iter(texts.values())) if alike else "; ".join(f"of a model that {verb}, {one}" for verb, one in texts.items())
+            add_flag(group, holders[0].options(stage), option, text)
 
 
 def stage_options(args: argparse.Namespace, stage: str, task: str) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from foveal.app.command.show_file import KINDS, describe_file
 from foveal.errors import FovealError
 from foveal.report.catalogue import Entry, entries, find
-from foveal.runtime.packaged import FILE, packaged
+from foveal.runtime.packaged import FILE
+from foveal.tasks.load import packaged_file
 
 if TYPE_CHECKING:
     from foveal.report.picture import Picture
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         _alone(args, "a list", "png", "size")
         print("\n".join(listing(entries(), _width())))
         return 0
-    file = packaged(args.name) or Path(args.name)
+    file = packaged_file(args.name) or Path(args.name)
     file = file / FILE if (file / FILE).is_file() else file
     if file.suffix in KINDS:
         _alone(args, "a file", "png", "size")

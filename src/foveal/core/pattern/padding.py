@@ -44,6 +44,9 @@ class padding(Mask):
     def counted(self, batch: int, queries: int, keys: int) -> int:
         return queries * int(self.lengths.clamp(max=keys).sum())
 
+    def _samples(self) -> int:
+        return len(self.lengths)
+
     def __repr__(self) -> str:
         lengths = tuple(self.lengths.shape) if self.lengths.is_meta else self.lengths.tolist()  # of shapes only there are no numbers
         return f"padding({lengths})"

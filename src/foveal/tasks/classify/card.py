@@ -11,6 +11,7 @@ TRAINED = "trained_on"  # in a card's data: the names of the training images, as
 
 # Words of cards that were written before `format: 1`: of the card, and of its recipe.
 OLD_CARD = {"many": "multi_label"}
+OLD_DATA = {"many": "multi_label", "pictures": "images"}
 OLD_RECIPE = {
     "settings": "config", "start": "init_from", "truth": "label_weight", "decay": "weight_decay", "smoothing": "label_smoothing",
     "keep": "checkpoint", "by": "fold_column", "backbone": "backbone_lr",
@@ -33,6 +34,8 @@ class ClassifyCard(ImageCard):
         facts.setdefault("task", "classify")
         if isinstance(facts.get("recipe"), dict):
             facts["recipe"] = {OLD_RECIPE.get(key, key): value for key, value in facts["recipe"].items()}
+        if isinstance(facts.get("data"), dict):
+            facts["data"] = _renamed(facts["data"], OLD_DATA)
         return facts
 
     def check(self, where: str) -> None:
@@ -47,3 +50,10 @@ class ClassifyCard(ImageCard):
             fits = fits and all(is_number(one) and 0 <= one <= 1 for one in self.threshold)
             words = f"{wanted} thresholds from 0 to 1" if several else "a threshold from 0 to 1 of two classes, or none"
             expect(fits, where, words, short_repr(self.threshold))
+
+
+def _renamed(value: Any, names: dict[str, str]) -> Any:
+    """The same facts with other keys, at every depth but below names of classes."""
+    if not isinstance(value, dict):
+        return value
+    return {names.get(key, key): one if key == "classes" else _renamed(one, names) for key, one in value.items()}

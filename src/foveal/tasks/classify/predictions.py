@@ -29,8 +29,8 @@ def read_predicted(file: Path, multi_label: bool) -> Predicted:
             head, *rows = csv.reader(lines)
     except (OSError, ValueError, csv.Error) as error:
         raise FovealError(f"{file}: expected the predictions of a run, got {error}") from None
-    named = head[:2] == ["file", "truth"] and all(name.startswith(LOGIT) for name in head[2:])
-    expect(named, str(file), "columns file, truth, logit …", head)
+    named = head[:2] == ["file", "truth"] and all(name.startswith(LOGIT) and name.isprintable() for name in head[2:])
+    expect(named, str(file), "the predictions of a run, with columns file, truth, logit …", ascii(head))
     classes = tuple(name.removeprefix(LOGIT) for name in head[2:])
     place = {name: index for index, name in enumerate(classes)}
     rows = [row for row in rows if row[1:2] != [UNLABELLED]]

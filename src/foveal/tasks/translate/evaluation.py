@@ -9,19 +9,11 @@ from foveal.atomic import write_atomic
 from foveal.data.parallel import Parallel
 from foveal.metrics.bleu import LengthBin, Score
 from foveal.report.plot import curve
-from foveal.report.table import Table
+from foveal.report.table import Table, write_tables
 from foveal.runtime.decode.search import Search
 from foveal.tasks.task import Evaluation
 from foveal.tasks.translate.card import TranslateCard
-from foveal.tasks.translate.result import (
-    FIGURES,
-    latex_comment,
-    origin_line,
-    plain_scores,
-    translations_file,
-    translations_table,
-    with_columns,
-)
+from foveal.tasks.translate.result import FIGURES, plain_scores, signature_note, translations_file, translations_table
 
 FEWEST = 20  # sentences of a point of the curve: BLEU of fewer says little
 
@@ -45,32 +37,30 @@ class TranslateEvaluation(Evaluation):
 
     @property
     def title(self) -> str:
+        return f"{' and '.join(self.models)} on {self.data.name}"
+
+    @property
+    def caption(self) -> str:
+        """Split, number of sentences, search, signature, and what a reader should know."""
         ways = [f"beam {one.search.beam}, length penalty {one.search.length_penalty:g}" for one in self.models.values()]
-        sentences = len(self.data.splits[self.split])
-        return f"{' and '.join(self.models)} on {self.data.name}, {self.split}, {sentences} sentences, {' and '.join(dict.fromkeys(ways))}"
+        what = f"split {self.split}, {len(self.data.splits[self.split])} sentences, {' and '.join(dict.fromkeys(ways))}"
+        return "; ".join([what, signature_note(self.first.scores["bleu"].signature), *self.notes])
 
     def summary(self) -> str:
-        signature = f"BLEU: {self.first.scores['bleu'].signature}"
-        notes = "".join(f"\n{note}\n" for note in (signature, *self.notes))
-        return f"{self.data.summary()}\n\n{self.scores().markdown()}{notes}\n{self.lengths().markdown()}"
+        tables = "\n".join(table.markdown() for table in (self.scores(), self.lengths()))
+        return f"{self.data.summary()}\n{self.title}, {self.caption}\n\n{tables}"
 
     def write(self, folder: Path) -> list[Path]:
-        origin = origin_line(self.origin)
-        text = f"# {self.title}\n\n{origin}\n\n{self.summary()}"
-        write_atomic(folder / "evaluation.md", text.encode())
+        files = write_tables(folder, "evaluation", [self.scores(), self.lengths()], self.title, self.caption, self.origin)
         write_atomic(folder / "evaluation.json", json.dumps(self.facts(), indent=1).encode())
-        write_atomic(folder / "evaluation.csv", self.rows().csv().encode())
-        notes = latex_comment(self.title, origin, *self.notes)
-        write_atomic(folder / "evaluation.tex", (notes + self.scores().latex() + "\n" + self.lengths().latex()).encode())
         pairs = self.data.splits[self.split]
-        files = [folder / "evaluation.md"]
         for number, one in enumerate(self.models.values(), 1):
             file = folder / translations_file(self.split if number == 1 else f"{self.split}-{number}")
             write_atomic(file, translations_table(pairs, one.translations).encode())
             files.append(file)
         picture = folder / "bleu-by-length.svg"
         write_atomic(picture, drawn({name: one.lengths for name, one in self.models.items()}).encode())
-        return [*files, picture]
+        return [*files, folder / "evaluation.json", picture]
 
     def facts(self) -> dict[str, Any]:
         models = {
@@ -89,23 +79,13 @@ class TranslateEvaluation(Evaluation):
     def scores(self) -> Table:
         """One row per figure, one column per model."""
         rows = [[title, *(_interval(one.scores[name]) for one in self.models.values())] for name, title in FIGURES.items()]
-        return Table(["", *self.models], rows)
+        return Table(["figure", *self.models], rows)
 
     def lengths(self) -> Table:
         """BLEU, one row per range of lengths."""
         bins = list(zip(*(one.lengths for one in self.models.values()), strict=True))
         rows = [[some[0].which, str(some[0].sentences), *(f"{one.bleu:.1f}" for one in some)] for some in bins]
-        return Table(["words of the source", "sentences", *self.models], rows)
-
-    def rows(self) -> Table:
-        """One row per model and figure, each with its origin."""
-        rows = [
-            [name, FIGURES[figure], f"{score.value:.4f}", _number(score.low), _number(score.high), score.signature]
-            for name, one in self.models.items()
-            for figure, score in one.scores.items()
-        ]
-        table = Table(["model", "figure", "value", "low", "high", "signature"], rows, words=2)
-        return with_columns(table, {"data": self.data.name, "split": self.split} | self.origin)
+        return Table(["words of the source", "sentences", *self.models], rows, title="BLEU by the length of the source")
 
 
 def drawn(lengths: Mapping[str, Sequence[LengthBin]]) -> str:
@@ -117,7 +97,3 @@ def drawn(lengths: Mapping[str, Sequence[LengthBin]]) -> str:
 
 def _interval(score: Score) -> str:
     return f"{score.value:.2f}" + ("" if score.low is None else f" ({score.low:.2f} to {score.high:.2f})")
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"

@@ -11,7 +11,7 @@ import numpy as np
 from foveal.atomic import write_atomic
 from foveal.data.parallel import Pairs
 from foveal.metrics.bleu import Score
-from foveal.report.table import Table
+from foveal.report.table import Table, write_tables
 from foveal.runtime.packaged import FILE
 from foveal.train.run_folder import read_result
 
@@ -34,33 +34,17 @@ def summarise(folders: Sequence[Path], out: Path) -> str:
     """Mean and standard deviation over seeds: written as summary.md, .csv, .tex and .json, and returned as Markdown."""
     results = [read_result(folder) for folder in folders]
     first = results[0]
+    title = f"{first['model']} ({first['parameters']:,} parameters) on {first['data']['name']}"
     seeds = ", ".join(str(result["seed"]) for result in results)
-    title = f"{first['model']} ({first['parameters']:,} parameters) on {first['data']['name']}, {len(results)} seeds ({seeds})"
-    signature = first["val"]["bleu"]["signature"]
-    note = f"BLEU: {signature}; lowercased: the same on lowercase letters. std: over seeds, with n − 1."
-    rows = _rows(results)
-    table = Table(["split", "figure", "mean", "std", "lowest", "highest"], rows, words=2)
-    text = f"# {title}\n\n{origin_line(first['origin'])}\n\n{table.markdown()}\n{note}\n"
-    write_atomic(out / "summary.md", text.encode())
-    facts = {"model": first["model"], "data": first["data"]["name"], "seeds": seeds, "signature": signature} | first["origin"]
-    write_atomic(out / "summary.csv", with_columns(table, facts).csv().encode())
-    write_atomic(out / "summary.tex", (latex_comment(title, origin_line(first["origin"]), note) + table.latex()).encode())
+    caption = f"{len(results)} seeds ({seeds}), mean and standard deviation (n − 1); {signature_note(first['val']['bleu']['signature'])}"
+    table = Table(["split", "figure", "mean", "std", "lowest", "highest"], _rows(results), words=2)
+    write_tables(out, "summary", [table], title, caption, first["origin"])
     write_atomic(out / "summary.json", json.dumps(results, indent=1).encode())
-    return text
+    return f"{title}\n{caption}\n\n{table.markdown()}"
 
 
-def origin_line(origin: Mapping[str, Any]) -> str:
-    return " · ".join(f"{key} {value}" for key, value in origin.items())
-
-
-def with_columns(table: Table, facts: Mapping[str, Any]) -> Table:
-    """The table with facts that hold for all its rows, as columns: a row that is copied from a CSV keeps its origin."""
-    values = [str(value) for value in facts.values()]
-    return Table([*table.head, *facts], [[*row, *values] for row in table.rows], table.words)
-
-
-def latex_comment(*lines: str) -> str:
-    return "".join(f"% {' '.join(line.split())}\n" for line in lines)
+def signature_note(signature: str) -> str:
+    return f"BLEU is {signature}; lowercased: the same on lowercase letters"
 
 
 def _rows(results: Sequence[Mapping[str, Any]]) -> list[list[str]]:

@@ -11,21 +11,26 @@ import torch
 import yaml
 from data.bad import BAD, spoiled
 from PIL import Image
+from safetensors.torch import load_file as read_file
 from torch.nn import functional as F
-from train.little import FIELDS, a_set, figures, image, result, rows, same_run
+from train.little import FIELDS, a_set, figures, image, result, rows, same_run, trained
 
+from foveal.data.name_sketch import count_known
 from foveal.data.read import read
 from foveal.errors import FovealError
-from foveal.models.store import load_model, read_file
-from foveal.tasks.classify import data as feeds_module
+from foveal.models.store import begin_with, load_model, read_tensors, read_text
+from foveal.runtime.card import read_card
+from foveal.tasks.classify import data as data_module
+from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.classify.data import ClassifyData
-from foveal.tasks.classify.module import Classify
+from foveal.tasks.classify.module import ClassifyModule
 from foveal.tasks.classify.predictions import read_predicted
 from foveal.tasks.classify.recipe import ClassifyRecipe
-from foveal.train.run import Machine, begin, build, train
+from foveal.tasks.classify.training import build
+from foveal.train.harness import Machine
 
 CPU = Machine("cpu", workers=0)
-FILES = {"recipe.yaml", "bad.csv", "log.csv", "last.ckpt", "weights.safetensors", "model.safetensors", "result.json", "tensorboard"}
+FILES = {"recipe.yaml", "data.json", "bad.csv", "log.csv", "last.ckpt", "weights.safetensors", "model.safetensors", "result.json", "tensorboard"}
 FILES |= {"predictions-val.csv", "predictions-test.csv"}
 
 
@@ -46,13 +51,13 @@ def several(tmp_path_factory):
 @pytest.fixture(scope="module")
 def a_run(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "deep" / "run"
-    train(recipe_for(data, smoothing=0.0, keep="last", seed=3), folder, machine=CPU, origin={"commit": "abc"})
+    trained(recipe_for(data, label_smoothing=0.0, checkpoint="last", seed=3), folder, machine=CPU, origin={"commit": "abc"})
     return folder
 
 
 def test_what_a_run_leaves(a_run, data):
     assert {path.name for path in a_run.iterdir()} == FILES
-    assert ClassifyRecipe(**yaml.safe_load((a_run / "recipe.yaml").read_text())) == recipe_for(data, smoothing=0.0, keep="last", seed=3)
+    assert ClassifyRecipe(**yaml.safe_load((a_run / "recipe.yaml").read_text())) == recipe_for(data, label_smoothing=0.0, checkpoint="last", seed=3)
     assert result(a_run)["origin"] == {"commit": "abc"}
     assert result(a_run)["epoch"] == 2
     source = read(str(data))
@@ -63,7 +68,7 @@ def test_what_a_run_leaves(a_run, data):
 
 
 def test_the_model_file_gives_the_predictions(a_run, data):
-    model, card = load_model(a_run)
+    model, card = load_model(a_run, ClassifyCard)
     assert card.classes == ("left", "right")
     assert card.recipe["seed"] == 3
     predicted = read_predicted(a_run / "predictions-test.csv", multi_label=False)
@@ -86,15 +91,15 @@ def test_the_log_tells_of_the_kept_weights(a_run):
 
 
 def test_same_seed_same_result(a_run, data, tmp_path, monkeypatch):
-    recipe = recipe_for(data, smoothing=0.0, keep="last", seed=3)
-    train(recipe, tmp_path / "again", machine=CPU)
+    recipe = recipe_for(data, label_smoothing=0.0, checkpoint="last", seed=3)
+    trained(recipe, tmp_path / "again", machine=CPU)
     same_run(tmp_path / "again", a_run)
-    monkeypatch.setattr(feeds_module, "ROOM", 0)  # images are decoded as they are asked for
-    train(recipe, tmp_path / "streamed", machine=CPU)
+    monkeypatch.setattr(data_module, "ROOM", 0)  # images are decoded as they are asked for
+    trained(recipe, tmp_path / "streamed", machine=CPU)
     same_run(tmp_path / "streamed", a_run)
-    train(recipe, tmp_path / "workers", machine=Machine("cpu", workers=2))
+    trained(recipe, tmp_path / "workers", machine=Machine("cpu", workers=2))
     same_run(tmp_path / "workers", a_run)
-    train(recipe_for(data, smoothing=0.0, keep="last", seed=4), tmp_path / "other", machine=CPU)
+    trained(recipe_for(data, label_smoothing=0.0, checkpoint="last", seed=4), tmp_path / "other", machine=CPU)
     assert figures(tmp_path / "other") != figures(a_run)
 
 
@@ -102,9 +107,9 @@ def test_same_seed_same_result(a_run, data, tmp_path, monkeypatch):
 @pytest.mark.parametrize("csv", [False, True])
 def test_bad_pictures_end_nothing_and_are_listed(tmp_path, monkeypatch, streamed, csv):
     if streamed:
-        monkeypatch.setattr(feeds_module, "ROOM", 0)
+        monkeypatch.setattr(data_module, "ROOM", 0)
     data = spoiled(tmp_path / "set", csv=csv)
-    train(recipe_for(data, epochs=2, batch=3), tmp_path / "run", machine=CPU)
+    trained(recipe_for(data, epochs=2, batch=3), tmp_path / "run", machine=CPU)
     listed = {row["file"]: row["reason"] for row in rows(tmp_path / "run" / "bad.csv")}
     assert listed.keys() == BAD.keys()
     for file, words in BAD.items():
@@ -117,34 +122,34 @@ def test_bad_pictures_end_nothing_and_are_listed(tmp_path, monkeypatch, streamed
 
 
 def test_bad_pictures_survive_a_resume(tmp_path, monkeypatch):
-    monkeypatch.setattr(feeds_module, "ROOM", 0)
+    monkeypatch.setattr(data_module, "ROOM", 0)
     recipe = recipe_for(spoiled(tmp_path / "set"), epochs=2, batch=3)
     with monkeypatch.context() as patch:
-        patch.setattr("foveal.train.run.conclude", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr("foveal.tasks.classify.training.conclude", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            train(recipe, tmp_path / "run", machine=CPU)
-    train(recipe, tmp_path / "run", resume=True, machine=CPU)
+            trained(recipe, tmp_path / "run", machine=CPU)
+    trained(recipe, tmp_path / "run", resume=True, machine=CPU)
     assert {row["file"] for row in rows(tmp_path / "run" / "bad.csv")} == BAD.keys()
 
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_split_that_cannot_be_read(tmp_path, monkeypatch, streamed):
     if streamed:
-        monkeypatch.setattr(feeds_module, "ROOM", 0)
+        monkeypatch.setattr(data_module, "ROOM", 0)
     data = a_set(tmp_path / "set")
     for row in rows(data / "labels.csv"):
         if row["split"] == "val":
             (data / row["file"]).write_bytes(b"")
     with pytest.raises(FovealError, match=r"split val: expected at least one image that can be read, got none"):
-        train(recipe_for(data), tmp_path / "run", machine=CPU)
+        trained(recipe_for(data), tmp_path / "run", machine=CPU)
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
 @pytest.mark.parametrize("balance", ["none", "weights", "sampling"])
 def test_labels_and_balance(data, several, tmp_path, multi_label, balance):
     folder = tmp_path / "run"
-    train(recipe_for(several if multi_label else data, balance=balance, epochs=1), folder, machine=CPU)
-    _, card = read_file(folder / "model.safetensors")
+    trained(recipe_for(several if multi_label else data, balance=balance, epochs=1), folder, machine=CPU)
+    card = read_card(read_text(folder / "model.safetensors"), "", ClassifyCard)
     assert card.multi_label == multi_label
     assert (card.threshold is None) != multi_label
     predicted = read_predicted(folder / "predictions-val.csv", multi_label)
@@ -154,19 +159,19 @@ def test_labels_and_balance(data, several, tmp_path, multi_label, balance):
 def test_it_learns(data, several, tmp_path):
     """Left and right differ by their light: a few epochs tell them apart, of one label and of several."""
     for name, source in (("one", data), ("several", several)):
-        recipe = recipe_for(source, epochs=16, augment="none", ema=0.5, smoothing=0.02, lr=0.01)
-        assert train(recipe, tmp_path / name, machine=CPU)["val_score"] >= 0.75
+        recipe = recipe_for(source, epochs=16, augment="none", ema=0.5, label_smoothing=0.02, lr=0.01)
+        assert trained(recipe, tmp_path / name, machine=CPU)["val_score"] >= 0.75
         losses = [float(row["loss"]) for row in figures(tmp_path / name)]
         assert losses[-1] < losses[0] / 2
 
 
 def test_half_precision_on_a_cpu(data, tmp_path):
-    train(recipe_for(data, precision="bf16", epochs=1), tmp_path / "run", machine=CPU)
+    trained(recipe_for(data, precision="bf16", epochs=1), tmp_path / "run", machine=CPU)
     assert np.isfinite(read_predicted(tmp_path / "run" / "predictions-val.csv", multi_label=False).logits).all()
-    assert all(tensor.dtype != torch.bfloat16 for tensor in read_file(tmp_path / "run" / "model.safetensors")[0].values())
+    assert all(tensor.dtype != torch.bfloat16 for tensor in read_tensors(tmp_path / "run" / "model.safetensors")[0].values())
     with pytest.raises(FovealError, match="--precision: expected 32 or bf16 on a CPU, got 16"):
-        train(recipe_for(data, precision="16"), tmp_path / "other", machine=CPU)
-    assert not (tmp_path / "other").exists()
+        trained(recipe_for(data, precision="16"), tmp_path / "other", machine=CPU)
+    assert not list((tmp_path / "other").glob("*"))
 
 
 def test_start_from_another_model(a_run, data, tmp_path, monkeypatch):
@@ -175,26 +180,27 @@ def test_start_from_another_model(a_run, data, tmp_path, monkeypatch):
     Image.fromarray(image(99, None)).save(third / "99.png")
     with (third / "labels.csv").open("a") as lines:
         lines.write("99.png,third,train,0\n")
-    recipe = recipe_for(third, start=str(a_run), epochs=1)
-    model, old = build(recipe, 3), read_file(a_run / "model.safetensors")[0]
+    recipe = recipe_for(third, init_from=str(a_run), epochs=1)
+    model, old = build(recipe, 3), read_tensors(a_run / "model.safetensors")[0]
     assert torch.equal(model.state_dict()["embed.weight"], old["embed.weight"])
     assert model.state_dict()["head.3.weight"].shape == (3, old["head.3.weight"].shape[1])
-    assert begin(build(recipe_for(third), 3), str(a_run / "model.safetensors")) < len(old)
-    assert train(recipe, tmp_path / "run", machine=CPU)["data"]["classes"] == ["left", "right", "third"]
+    assert begin_with(build(recipe_for(third), 3), str(a_run / "model.safetensors")) < len(old)
+    assert trained(recipe, tmp_path / "run", machine=CPU)["data"]["classes"] == ["left", "right", "third"]
     with pytest.raises(FovealError, match=r"expected a .safetensors file"):
-        train(recipe_for(third, start=str(data / "0.png")), tmp_path / "other", machine=CPU)
+        trained(recipe_for(third, init_from=str(data / "0.png")), tmp_path / "other", machine=CPU)
 
 
 REFUSED = [
     ({"size": 33}, "--size: expected images that icam-31k takes, got 33 × 33"),
     ({"fold": 3}, "fold: expected 0 to 2, got 3"),
-    ({"settings": {"image": 32, "patch": 7}}, "patch"),
-    ({"settings": {"classes": 3}}, "--settings: expected fields of the model's config, got 'classes'"),
-    ({"settings": {"patches": 8}}, "no setting of icam-31k is called 'patches'; the nearest is 'patch'"),
-    ({"settings": {3: 8}}, "--settings: expected fields of the model's config, got 3"),
+    ({"config": {"image": 32, "patch": 7}}, "patch"),
+    ({"config": {"classes": 3}}, "--config: expected fields of the model's config, and the data name the classes, got 'classes'"),
+    ({"config": {"patches": 8}}, "no field of icam-31k's config is called 'patches'; the nearest is 'patch'"),
+    ({"config": {3: 8}}, "--config: expected fields of the model's config, and the data name the classes, got 3"),
     ({"model": "icam"}, "no model is called 'icam'"),
     ({"data": "/nowhere"}, "/nowhere: expected pipes, or a folder or a csv file that exists"),
-    ({"start": "/nowhere"}, "a run's folder with a model.safetensors, icam-pipes or icam-fast-pipes, got /nowhere"),
+    ({"init_from": "/nowhere"}, "a run's folder with a model.safetensors, icam-fast-pipes or icam-pipes, got /nowhere"),
+    ({"fold_column": "split"}, "--fold-column: expected --folds or --fold beside it, which say what to test on, got neither"),
     ({"label": "kind"}, "no column of labels.csv is called 'kind'"),
 ]
 
@@ -205,9 +211,9 @@ REFUSED = [
 def test_refused_before_anything_is_written(data, tmp_path, monkeypatch, changes, says):
     monkeypatch.setattr(ClassifyData, "__init__", lambda *args: pytest.fail("images were decoded"))
     with pytest.raises(FovealError, match=says) as caught:
-        train(recipe_for(data, **changes), tmp_path / "run", machine=CPU)
+        trained(recipe_for(data, **changes), tmp_path / "run", machine=CPU)
     assert "\n" not in str(caught.value)
-    assert not (tmp_path / "run").exists()
+    assert not list((tmp_path / "run").glob("*")), "nothing is written into the folder"
 
 
 @pytest.mark.parametrize(
@@ -223,8 +229,8 @@ def test_a_machine_that_is_not_there(data, tmp_path, machine, says):
     if machine.device == "cuda" and torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(FovealError, match=says):
-        train(recipe_for(data), tmp_path / "run", machine=machine)
-    assert not (tmp_path / "run").exists()
+        trained(recipe_for(data), tmp_path / "run", machine=machine)
+    assert not list((tmp_path / "run").glob("*")), "nothing is written into the folder"
 
 
 def test_a_split_without_a_picture_is_not_told_as_one_that_cannot_be_read(tmp_path):
@@ -233,7 +239,7 @@ def test_a_split_without_a_picture_is_not_told_as_one_that_cannot_be_read(tmp_pa
         (tmp_path / "set" / name).mkdir(parents=True)
         Image.fromarray(image(label, label)).save(tmp_path / "set" / name / "0.png")
     with pytest.raises(FovealError, match="set, split train: expected at least one image with a label, got none of its 2; add images"):
-        train(recipe_for(tmp_path / "set"), tmp_path / "run", machine=CPU)
+        trained(recipe_for(tmp_path / "set"), tmp_path / "run", machine=CPU)
 
 
 def test_few_pictures(tmp_path):
@@ -242,14 +248,14 @@ def test_few_pictures(tmp_path):
     lines = ["file,label,split", "0.png,left,train", "1.png,right,val", "2.png,left,test"]
     (data / "labels.csv").write_text("\n".join(lines) + "\n")
     for balance in ("weights", "sampling"):
-        done = train(recipe_for(data, batch=64, balance=balance), tmp_path / balance, machine=CPU)
+        done = trained(recipe_for(data, batch=64, balance=balance), tmp_path / balance, machine=CPU)
         assert done["data"]["classes"] == ["left", "right"]
         assert [row["file"] for row in rows(tmp_path / balance / "predictions-test.csv")] == ["2.png"]
 
 
 def test_no_test_split(tmp_path):
     data = a_set(tmp_path / "set", splits="train val")
-    train(recipe_for(data, epochs=1), tmp_path / "run", machine=CPU)
+    trained(recipe_for(data, epochs=1), tmp_path / "run", machine=CPU)
     assert not (tmp_path / "run" / "predictions-test.csv").exists()
     assert (tmp_path / "run" / "model.safetensors").exists()
 
@@ -260,27 +266,27 @@ def test_a_test_split_without_labels(tmp_path, monkeypatch):
         data = a_set(tmp_path / f"set{multi_label}", multi_label=multi_label)
         source = read(str(data))
         source.labels[source.indices("test")] = 255 if multi_label else -1
-        monkeypatch.setattr("foveal.train.run.read", lambda *args, **keywords: source)
+        monkeypatch.setattr("foveal.tasks.classify.reading.read", lambda *args, **keywords: source)
         folder = tmp_path / f"run{multi_label}"
-        train(recipe_for(data, epochs=1), folder, machine=CPU)
+        trained(recipe_for(data, epochs=1), folder, machine=CPU)
         assert {row["truth"] for row in rows(folder / "predictions-test.csv")} == {"?"}
         assert read_predicted(folder / "predictions-test.csv", multi_label).files == ()
 
 
 def test_diverging_is_one_line_and_leaves_what_was_there(data, tmp_path):
     folder = tmp_path / "run"
-    with pytest.raises(FovealError, match="training: expected finite numbers, got NaN or infinity; lower --lr"):
-        train(recipe_for(data, lr=1e9, clip=0.0, warmup=0.0, epochs=9), folder, machine=CPU)
+    with pytest.raises(FovealError, match="training: expected finite numbers, got NaN or infinity"):
+        trained(recipe_for(data, lr=1e9, clip=0.0, warmup=0.0, epochs=9), folder, machine=CPU)
     assert not (folder / "result.json").exists()
     if (folder / "last.ckpt").exists():
         torch.load(folder / "last.ckpt", weights_only=True)
     with pytest.raises(FovealError, match="one with a run in it"):
-        train(recipe_for(data), folder, machine=CPU)
+        trained(recipe_for(data), folder, machine=CPU)
 
 
 def test_patience(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(Classify, "score", lambda self, logits, labels: 0.5)
-    done = train(recipe_for(data, epochs=9, patience=3), tmp_path / "run", machine=CPU)
+    monkeypatch.setattr(ClassifyModule, "score", lambda self, logits, labels: 0.5)
+    done = trained(recipe_for(data, epochs=9, patience=3), tmp_path / "run", machine=CPU)
     rows = figures(tmp_path / "run")
     assert len(rows) == 4
     assert done["epoch"] == 1 + min(range(4), key=lambda row: float(rows[row]["val_loss"]))  # of equal scores, the lower loss
@@ -288,11 +294,11 @@ def test_patience(data, tmp_path, monkeypatch):
 
 def test_blank(data, tmp_path, monkeypatch):
     seen = []
-    real = Classify.images
-    monkeypatch.setattr(Classify, "images", lambda self, batch: seen.append(real(self, batch)) or seen[-1])
+    real = ClassifyModule.images
+    monkeypatch.setattr(ClassifyModule, "images", lambda self, batch: seen.append(real(self, batch)) or seen[-1])
     for room in (2**30, 0):
-        monkeypatch.setattr(feeds_module, "ROOM", room)
-        train(recipe_for(data, epochs=1, blank=[[0, 0, 1, 0.25]]), tmp_path / str(room), machine=CPU)
+        monkeypatch.setattr(data_module, "ROOM", room)
+        trained(recipe_for(data, epochs=1, blank=[[0, 0, 1, 0.25]]), tmp_path / str(room), machine=CPU)
     assert all((images[:, :, :8] == 128 / 255).all() and images[:, :, 8:].std() > 0.05 for images in seen)
     same_run(tmp_path / "0", tmp_path / str(2**30))
 
@@ -309,22 +315,22 @@ def test_a_full_disk(data, tmp_path, monkeypatch):
 
             patch.setattr(Path, "write_bytes", full)
             with pytest.raises(FovealError, match=f"cannot write .*{name}: .*No space left on device"):
-                train(recipe, folder, resume=folder.exists(), machine=CPU)
-    train(recipe, folder, resume=True, machine=CPU)
-    train(recipe, tmp_path / "whole", machine=CPU)
+                trained(recipe, folder, resume=folder.exists(), machine=CPU)
+    trained(recipe, folder, resume=True, machine=CPU)
+    trained(recipe, tmp_path / "whole", machine=CPU)
     same_run(folder, tmp_path / "whole")
 
 
 def test_where_nothing_can_be_written(data, tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(FovealError, match=r"cannot write .*/file/run"):
-        train(recipe_for(data), tmp_path / "file" / "run", machine=CPU)
+        trained(recipe_for(data), tmp_path / "file" / "run", machine=CPU)
     with pytest.raises(FovealError, match="expected a new or empty one, got a file"):
-        train(recipe_for(data), tmp_path / "file", machine=CPU)
+        trained(recipe_for(data), tmp_path / "file", machine=CPU)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").write_text("mine")
-    with pytest.raises(FovealError, match="expected a new or empty one, got one with other files in it"):
-        train(recipe_for(data), tmp_path / "other", machine=CPU)
+    with pytest.raises(FovealError, match="expected a new or empty one, or one with a run in it, got other files"):
+        trained(recipe_for(data), tmp_path / "other", machine=CPU)
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -335,13 +341,52 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(tmp_path):
     handle = os.open(folder, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
     recipe = ClassifyRecipe(**(FIELDS | {"data": str(data), "epochs": 1}))
-    with pytest.raises(FovealError, match="nobody else at work on it"):
-        train(recipe, folder, machine=Machine("cpu", workers=0))
+    with pytest.raises(FovealError, match="another process is training in this folder"):
+        trained(recipe, folder, machine=Machine("cpu", workers=0))
     assert not list(folder.iterdir())
     os.close(handle)
-    train(recipe, folder, machine=Machine("cpu", workers=0))
+    trained(recipe, folder, machine=Machine("cpu", workers=0))
 
 
 def test_a_model_that_translates_is_not_trained_on_pictures():
-    with pytest.raises(FovealError, match="the model rnn: expected one that classifies, got one that does 'translate'"):
+    with pytest.raises(FovealError, match="the model rnn: expected one that classifies, got one of the family seq2seq"):
         build(ClassifyRecipe(model="rnn"), 2)
+
+
+def test_a_margin_without_its_balance():
+    with pytest.raises(FovealError, match="--margin: expected 1 beside --balance none, got 2"):
+        ClassifyRecipe(margin=2.0)
+
+
+def test_accumulated_gradients_make_fewer_steps(data, tmp_path):
+    """17 training images in batches of 5 are 3 batches: 2 steps per epoch where two batches share one, and as many of the schedule."""
+    trained(recipe_for(data, accumulate=2), tmp_path / "run", machine=CPU)
+    kept = torch.load(tmp_path / "run" / "last.ckpt", weights_only=True)
+    batches = -(-kept["loops"]["fit_loop"]["epoch_loop.batch_progress"]["total"]["ready"] // 2)
+    assert kept["global_step"] == 2 * -(-batches // 2)
+    assert kept["lr_schedulers"][0]["last_epoch"] == kept["global_step"]
+
+
+def test_checkpointing_trains_the_same_model(data, a_run, tmp_path):
+    """Gradient checkpointing costs time and changes no bit."""
+    recipe = recipe_for(data, label_smoothing=0.0, checkpoint="last", seed=3, checkpointing=True)
+    trained(recipe, tmp_path / "run", machine=CPU)
+    same_run(tmp_path / "run", a_run)
+
+
+def test_the_mean_of_the_last_epochs(data, tmp_path):
+    recipe = recipe_for(data, epochs=3, average=2, ema=0.0, checkpoint="last")
+    trained(recipe, tmp_path / "run", machine=CPU)
+    last = [read_file(tmp_path / "run" / f"weights-{place}.safetensors") for place in range(2)]
+    kept = read_file(tmp_path / "run" / "model.safetensors")
+    for name, tensor in kept.items():
+        if tensor.is_floating_point():
+            torch.testing.assert_close(tensor, (last[0][name] + last[1][name]) / 2)
+
+
+def test_the_card_knows_the_training_images(a_run, data):
+    card = read_card(read_text(a_run / "model.safetensors"), "", ClassifyCard)
+    source = read(str(data))
+    for split, share in (("train", 1), ("test", 0)):
+        names = [source.file(int(index)).encode() for index in source.indices(split)]
+        assert count_known(card.data["trained_on"], names) == (share * len(names), True)
