@@ -2,8 +2,8 @@
 
 import pytest
 
-from foveal.report.paper import Paper, parted
 from foveal.errors import FovealError
+from foveal.report.paper import Paper, parted
 
 TRANSFORMER = "Ashish Vaswani, Aidan N. Gomez, Łukasz Kaiser (2017). Attention is all you need. NeurIPS. arXiv:1706.03762."
 
