@@ -14,7 +14,9 @@ def choose(name: str = AUTO) -> torch.device:
     reason = ""
     try:
         place = torch.device(name)
-        if place.type != "cuda":
+        if place.type == "meta":
+            reason = "; meta has shapes and no numbers"
+        elif place.type != "cuda":
             torch.zeros(1, device=place)
         elif (place.index or 0) >= torch.cuda.device_count():
             reason = f"; torch finds {torch.cuda.device_count() or 'no'} GPU"

@@ -27,7 +27,8 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise FovealError(f"cannot read {os.fspath(path)}: {error.strerror or error}") from None
+        named = error.filename if isinstance(error.filename, (str, bytes)) else path  # such as a link below the folder that was named
+        raise FovealError(f"cannot read {os.fsdecode(named)}: {error.strerror or error}") from None
 
 
 def expect_plain_file(path: str | os.PathLike[str]) -> None:
@@ -76,6 +77,17 @@ def short_repr(value: object) -> str:
         except ValueError:  # Python writes no number of more than 4300 digits
             pass
     return type(value).__name__
+
+
+def printable(text: str) -> str:
+    """Text that steers no terminal and that every file can hold: control characters, and bytes that are no UTF-8, are escaped."""
+    return text if text.isprintable() else "".join(sign if sign.isprintable() else _escape(sign) for sign in text)
+
+
+def _escape(sign: str) -> str:
+    number = ord(sign)
+    byte = 0xDC80 <= number <= 0xDCFF  # as os.fsdecode writes a byte that is no UTF-8
+    return f"\\x{number - 0xDC00:02x}" if byte else sign.encode("unicode_escape").decode()
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> FovealError:

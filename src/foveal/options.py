@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import argparse
 
 Kind = TypeVar("Kind", bound="Options")
-LARGEST = 1e30  # of a number: float32 ends near 3e38, and a sum of some of them must not
+LARGEST = 1e15  # of a number: float32 ends near 3e38, and the product of two of them must not
 
 
 def option(

@@ -142,7 +142,7 @@ def test_diverging_is_one_line(data, tmp_path, capsys):
     assert status == 2
     lines = [line for line in err.splitlines() if not line.startswith("epoch")]
     assert len(lines) == 1
-    assert "expected finite numbers, got NaN or infinity; lower the setting lr" in lines[0]
+    assert "expected finite numbers, got NaN or infinity; lower --lr" in lines[0]
 
 
 def test_a_finished_run_is_told_again(data, tmp_path, capsys):

@@ -5,7 +5,7 @@ from torch.nn import functional as F
 
 from foveal.core.attend import attend
 from foveal.core.pattern.causal import causal
-from foveal.deploy.measure.cost import activation_bytes, flops, weights
+from foveal.deploy.measure.cost import activation_bytes, flops, parameters
 from foveal.errors import FovealError
 from foveal.layers.multihead import MultiHead
 from foveal.models.zoo import create
@@ -22,9 +22,9 @@ class Function(nn.Module):
 
 def test_weights_that_are_shared_count_once():
     first = nn.Linear(3, 5)
-    assert weights(nn.Sequential(first, nn.Linear(5, 7, bias=False))) == 3 * 5 + 5 + 5 * 7
-    assert weights(nn.Sequential(first, first)) == 3 * 5 + 5
-    assert weights(nn.BatchNorm2d(3)) == 6  # what it has counted is no weight
+    assert parameters(nn.Sequential(first, nn.Linear(5, 7, bias=False))) == 3 * 5 + 5 + 5 * 7
+    assert parameters(nn.Sequential(first, first)) == 3 * 5 + 5
+    assert parameters(nn.BatchNorm2d(3)) == 6  # what it has counted is no weight
 
 
 def test_products_by_hand():
@@ -108,7 +108,7 @@ def test_activations_by_hand():
     assert activation_bytes(model, torch.randn(128, 64)) == 4 * 128 * (512 + 256)
 
 
-@pytest.mark.parametrize("count", [weights, flops, activation_bytes])
+@pytest.mark.parametrize("count", [parameters, flops, activation_bytes])
 def test_what_is_no_model(count):
     with pytest.raises(FovealError, match=r"the model: expected a torch\.nn\.Module, got 3"):
         count(3)

@@ -58,7 +58,7 @@ def without_heads(**settings):
 
 def thin(**settings):
     pytest.importorskip("torch_pruning")
-    return prune(without_heads(**settings), 19_001, size=56)
+    return prune(without_heads(**settings), 19_001)
 
 
 PRUNED = {

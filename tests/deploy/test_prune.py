@@ -8,12 +8,13 @@ from cards import classify_card
 from torch import nn
 
 import foveal.deploy.prune as source
-from foveal.deploy.measure.cost import weights
+from foveal.deploy.measure.cost import parameters
 from foveal.deploy.prune import _groups, _pruned, counter, prune
 from foveal.errors import FovealError
 from foveal.models.shrink import query_of
 from foveal.models.store import describe, load_for, load_model, save_model, shapes_of
 from foveal.models.zoo import create
+from foveal.tasks.classify.card import ClassifyCard
 
 pytest.importorskip("torch_pruning")
 SIDE = 64
@@ -34,7 +35,7 @@ def built(name, **settings):
     return create(name, classes=4, **image, **settings).eval()
 
 
-def images(count=3):
+def some_images(count=3):
     """Each of a colour of its own, and noise."""
     random = torch.Generator().manual_seed(1)
     return torch.randn(count, 3, SIDE, SIDE, generator=random) + 2 * torch.randn(count, 3, 1, 1, generator=random)
@@ -46,28 +47,28 @@ def icam():
 
 
 TARGETS = [  # each peer costs seconds, so each has one unit and one importance
-    ("icam-31k", "weights", "l1"),
+    ("icam-31k", "parameters", "l1"),
     ("icam-31k", "flops", "fpgm"),
-    ("icam-30k", "weights", "fpgm"),
-    ("resnet-18", "weights", "l1"),
+    ("icam-30k", "parameters", "fpgm"),
+    ("resnet-18", "parameters", "l1"),
     ("efficientnet-b0", "flops", "l1"),
-    ("mobilenet-v2", "weights", "fpgm"),
+    ("mobilenet-v2", "parameters", "fpgm"),
     ("mobilevit-xxs", "flops", "l1"),
-    ("deit-tiny", "weights", "l1"),
+    ("deit-tiny", "parameters", "l1"),
 ]
 
 
 @pytest.mark.parametrize(("name", "unit", "by"), TARGETS)
 def test_the_target_is_met_from_below_and_the_classes_stay(name, unit, by, icam):
-    model, cost = built(name), counter(unit, SIDE)
+    model, cost = built(name), counter(unit)
     target = cost(model) // 2 if name.startswith("icam") else cost(icam)
     before = {key: tensor.clone() for key, tensor in model.state_dict().items()}
-    pruned = prune(model, target, unit, by, size=SIDE)
+    pruned = prune(model, target, unit, by)
     assert 0.95 * target <= cost(pruned) <= target
     with torch.no_grad():
-        assert pruned(images()).shape == (3, 4)
+        assert pruned(some_images()).shape == (3, 4)
     assert all(torch.equal(before[key], tensor) for key, tensor in model.state_dict().items()), "the model itself is left alone"
-    pruned.train()(images()).sum().backward()
+    pruned.train()(some_images()).sum().backward()
     assert all(weight.grad is not None for weight in pruned.parameters()), "it can be trained"
 
 
@@ -78,7 +79,7 @@ def test_a_pruned_model_is_saved_and_opened_like_any_other(build, tmp_path):
     pruned = thinner(built(name, **settings))
     file = tmp_path / "pruned.safetensors"
     save_model(pruned, file, card_of(pruned))
-    opened, card = load_model(file)
+    opened, card = load_model(file, ClassifyCard)
     assert card.shapes
     assert card.config == describe(built(name, **settings))[1], "of the whole one"
     assert same(opened, pruned)
@@ -91,12 +92,12 @@ def same(one, other):
     """Bit by bit, and in what they say: kernels round by where a tensor lies in memory."""
     mine, theirs = one.state_dict(), other.state_dict()
     equal = list(mine) == list(theirs) and all(torch.equal(mine[key], theirs[key]) for key in mine)
-    return equal and torch.allclose(one.eval()(images()), other.eval()(images()), rtol=1e-5, atol=1e-6)
+    return equal and torch.allclose(one.eval()(some_images()), other.eval()(some_images()), rtol=1e-5, atol=1e-6)
 
 
 def thinner(model, by="l1"):
-    groups = _groups(model, SIDE)
-    return _pruned(model, [max(1, size // 3) for _, size in groups], groups, SIDE, by)
+    groups = _groups(model)
+    return _pruned(model, [max(1, size // 3) for _, size in groups], groups, by)
 
 
 def card_of(model, **changes):
@@ -117,14 +118,14 @@ def test_a_pruned_model_is_trained_for_another_number_of_classes(name, classes, 
     pruned, file = thinner(built(name)), tmp_path / "pruned.safetensors"
     save_model(pruned, file, card_of(pruned))
     model = load_for(file, classes)
-    assert model(images()).shape == (3, classes)
+    assert model(some_images()).shape == (3, classes)
     mine, theirs = model.state_dict(), pruned.state_dict()
     alike = [key for key in mine if mine[key].shape == theirs[key].shape]
     assert len(mine) - len(alike) == (0 if classes == 4 else 2), "the last weight and bias are new"
     assert all(torch.equal(mine[key], theirs[key]) for key in alike)
     assert model.config.classes == classes
     save_model(model, file, card_of(model))
-    assert same(load_model(file)[0], model)
+    assert same(load_model(file, ClassifyCard)[0], model)
 
 
 def test_a_model_that_was_not_pruned_tells_no_shapes(icam):
@@ -148,7 +149,7 @@ def test_a_file_with_shapes_that_cannot_be(case, icam, tmp_path):
     shapes, words = SHAPES[case]
     save_model(icam, tmp_path / "m.safetensors", card_of(icam, shapes=shapes))
     with pytest.raises(FovealError) as caught:
-        load_model(tmp_path / "m.safetensors")
+        load_model(tmp_path / "m.safetensors", ClassifyCard)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -157,7 +158,7 @@ def test_a_file_with_other_shapes_than_its_tensors(icam, tmp_path):
     pruned = thinner(icam)
     save_model(icam, tmp_path / "m.safetensors", card_of(pruned))
     with pytest.raises(FovealError, match="expected the weights of a some, got others"):
-        load_model(tmp_path / "m.safetensors")
+        load_model(tmp_path / "m.safetensors", ClassifyCard)
 
 
 def test_l1_keeps_the_channels_of_the_largest_weights(icam):
@@ -166,8 +167,8 @@ def test_l1_keeps_the_channels_of_the_largest_weights(icam):
         large = torch.tensor([10.0 if number in (2, 3, 5, 11) else 1.0 for number in range(14)])
         model.head[0].weight *= large[:, None]
         model.head[3].weight *= large
-    groups = _groups(model, SIDE)
-    pruned = _pruned(model, [4 if name == "head.0" else size for name, size in groups], groups, SIDE, "l1")
+    groups = _groups(model)
+    pruned = _pruned(model, [4 if name == "head.0" else size for name, size in groups], groups, "l1")
     assert torch.equal(pruned.head[0].weight, model.head[0].weight[[2, 3, 5, 11]])
     assert torch.equal(pruned.head[3].weight, model.head[3].weight[:, [2, 3, 5, 11]])
 
@@ -179,8 +180,8 @@ def test_fpgm_spares_what_is_far_from_the_others_also_where_it_is_small(icam):
         model.head[3].weight.copy_(1 + 0.01 * torch.randn(4, 14))
         model.head[0].weight[[1, 7]] = 0
         model.head[3].weight[:, [1, 7]] = 0
-    groups = _groups(model, SIDE)
-    kept = {by: _pruned(model, [12 if name == "head.0" else size for name, size in groups], groups, SIDE, by) for by in ("l1", "fpgm")}
+    groups = _groups(model)
+    kept = {by: _pruned(model, [12 if name == "head.0" else size for name, size in groups], groups, by) for by in ("l1", "fpgm")}
     gone = {by: int((pruned.head[0].weight.abs().sum(1) == 0).sum()) for by, pruned in kept.items()}
     assert gone == {"l1": 0, "fpgm": 2}
 
@@ -188,19 +189,19 @@ def test_fpgm_spares_what_is_far_from_the_others_also_where_it_is_small(icam):
 @pytest.mark.parametrize(
     ("target", "unit", "by", "words"),
     [
-        (0, "weights", "l1", "the target: expected a number of weights above 0, got 0"),
+        (0, "parameters", "l1", "the target: expected a number of parameters above 0, got 0"),
         (-3, "flops", "l1", "the target: expected a number of flops above 0, got -3"),
-        (1.5, "weights", "l1", "got 1.5"),
-        ("multi_label", "weights", "l1", "got 'many'"),
-        (31_500, "weights", "l1", "expected fewer weights than the model's own 31,4"),
-        (9, "weights", "l1", "with one channel in every layer, got 9"),
+        (1.5, "parameters", "l1", "got 1.5"),
+        ("many", "parameters", "l1", "got 'many'"),
+        (31_500, "parameters", "l1", "expected fewer parameters than the model's own 31,4"),
+        (9, "parameters", "l1", "with one channel in every layer, got 9"),
         (9, "grams", "l1", "no unit of a target is called 'grams'"),
         (9, "weights", "l2", "no importance of channels is called 'l2'; the nearest is 'l1'"),
     ],
 )
 def test_targets_that_cannot_be(target, unit, by, words, icam):
     with pytest.raises(FovealError) as caught:
-        prune(icam, target, unit, by, size=SIDE)
+        prune(icam, target, unit, by)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -276,10 +277,10 @@ def test_channels_that_are_copies_which_nobody_reads_go_and_nothing_changes(buil
     monkeypatch.setattr(source, "_importance", lambda by: lambda group: 1.0 - torch.arange(len(group[0].idxs)) % 2)
     name, settings = BUILDS[build]
     model = with_copies(built(name, **settings)).double()
-    groups = _groups(model.float(), SIDE)
-    pruned = _pruned(model.float(), [size // 2 for _, size in groups], groups, SIDE, "l1")
-    assert weights(pruned) < 0.8 * weights(model)
-    images = images().double()
+    groups = _groups(model.float())
+    pruned = _pruned(model.float(), [size // 2 for _, size in groups], groups, "l1")
+    assert parameters(pruned) < 0.8 * parameters(model)
+    images = some_images().double()
     expected = model.double()(images)
     assert (expected[0] - expected[1]).abs().max() > 1e-4 * expected.abs().max(), "images differ in what is said of them"
     torch.testing.assert_close(pruned.double()(images), expected, rtol=1e-6, atol=1e-7 * float(expected.abs().max()))
@@ -288,13 +289,13 @@ def test_channels_that_are_copies_which_nobody_reads_go_and_nothing_changes(buil
 @pytest.mark.parametrize(("name", "by"), [("icam-31k", "l1"), ("icam-31k", "fpgm"), ("mobilevit-xxs", "l1"), ("vit-24", "fpgm")])
 def test_as_many_channels_are_left_as_are_asked_for_in_every_head_and_both_halves_of_a_gate(name, by):
     model = built(name)
-    groups = _groups(model, SIDE)
+    groups = _groups(model)
     asked = {place: max(1, full // 3) for place, full in groups}
     with torch.no_grad():
         for part in model.modules():  # a bias tells which output it belongs to
             if isinstance(part, nn.Linear):
                 part.bias.copy_(torch.arange(len(part.bias)))
-    pruned = dict(_pruned(model, list(asked.values()), groups, SIDE, by).named_modules())
+    pruned = dict(_pruned(model, list(asked.values()), groups, by).named_modules())
     before = dict(model.named_modules())
     seen = 0
     for place, full in groups:

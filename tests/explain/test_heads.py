@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from foveal.errors import FovealError
-from foveal.explain.heads import importance_by_gradient, importance_by_masking, least, loss_of
+from foveal.explain.heads import importance_by_gradient, importance_by_masking, least
 from foveal.layers.multihead import MultiHead
 from foveal.models.zoo import create
 
@@ -23,6 +23,16 @@ class Mean(nn.Module):
         return self.attention(tokens, tokens if self.attention.qkv is None else None).mean(1)
 
 
+def loss(model, batch):
+    tokens, truth = batch
+    return F.cross_entropy(model(tokens), truth) if truth.dim() == 1 else F.binary_cross_entropy_with_logits(model(tokens), truth.float())
+
+
+def each(tokens, truth):
+    """One sample per batch."""
+    return list(zip(tokens.split(1), truth.split(1), strict=True))
+
+
 def data(count=7):
     torch.manual_seed(1)
     return torch.randn(count, 4, 6, dtype=torch.float64), torch.arange(count) % 6
@@ -31,7 +41,7 @@ def data(count=7):
 @pytest.mark.parametrize("options", [{}, {"groups": 1}, {"key_width": 6}, {"key_width": 6, "groups": 1}])
 def test_the_gradient_by_hand(options):
     model, (tokens, truth) = Mean(**options), data()
-    found = importance_by_gradient(model, tokens, truth)
+    found = importance_by_gradient(model, each(tokens, truth), loss)
     layer, expected = model.attention, torch.zeros(3, dtype=torch.float64)
     groups = layer.groups
     for one, true in zip(tokens, truth, strict=True):
@@ -51,7 +61,7 @@ def test_the_gradient_by_hand(options):
 @torch.no_grad()
 def test_masking_by_hand():
     model, (tokens, truth) = Mean(), data()
-    found = importance_by_masking(model, tokens, truth, batch=3)
+    found = importance_by_masking(model, each(tokens, truth), loss)
     before = F.cross_entropy(model(tokens), truth)
     for head in range(3):
         kept = model.attention.out.weight.clone()
@@ -70,7 +80,7 @@ def test_a_head_that_says_nothing_matters_least_and_the_model_is_left_as_it_was(
     model.layers[0].attention.layer.q.weight.requires_grad_(False)
     truth = torch.randint(0, 2, (4, 3)) if multi_label else torch.tensor([0, 1, 2, 1])
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    found = measure(model, torch.randn(4, 3, 28, 28), truth, loss_of(multi_label))
+    found = measure(model, each(torch.randn(4, 3, 28, 28), truth), loss)
     assert [len(layer) for layer in found] == [4, 4]
     assert found[1][2] == pytest.approx(0, abs=1e-12)
     if measure is importance_by_gradient:

@@ -116,7 +116,7 @@ def test_gradient_by_hand():
 def test_the_one_cell_that_counts():
     images = torch.rand(2, 3, 35, 35) - 0.5
     images[:, :, 7:14, 21:28] += 3
-    for found in (gradient(Cell(), images, 1, (5, 5)), occlusion(Cell(), images, sigmoid, (5, 5))[:, 1]):
+    for found in (gradient(Cell(), images, 1, (5, 5)), occlusion(lambda some: sigmoid(Cell()(some)), images, (5, 5))[:, 1]):
         expected = np.zeros((2, 5, 5))
         expected[:, 1, 3] = 1
         np.testing.assert_allclose(found, expected, atol=1e-12)
@@ -126,18 +126,18 @@ def test_occlusion_by_hand():
     images = torch.zeros(1, 3, 35, 35)
     images[0, :, 7:14, 21:28] = 1
     images[0, :, 0, 0] = 4
-    lost = occlusion(Cell(), images, lambda logits: logits.double().numpy(), (5, 5))  # every cell 7 pixels wide
+    lost = occlusion(lambda some: Cell()(some).double().numpy(), images, (5, 5))  # every cell 7 pixels wide
     assert lost.shape == (1, 2, 5, 5)
     assert np.flatnonzero(lost[0, 1]).tolist() == [1 * 5 + 3]
     assert not lost[0, 0].any()  # without its first cell, class 0 gains: that is no loss
 
 
-def test_what_is_never_shown_is_not_lost():
+def test_what_is_never_given_is_not_lost():
     images = torch.zeros(1, 3, 35, 35)
     images[0, :, 7:14, 21:28] = 1
     blank = torch.zeros(35, 35, dtype=torch.bool)
     blank[7:14, 21:28] = True
-    assert not occlusion(Cell(), images, lambda logits: logits.double().numpy(), (5, 5), blank=blank)[0, 1].any()
+    assert not occlusion(lambda some: Cell()(some).double().numpy(), images, (5, 5), blank=blank)[0, 1].any()
 
 
 def test_cells_and_shares():

@@ -12,6 +12,7 @@ from foveal.layers.multihead import MultiHead
 from foveal.models.heads import head_layers, remove_heads, without_heads
 from foveal.models.store import describe, load_model, save_model, shapes_of
 from foveal.models.zoo import create
+from foveal.tasks.classify.card import ClassifyCard
 
 
 def icam(**settings):
@@ -21,7 +22,7 @@ def icam(**settings):
     return model.eval()
 
 
-def images():
+def some_images():
     return torch.randn(5, 3, 28, 28, generator=torch.Generator().manual_seed(1))
 
 
@@ -34,7 +35,7 @@ def test_an_icam_without_heads_is_one_whose_heads_give_0(heads):
     whole = icam().double()
     fewer = copy.deepcopy(whole)
     remove_heads(fewer, heads)
-    images = images().double()
+    images = some_images().double()
     with without_heads(whole, heads):
         masked = whole(images)
     torch.testing.assert_close(fewer(images), masked, rtol=0, atol=1e-12)
@@ -53,7 +54,7 @@ def test_masking_is_by_hand_the_columns_of_the_last_matrix():
     silenced = copy.deepcopy(whole)
     silenced.layers[1].attention.layer.out.weight[:, 6:12] = 0
     with without_heads(whole, {1: [1]}):
-        torch.testing.assert_close(whole(images()), silenced(images()), rtol=0, atol=1e-6)
+        torch.testing.assert_close(whole(some_images()), silenced(some_images()), rtol=0, atol=1e-6)
 
 
 @torch.no_grad()
@@ -73,11 +74,11 @@ def test_a_model_without_heads_is_saved_opened_and_trained(tmp_path):
     family, config = describe(model)
     file = tmp_path / "m.safetensors"
     save_model(model, file, classify_card("some", family, config, ("a", "b", "c"), size=28, shapes=shapes_of(model)))
-    opened, _ = load_model(file)
+    opened, _ = load_model(file, ClassifyCard)
     assert [layer.heads for layer in head_layers(opened)] == [1, 4, 3]
     assert [layer.groups for layer in head_layers(opened)] == [1, 4, 3]
-    torch.testing.assert_close(opened(images()), model(images()), rtol=0, atol=1e-6)
-    opened.train()(images()).sum().backward()
+    torch.testing.assert_close(opened(some_images()), model(some_images()), rtol=0, atol=1e-6)
+    opened.train()(some_images()).sum().backward()
     assert all(weight.grad is not None for weight in opened.parameters())
 
 

@@ -8,15 +8,17 @@ import contextlib
 import importlib
 import io
 import os
+import re
 import signal
 import sys
 import threading
 import traceback
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from foveal import __version__
-from foveal.errors import FovealError, unknown
+from foveal.child import end_with_parent
+from foveal.errors import FovealError, printable, unknown
 from foveal.tasks.task import all_tasks
 
 COMMANDS = {  # what is typed → its module in app/command/, and what it does; a task adds its own by its protocol
@@ -57,9 +59,11 @@ EXTRAS = {
 def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else list(argv)
     debug = "--debug" in arguments
+    end_with_parent()
     _open_streams()
     _stop_when_terminated()
     try:
+        _expect_working_folder()
         status = _run([argument for argument in arguments if argument != "--debug"])
         sys.stdout.flush()
         return status
@@ -88,6 +92,14 @@ def main(argv: list[str] | None = None) -> int:
         return _say(f"error: what was run called sys.exit({end.code!r})", WRONG, debug)
     except Exception as error:  # noqa: BLE001 — nobody but a developer wants a traceback
         return _full(debug) if _no_room(error) else _bug(error, debug)
+
+
+def _expect_working_folder() -> None:
+    """A shell may stand in a folder that is gone; numeric libraries end the process when they notice."""
+    try:
+        os.getcwd()  # noqa: PTH109 — the same, and no Path is needed
+    except OSError as error:
+        raise FovealError(f"the working folder: {error.strerror or error}; change to one that exists") from None
 
 
 def _no_room(error: Exception) -> bool:
@@ -162,7 +174,11 @@ def _without_command(arguments: list[str]) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument that does not fit is an error like any other: one line."""
+    """An argument that does not fit is an error like any other: one line. -1, -1e5 and -inf are values, and no flags."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        self._negative_number_matcher = re.compile(r"^-(\d|\.\d|inf|nan)")
 
     def error(self, message: str) -> NoReturn:
         raise FovealError(f"{message}; see {self.prog} --help")
@@ -174,7 +190,7 @@ def _say(message: str, status: int, debug: bool) -> int:
     with contextlib.suppress(OSError):
         sys.stdout.flush()  # what was printed before comes before
     with contextlib.suppress(OSError):
-        print(f"foveal: {' '.join(message.split())}", file=sys.stderr)
+        print(f"foveal: {printable(' '.join(message.split()))}", file=sys.stderr)
     return status
 
 

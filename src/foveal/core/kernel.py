@@ -19,7 +19,6 @@ from foveal.core.pattern.causal import Causal
 from foveal.core.relative import RelativeTerm
 from foveal.core.request import Call
 from foveal.core.term import Term, Written
-from foveal.errors import FovealError
 
 # Up to so many pairs a dense mask is cheaper than walking through tiles; where the samples of a batch
 # differ, tiles must be masked one by one, and win later.
@@ -44,34 +43,9 @@ def _sdpa(call: Call, mask: Tensor | None) -> Tensor:
         # One query a head: heads that share keys become rows of one head, so each key is read once for all of them.
         groups = k.shape[1]
         rows = q.reshape(batch, groups, heads // groups, width)
-        y = _advised(F.scaled_dot_product_attention(rows, k, v, mask, call.dropout, scale=call.scale))
+        y = F.scaled_dot_product_attention(rows, k, v, mask, call.dropout, scale=call.scale)
         return y.reshape(batch, heads, 1, v.shape[3])
-    return _advised(
-        F.scaled_dot_product_attention(q, k, v, mask, call.dropout, is_causal=only_causal, scale=call.scale, enable_gqa=call.grouped)
-    )
-
-
-def _advised(y: Tensor) -> Tensor:
-    """The result of torch's fused kernels, whose second derivative does not exist: who asks for it is told what to do instead."""
-    if y.requires_grad and not torch.compiler.is_compiling():
-        node = y.grad_fn
-        if node is not None and type(node).__name__.startswith("ScaledDotProduct"):
-            node.register_hook(_first_derivative_only)
-    return y
-
-
-def _first_derivative_only(gradients: tuple[Tensor | None, ...], _: object) -> None:
-    if torch.is_grad_enabled():  # create_graph: a graph of the gradients is made, and somebody may go back through it
-        for gradient in gradients:
-            if gradient is not None and gradient.requires_grad:
-                gradient.register_hook(_no_second_derivative)
-
-
-def _no_second_derivative(_: Tensor) -> None:
-    raise FovealError(
-        "a second derivative of attention: expected a kernel that has one, got one of torch's fused kernels; "
-        'run the forward pass inside `with foveal.kernel("explicit"):`'
-    )
+    return F.scaled_dot_product_attention(q, k, v, mask, call.dropout, is_causal=only_causal, scale=call.scale, enable_gqa=call.grouped)
 
 
 def _on_backend(backend: SDPBackend) -> Callable[[Call], Tensor]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from foveal.data.filter_pairs import PairFilter, Row
 from foveal.data.parallel_files import SIDES, aligned, choose, in_name, jsonl, language, tsv
 from foveal.data.source import SPLITS
-from foveal.errors import FovealError, expect, reading
+from foveal.errors import FovealError, expect, expect_plain_file, reading
 
 MAX_LENGTH = 250  # words of a sentence to learn from
 SHARE, MOST = 0.05, 2000  # of all sentences, and sentences: val and test each, where nobody gave them
@@ -108,7 +108,7 @@ def read_parallel(
         for what, asked, given in (("source", source, "en"), ("target", target, "de")):
             expect(asked in (None, given), what, f"{given}: the grammar's languages are en and de", asked)
         return _gathered("grammar", "made by a grammar", ("en", "de"), read_grammar(where), pair_filter, notes)
-    path = Path(where).expanduser()
+    path = _expanded(where)
     with reading(where):
         if path.is_dir():
             name = path.resolve().name
@@ -116,6 +116,13 @@ def read_parallel(
         if path.exists() or "," not in where:
             return _gathered(_stem(path), *_table(path, source, target), pair_filter, notes)
         return _gathered(*_two_files(where, source, target), pair_filter, notes)
+
+
+def _expanded(name: str) -> Path:
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:  # ~somebody who is not there
+        return Path(name)
 
 
 def _folder(folder: Path, source: str | None, target: str | None, notes: list[str]) -> tuple[str, tuple[str, str], list[Stream]]:
@@ -161,10 +168,12 @@ def _table(path: Path, source: str | None, target: str | None) -> tuple[str, tup
 
 
 def _two_files(where: str, source: str | None, target: str | None) -> tuple[str, str, tuple[str, str], list[Stream]]:
-    paths = [Path(part.strip()).expanduser() for part in where.split(",")]
+    paths = [_expanded(part.strip()) for part in where.split(",")]
     expect(len(paths) == 2, where, "two files with a comma between them", f"{len(paths)}")
     for path in paths:
-        expect(path.is_file(), str(path), "a file that exists", "a folder" if path.is_dir() else "nothing there")
+        expect(path.exists(), str(path), "a file that exists", "nothing there")
+        expect_plain_file(path)
+    expect(not paths[0].samefile(paths[1]), where, "two files, one per language", "the same file twice")
     names = [language(path) or _stem(path) for path in paths]
     if names[0] == names[1]:
         names = list(SIDES)

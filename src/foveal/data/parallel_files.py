@@ -18,7 +18,7 @@ from typing import Any
 
 from foveal.data.filter_pairs import Row
 from foveal.data.table import WORDS
-from foveal.errors import FovealError, expect, reading, short_repr
+from foveal.errors import FovealError, expect, expect_plain_file, reading, short_repr
 
 LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z]{2,4})?")
 NO_LANGUAGE = {
@@ -50,6 +50,7 @@ _MARKS_OF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 def lines(path: Path) -> Iterator[bytes]:
     """The lines of a file with their ends; what is gzip is known by its first bytes, not by its name."""
+    expect_plain_file(path)
     with reading(path), path.open("rb") as raw:
         first = raw.peek(2)[:2]
         if first in _MARKS_OF_16:

@@ -6,10 +6,12 @@ a .csv file, or a folder with labels.csv (or index.csv, or one csv alone that ha
 any other folder                       class folders
 """
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foveal.data.class_folders import holds_classes, read_folder
 from foveal.data.divide import SHARES, divide
@@ -18,6 +20,7 @@ from foveal.data.source import SPLITS, Source
 from foveal.data.table import columns_of, read_table
 from foveal.errors import FovealError, expect, reading
 
+FAR = 0.1  # how much of the images a split may have more or fewer than its share, and still be called by that
 TABLES = ("labels.csv", "index.csv")
 MARK = "render.json"  # foveal render's own, in a folder that it has begun
 
@@ -42,7 +45,8 @@ def read(
     path = _expanded(text)
     with reading(path):
         source = _from_path(path, label, fold_column)
-    return _divided(source, split, seed)
+    alike = _alike(source.classes)
+    return _divided(replace(source, notes=(*source.notes, alike)) if alike else source, split, seed)
 
 
 def is_rendered(name: str) -> bool:
@@ -116,7 +120,7 @@ def _divided(source: Source, shares: tuple[float, float, float] | None, seed: in
     elif not given.any():
         split = divide(source.labels, source.group, shares, seed)
         made = [name for name, share in zip(SPLITS, shares, strict=True) if share > 0]
-        note = f"no split was given: divided {' · '.join(f'{share:.0%}' for share in shares)}, seed {seed}"
+        note = f"no split was given: divided {_divided_how(split, shares)}, seed {seed}"
     elif (split == 0).any() and not (split == 1).any() and shares[1] > 0:
         train = np.flatnonzero(split == 0)
         group = None if source.group is None else source.group[train]
@@ -124,10 +128,34 @@ def _divided(source: Source, shares: tuple[float, float, float] | None, seed: in
         made = ["train", "val"]
         note = f"no val was given: {int((split == 1).sum())} images of train, seed {seed}"
     else:
-        return source
+        untrained = _untrained(source)
+        return replace(source, notes=(*source.notes, untrained)) if untrained else source
     source = replace(source, split=split, notes=(*source.notes, note))
     rare = _too_rare(source, made) if made else ""
     return replace(source, notes=(*source.notes, rare)) if rare else source
+
+
+def _divided_how(split: NDArray[np.int8], shares: tuple[float, float, float]) -> str:
+    """The shares, as they are: of many small classes, each of which must be in every split, no share can be small."""
+    real = [float((split == place).mean()) for place in range(3)]
+    far = max(abs(one - wanted) for one, wanted in zip(real, shares, strict=True)) > FAR
+    words = " · ".join(f"{share:.0%}" for share in (real if far else shares))
+    return f"{words}, so that classes of few images are in every split" if far else words
+
+
+def _alike(classes: tuple[str, ...]) -> str:
+    """Classes that are likely one."""
+    times = Counter(name.casefold() for name in classes)
+    same = [name for name in classes if times[name.casefold()] > 1]
+    return f"classes that differ only in case: {', '.join(same)}" if same else ""
+
+
+def _untrained(source: Source) -> str:
+    """What a split that somebody gave leaves out."""
+    if source.fold is not None or not (source.split == 0).any():
+        return ""
+    never = [name for name, count in zip(source.classes, source.counts(source.indices("train")), strict=True) if not count]
+    return f"classes without a training image: {', '.join(never)}" if never else ""
 
 
 def _too_rare(source: Source, made: list[str]) -> str:

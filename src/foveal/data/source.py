@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from foveal.errors import expect, is_integer, short_repr, unknown
+from foveal.errors import expect, is_integer, printable, short_repr, unknown
 from foveal.runtime.card import check_classes
 from foveal.runtime.image import Pixels, open_image
 
@@ -199,8 +199,3 @@ class Source:
     def _checked(self, index: int) -> int:
         expect(is_integer(index) and 0 <= index < len(self), "image", f"a number from 0 to {len(self) - 1}", short_repr(index))
         return int(index)
-
-
-def printable(text: str) -> str:
-    """A name of a file as text that can be written anywhere: bytes that are no UTF-8 are shown as \\xNN."""
-    return os.fsencode(text).decode("utf-8", "backslashreplace")

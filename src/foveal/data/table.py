@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from foveal.data.folds import folds, groups
 from foveal.data.source import UNKNOWN, FileImages, Names, Source
-from foveal.errors import FovealError, expect, reading, unknown
+from foveal.errors import FovealError, expect, expect_plain_file, reading, unknown
 
 KNOWN, BITS = ("file", "split", "fold", "group"), ("0", "1")
 LOOKED_AT = 100  # files until it is clear where they lie
@@ -114,6 +114,7 @@ def _separator(text: str) -> str:
 
 
 def _text(path: Path) -> str:
+    expect_plain_file(path)
     with reading(path):
         content = path.read_bytes()
     try:
@@ -134,8 +135,10 @@ def _header(path: Path, cells: list[str]) -> list[str]:
     header = _named(cells)
     if "file" not in header:
         raise FovealError(f"{path}: expected a column called file, got {', '.join(header)}; the first line names the columns")
-    for name in header:
-        if not name or header.count(name) > 1:
+    for place, name in enumerate(header, 1):
+        if not name:
+            raise FovealError(f"{path}: expected a name for every column in the header, got none for column {place}")
+        if header.count(name) > 1:
             raise FovealError(f"{path}: expected columns with different names, got {name!r} {header.count(name)} times in the header")
     return header
 
@@ -184,6 +187,9 @@ def _from_words(table: Table, column: str, notes: list[str]) -> Labelled:
     words = table.columns[column]
     multi_label = column == "labels" or any(";" in word for word in words)
     sets = [[part.strip() for part in word.split(";") if part.strip()] if multi_label else [word] if word else [] for word in words]
+    for row, word in enumerate(words):
+        if word and not sets[row]:
+            raise table.error(row, f"column {column}: expected classes between the ;, got {word!r}; leave it empty where none holds")
     classes = tuple(sorted({word for several in sets for word in several}))
     if len(classes) < (1 if multi_label else 2):
         raise FovealError(f"{table.path}: expected at least 2 classes in the column {column}, got {', '.join(classes) or 'none'}")
@@ -200,12 +206,13 @@ def _from_words(table: Table, column: str, notes: list[str]) -> Labelled:
 
 
 def _once(table: Table, rows: list[int], labels: NDArray[np.integer], fold_column: str | None, notes: list[str]) -> list[int]:
-    """Every file once; listed again with another label, split, fold or group it is an error."""
+    """Every file once, also where it is written in two ways, as 0.jpg and ./0.jpg; listed again with another label, split, fold or group it
+    is an error."""
     first: dict[str, int] = {}
     kept = []
     for row in rows:
         file = table.columns["file"][row]
-        earlier = first.setdefault(file, row)
+        earlier = first.setdefault(os.path.normpath(file), row)
         if earlier == row:
             kept.append(row)
             continue

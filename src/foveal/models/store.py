@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,6 +51,7 @@ def load_model(path: str | Path, kind: type[Kind]) -> tuple[nn.Module, Kind]:
 def load_for(path: str | Path, kind: type[Kind], **changes: Any) -> nn.Module:
     """The model of a file or of a run's folder, with other fields in its config, such as classes=5. What depends on them is new."""
     model, card = load_model(path, kind)
+    expect_finite_weights(model.state_dict(), str(path))
     if all(card.config.get(key) == value for key, value in changes.items()):
         return model
     with torch.device("meta"):
@@ -72,11 +74,16 @@ def begin_with(model: nn.Module, init_from: str) -> int:
     own = model.state_dict()
     fitting = {name: tensor for name, tensor in tensors.items() if name in own and own[name].shape == tensor.shape}
     expect(bool(fitting), f"the weights of {init_from}", "some that fit the model", "none")
-    for name, tensor in fitting.items():
-        sound = not tensor.is_floating_point() or bool(tensor.isfinite().all())
-        expect(sound, f"the weights of {init_from}", "finite numbers", f"NaN or infinity in {name}", "choose another file")
+    expect_finite_weights(fitting, init_from)
     model.load_state_dict(fitting, strict=False)
     return len(fitting)
+
+
+def expect_finite_weights(tensors: Mapping[str, Tensor], where: str) -> None:
+    """Raise a FovealError unless these weights can be trained: else the learning rate would be blamed."""
+    for name, tensor in tensors.items():
+        sound = not tensor.is_floating_point() or bool(tensor.isfinite().all())
+        expect(sound, f"the weights of {where}", "finite numbers", f"NaN or infinity in {name}", "choose another file")
 
 
 def model_file(path: str | Path) -> Path:

@@ -7,12 +7,13 @@ a file may come from anybody. `format` is the number of this layout.
 import dataclasses
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, TypeVar
 
 from foveal import __version__
-from foveal.errors import FovealError, expect, is_integer, is_number, short_repr
+from foveal.errors import FovealError, expect, is_integer, is_number, printable, short_repr
 
 FORMAT = 1
 LARGEST_IMAGE = 4096  # side in pixels of an image that a model takes; more is a mistake or an attack
@@ -42,7 +43,10 @@ class Card:
     paths: ClassVar[tuple[str, ...]] = ("data", "model", "init_from")  # of the recipe: names of files on the machine that trained
 
     def text(self) -> str:
-        return json.dumps(dataclasses.asdict(self), ensure_ascii=False)
+        facts = dataclasses.asdict(self)
+        text = json.dumps(facts, ensure_ascii=False)
+        strange = any(0xD800 <= ord(letter) < 0xE000 for letter in text)  # of a path that is no UTF-8: then escaped
+        return json.dumps(facts) if strange else text
 
     @classmethod
     def upgraded(cls, facts: dict[str, Any]) -> dict[str, Any]:
@@ -53,7 +57,8 @@ class Card:
         """Raise a FovealError unless every field is what its user expects; `where` names the file."""
         for name in ("model", "family", "note"):
             value = getattr(self, name)
-            expect(isinstance(value, str), where, f"a card whose {name} is text", short_repr(value))
+            fits = isinstance(value, str) and (name == "note" or printable(value) == value)  # no name steers a terminal
+            expect(fits, where, f"a card whose {name} is printable text", short_repr(value))
         for name in ("config", "data", "metrics", "recipe", "origin", "shapes"):
             value = getattr(self, name)
             expect(isinstance(value, dict), where, f"a card whose {name} has names and values", short_repr(value))
@@ -109,8 +114,10 @@ def check_classes(classes: Sequence[object], where: str) -> None:
     for name in classes:
         fits = isinstance(name, str) and name.strip() == name and name.isprintable() and bool(name)
         expect(fits, where, "names of classes in printable letters", short_repr(name), "rename the class")
+        formula = name[0] in "=+-@" and any(sign in name for sign in "(|!")  # which a spreadsheet that opens a table would run
+        expect(not formula, where, "names of classes that are no formula of a spreadsheet", short_repr(name), "rename the class")
         expect(name not in RESERVED, where, f"no class that is called {', '.join(RESERVED)}", name, "rename the class")
-    twice = sorted({str(name) for name in classes if list(classes).count(name) > 1})
+    twice = sorted(str(name) for name, count in Counter(classes).items() if count > 1)
     expect(not twice, where, "every class once", f"{', '.join(twice)} twice")
 
 

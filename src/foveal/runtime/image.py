@@ -3,8 +3,10 @@
 Turned as its EXIF says; what is see-through lies over black; 16-bit greys come down by their full range, 65535 → 255; of several frames the first.
 """
 
+import functools
 import os
 import stat
+import threading
 import warnings
 from typing import BinaryIO
 
@@ -16,6 +18,10 @@ from foveal.errors import FovealError, expect_integer
 
 Pixels = NDArray[np.uint8]
 LARGEST = 100_000_000  # pixels: beyond this a file is a mistake or an attack
+LARGE = 16_000_000  # pixels: images beyond this are decoded one at a time, since each takes up to ten bytes per pixel
+BAND = 4_000_000  # pixels that are laid over black at a time
+# What is read, whatever a file is called. Pillow knows more, and some of it is run: it starts Ghostscript for PostScript.
+FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP")
 SUFFIXES = (  # of files that are taken for images
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".tif", ".tiff", ".webp", ".gif", ".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".avif",
 )  # fmt: skip
@@ -30,6 +36,9 @@ TURNS = {
     8: Image.Transpose.ROTATE_90,
 }
 Box = tuple[float, float, float, float]
+
+
+_one_large_image = threading.Lock()
 
 
 class BadImage(FovealError):  # noqa: N818 — it reads as what it is
@@ -51,8 +60,11 @@ def open_image(path: str | os.PathLike[str], size: int | None = None) -> Pixels:
     try:
         with _opened(name) as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what matters is raised as BadImage
-            image, box = _decoded(file, name, size)
-            return _pixels(image, box, size, name)
+            image, box = _sized(file, name, size)
+            if image.width * image.height <= LARGE:
+                return _pixels(image, box, size, name)
+            with _one_large_image:
+                return _pixels(image, box, size, name)
     except BadImage:
         raise
     except Image.DecompressionBombError:
@@ -74,6 +86,7 @@ def from_pillow(image: Image.Image, size: int | None = None) -> Pixels:
 
 
 def _pixels(image: Image.Image, box: Box | None, size: int | None, name: str) -> Pixels:
+    image.load()
     turn = _turn(image)
     image = _in_colour(image, name)
     if size is not None and image.size != (size, size):
@@ -119,15 +132,14 @@ def _opened(name: str) -> BinaryIO:
         raise BadImage(name, f"cannot be opened ({getattr(error, 'strerror', None) or error})") from None
 
 
-def _decoded(file: BinaryIO, name: str, size: int | None) -> tuple[Image.Image, Box | None]:
-    """The image, and the part of it that shows something: an eighth of 1201 pixels is 150.1 of 151."""
+def _sized(file: BinaryIO, name: str, size: int | None) -> tuple[Image.Image, Box | None]:
+    """The image, not decoded yet, and the part of it that shows something: an eighth of 1201 pixels is 150.1 of 151."""
     image = _identified(file, name)
     drafted = None
     if size is not None:
         drafted = image.draft(None, (size, size))  # a JPEG is decoded at 1/2, 1/4 or 1/8, never below size
     if image.width * image.height > LARGEST:
         raise BadImage(name, f"{_too_large()}, got {image.width}×{image.height}")
-    image.load()
     return image, drafted[1] if drafted else None
 
 
@@ -136,9 +148,16 @@ def _identified(file: BinaryIO, name: str) -> Image.Image:
     file.seek(0)
     try:
         # Pillow's own opener refuses by the full size; a JPEG is asked for a part of it
-        return JpegImagePlugin.JpegImageFile(file) if jpeg else Image.open(file)
+        return JpegImagePlugin.JpegImageFile(file) if jpeg else Image.open(file, formats=_formats())
     except UnidentifiedImageError:
-        raise BadImage(name, "is not an image, or of a kind that Pillow does not know") from None
+        raise BadImage(name, "is not an image, or of a kind that is not read") from None
+
+
+@functools.cache
+def _formats() -> tuple[str, ...]:
+    """Those that this Pillow can read."""
+    Image.init()
+    return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
 def _too_large() -> str:
@@ -160,14 +179,26 @@ def _in_colour(image: Image.Image, name: str) -> Image.Image:
     if image.mode.startswith("I"):
         return _from_sixteen_bits(image, name).convert("RGB")
     if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
-        clear = image.convert("RGBA")
-        black = Image.new("RGBA", clear.size, (0, 0, 0, 255))
-        return Image.alpha_composite(black, clear).convert("RGB")
+        return _over_black(image)
     return image.convert("RGB")
 
 
+def _over_black(image: Image.Image) -> Image.Image:
+    """Band by band: a whole image in four copies would take sixteen bytes per pixel."""
+    over, rows = Image.new("RGB", image.size), max(1, BAND // image.width)
+    for top in range(0, image.height, rows):
+        clear = image.crop((0, top, image.width, min(top + rows, image.height))).convert("RGBA")
+        black = Image.new("RGBA", clear.size, (0, 0, 0, 255))
+        over.paste(Image.alpha_composite(black, clear).convert("RGB"), (0, top))
+    return over
+
+
 def _from_sixteen_bits(image: Image.Image, name: str) -> Image.Image:
-    values = np.asarray(image).astype(np.int64)
+    values = np.asarray(image)
     if values.min() < 0 or values.max() > 65535:
         raise BadImage(name, f"has grey values from {values.min()} to {values.max()}; expected 0 to 65535; save it with 8 or 16 bits")
-    return Image.fromarray(((values * 255 + 32767) // 65535).astype(np.uint8))
+    scaled = values.astype(np.uint32)  # in place: a large image is there once
+    scaled *= 255
+    scaled += 32767
+    scaled //= 65535
+    return Image.fromarray(scaled.astype(np.uint8))

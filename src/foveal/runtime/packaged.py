@@ -21,5 +21,8 @@ def packaged(name: str, suffix: str = SUFFIX) -> Path | None:
 
 def is_file(name: str) -> bool:
     """Whether a name means a model that lies somewhere: a file, a run's folder, or weights in the package. Else it may be a preset's."""
-    path = Path(name).expanduser()
+    try:
+        path = Path(name).expanduser()
+    except RuntimeError:  # ~somebody who is not there
+        path = Path(name)
     return path.suffix == SUFFIX or (path / FILE).is_file() or packaged(name) is not None

@@ -1,5 +1,6 @@
 """The image files that words name: files, folders to their bottom, patterns, a list on stdin."""
 
+import codecs
 import glob
 import io
 import os
@@ -24,7 +25,8 @@ def image_files(words: Sequence[str]) -> list[str]:
 def listed(zero: bool = False) -> Iterator[str]:
     """The paths on stdin, one per line, or with `zero` one before each NUL byte; as they come."""
     separator, rest = b"\0" if zero else b"\n", b""
-    for chunk in _chunks():
+    for number, chunk in enumerate(_chunks()):
+        chunk = chunk if number else chunk.removeprefix(codecs.BOM_UTF8)
         *whole, rest = (rest + chunk).split(separator)
         yield from _paths(whole, zero)
     yield from _paths([rest], zero)
@@ -42,7 +44,8 @@ def _named(word: str) -> list[str]:
     found = [file for match in matched for file in (_below(match) if os.path.isdir(match) else [match])]  # noqa: PTH112
     if not found:
         raise FovealError(f"{word}: expected a pattern that matches images, got one that matches none; look at its folder")
-    return list(dict.fromkeys(found))  # ** names a folder, and what is in it
+    # ** names a folder, and what is in it; through a link that leads up it names everything again and again
+    return list({os.path.realpath(file): file for file in reversed(found)}.values())[::-1] if "**" in word else list(dict.fromkeys(found))
 
 
 def _below(folder: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from foveal.errors import FovealError
 
-DIVERGED = "training: expected finite numbers, got NaN or infinity; lower the setting lr, or ask for precision 32"
+DIVERGED = "training: expected finite numbers, got NaN or infinity; lower --lr, or choose --precision 32"
 
 
 def expect_finite(finite: bool) -> None:

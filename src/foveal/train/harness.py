@@ -28,7 +28,7 @@ from foveal.errors import FovealError, expect
 from foveal.train.journal import CHECKPOINT, AtomicCheckpoint, Bar, Journal
 from foveal.train.module import TaskModule
 from foveal.train.recipe import Recipe
-from foveal.train.run_folder import DATA, RECIPE, expect_same_data, finished, tidy
+from foveal.train.run_folder import DATA, RECIPE, expect_outside, expect_same_data, finished, tidy
 
 fcntl: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None  # Windows has none: there nobody is kept out
 Item = TypeVar("Item")
@@ -111,6 +111,8 @@ def train(
     """
     machine, recipe = machine or Machine(), recipe.from_anywhere()
     first = is_first(machine)
+    if not (folder / RECIPE).exists():
+        expect_outside(folder, recipe.data)
     if (done := finished(recipe, folder, resume or not first)) is not None:
         return done
     quiet()

@@ -29,6 +29,13 @@ def finished(recipe: Recipe, folder: Path, resume: bool) -> dict[str, Any] | Non
     return read_result(folder)
 
 
+def expect_outside(folder: Path, data: str) -> None:
+    """Raise a FovealError where a new run's folder would lie among its data, and be taken for some of them when these are read again."""
+    with reading(folder):
+        inside = Path(data).is_dir() and Path(data).resolve() in (folder.resolve(), *folder.resolve().parents)
+    expect(not inside, f"the folder {folder}", f"one outside of the data, {data}", "one inside", "choose another --out")
+
+
 def is_empty(folder: Path) -> bool:
     """Whether there is nothing of anybody's in a folder, which need not exist."""
     return not folder.exists() or all(part.name.startswith(".") and part.name.endswith(".part") for part in folder.iterdir())

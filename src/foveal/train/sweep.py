@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from foveal.atomic import write_atomic
+from foveal.child import PARENT
 from foveal.errors import FovealError, expect
 from foveal.train.diverged import DIVERGED
 from foveal.train.recipe import Recipe
@@ -102,7 +103,7 @@ def _one(run: Run, flags: Sequence[str], jobs: int, running: "set[subprocess.Pop
     recipe, log = run.folder.with_name(f"{name}.yaml"), run.folder.with_name(f"{name}.txt")
     write_atomic(recipe, run.recipe.text().encode())
     command = [sys.executable, "-m", "foveal", "train", run.task, "--recipe", str(recipe), "--out", str(run.folder), "--resume", *flags]
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads(jobs))}
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads(jobs)), PARENT: str(os.getpid())}
     errors: list[str] = []
     with status.lock:
         status.lines[name] = "starting"

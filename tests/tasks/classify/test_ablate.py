@@ -5,36 +5,52 @@ import pytest
 from PIL import Image
 
 from foveal.app.cli import main
-from foveal.deploy.measure.cost import weights
+from foveal.deploy.measure.cost import parameters
 from foveal.errors import FovealError
 from foveal.models.zoo import create
-from foveal.tasks.classify.ablate import ICAM, PEERS, _variants
+from foveal.tasks.classify.ablate import ABLATIONS, PARTS, PEERS
 from foveal.tasks.classify.recipe import ClassifyRecipe
 
+ICAM, PEERS_ABLATION = ABLATIONS["icam"], ABLATIONS["peers"]
 
-@pytest.mark.parametrize("table", ICAM)
-def test_every_variant_can_be_built_and_differs_from_the_others(table):
-    built = {name: create(recipe.model, **recipe.settings) for name, recipe in _variants("icam", table, ClassifyRecipe())[table].items()}
+
+@pytest.mark.parametrize("size", [224, 112, 64])
+@pytest.mark.parametrize("table", ICAM.tables)
+def test_every_variant_can_be_built_and_differs_from_the_others(table, size):
+    recipe = ClassifyRecipe(size=size, config={} if size == 224 else {"image": size, "patch": size // 4})
+    found = ICAM.variants(recipe, [table])
+    assert list(found) == [table]
+    built = {name: create(one.model, **one.config) for name, one in found[table].items()}
+    assert len(built) > 1
     assert len({model.config for model in built.values()}) == len(built)
 
 
+def test_patches_follow_the_size_of_the_images():
+    assert list(ICAM.variants(ClassifyRecipe(), ["patch"])["patch"]) == ["patches of 56", "patches of 28", "patches of 112"]
+    small = ClassifyRecipe(size=64, config={"image": 64, "patch": 16})
+    assert list(ICAM.variants(small, ["patch"])["patch"]) == ["patches of 16", "patches of 8", "patches of 32"]
+    odd = ClassifyRecipe(size=63, config={"image": 63, "patch": 21})
+    with pytest.raises(FovealError, match="--size: expected a multiple of 4"):
+        ICAM.variants(odd, ["patch"])
+
+
+def test_a_variant_that_cannot_be_built_is_named_before_anything_is_trained():
+    with pytest.raises(FovealError, match=r"the variant 4 heads of heads: .*heads"):
+        ICAM.variants(ClassifyRecipe(config={"width": 18}), ["heads"])
+
+
 def test_static_queries_are_adaptive_ones_without_their_projections():
-    counts = {name: weights(create("icam-31k", **settings)) for name, settings in ICAM["first"].items()}
+    counts = {name: parameters(create("icam-31k", **fields)) for name, fields in PARTS["first"].items()}
     assert counts == {"adaptive": 31_371, "static": 31_371 - 2 * 600}
 
 
 def test_the_first_peer_is_the_one_to_compare_with():
-    assert list(_variants("peers", "resnet-18", ClassifyRecipe())["peers"]) == [PEERS[0], "resnet-18"]
-    built = _variants("peers", None, ClassifyRecipe(config={"first": "static"}, size=128))["peers"]
-    assert {name: recipe.settings for name, recipe in built.items()} == {name: {"image": 128} for name in PEERS} | {
+    pytest.importorskip("transformers")
+    assert list(PEERS_ABLATION.variants(ClassifyRecipe(), ["resnet-18"])["peers"]) == [PEERS[0], "resnet-18"]
+    built = PEERS_ABLATION.variants(ClassifyRecipe(config={"first": "static"}, size=112 * 2), None)["peers"]
+    assert {name: recipe.config for name, recipe in built.items()} == {name: {"image": 224} for name in PEERS} | {
         PEERS[0]: {"first": "static"}
     }
-
-
-@pytest.mark.parametrize(("what", "only", "near"), [("icm", None, "icam"), ("icam", "pach", "patch"), ("peers", "resnet-8", "resnet-18")])
-def test_names_that_do_not_exist_get_the_nearest(what, only, near):
-    with pytest.raises(FovealError, match=f"nearest is '{near}'"):
-        _variants(what, only, ClassifyRecipe())
 
 
 @pytest.mark.slow
@@ -49,11 +65,15 @@ def test_a_table_from_the_command_line(tmp_path, capsys):
     flags = ["--data", str(tmp_path), "--size", "32", "--config", "{image: 32, patch: 8}", "--epochs", "1", "--batch", "4"]
     out = ["--folds", "0", "--device", "cpu", "--out", str(tmp_path / "out")]
     assert main(["ablate", "icam", "--only", "first", *flags, *out]) == 0
-    said = capsys.readouterr()
-    assert "| adaptive | 31,371 |" in said.out
-    assert "| static | 30,171 |" in said.out
-    assert "| first | weights | GFLOP | score | spread | accuracy | against adaptive (95 %) |" in said.out
+    printed = capsys.readouterr()
+    assert "| adaptive | 31,371 |" in printed.out
+    assert "| static | 30,171 |" in printed.out
+    assert "| first | parameters | GFLOP | score | spread | accuracy | against adaptive (95 %) |" in printed.out
     assert (tmp_path / "out" / "ablation.md").read_text(encoding="utf-8").startswith("# icam on ")
+    for kind in ("md", "csv", "tex"):
+        text = (tmp_path / "out" / f"ablation.{kind}").read_text(encoding="utf-8")
+        assert "Split test, one seed" in text
+        assert "commit" in text
     assert main(["ablate", "icam", "--only", "first", *flags, *out]) == 2  # there is one already
     assert "--resume" in capsys.readouterr().err
     assert main(["ablate", "icam", *flags, "--fold-column", "campaign", "--out", str(tmp_path / "other")]) == 2

@@ -1,7 +1,6 @@
 """`foveal explain`, as it is typed, and the sheet that it draws."""
 
 import csv
-import io
 import json
 
 import numpy as np
@@ -15,12 +14,13 @@ from foveal.data.pipes import KINDS
 from foveal.models.store import describe, save_model
 from foveal.models.zoo import create
 from foveal.report.overlay import HEAT, Panel, Sheet, draw, heat, overlay
+from foveal.runtime.image import open_image
 from foveal.tasks.classify import faithful as faithful_module
+from foveal.tasks.load import load
 
 
 @pytest.fixture(autouse=True)
 def command(monkeypatch, tmp_path):
-    monkeypatch.setitem(cli.COMMANDS, "explain", ("foveal.tasks.classify.explain", "see"))
     monkeypatch.chdir(tmp_path)
 
 
@@ -28,7 +28,7 @@ def saved(path, name="icam-31k", **changes):
     torch.manual_seed(0)
     net = create(name, classes=len(KINDS), image=64, **changes)
     family, config = describe(net)
-    save_model(net.eval(), path, classify_card(name, family, config, KINDS, multi_label=True, size=64, threshold=(0.5,) * len(KINDS)))
+    save_model(net.eval(), path, classify_card(name, family, config, KINDS, True, size=64, threshold=(0.5,) * len(KINDS)))
     return path
 
 
@@ -113,29 +113,53 @@ def test_sheets_of_all_sizes(layers, heads, cells):
     assert max(drawn.size) < 3000
 
 
-def test_a_model_that_shows_nothing(photo, tmp_path, capsys):
+def test_a_network_without_attention_has_the_other_maps(photo, tmp_path, capsys):
+    pytest.importorskip("transformers")
     peer = saved(tmp_path / "resnet.safetensors", "resnet-18")
-    status, out, err = typed(capsys, peer, photo, "--out", "x.png")
-    assert (status, out) == (2, "")
-    assert "no attention map can be had of this model" in err
-    assert not (tmp_path / "x.png").exists()
-    status, out, err = typed(capsys, peer, "--faithful", 1)
-    assert status == 0  # the other maps can be measured
+    status, out, err = typed(capsys, peer, photo, "--out", "x.png", "--arrays", "x.npz")
+    assert (status, err) == (0, "")
+    assert "no attention map can be had of this model" in out
+    assert (tmp_path / "x.png").exists()
+    arrays = np.load(tmp_path / "x.npz")
+    assert {name: arrays[name].shape for name in arrays} == {
+        "probability": (len(KINDS),), "occlusion": (len(KINDS), 7, 7), "gradient": (7, 7),
+    }  # fmt: skip
+    assert typed(capsys, peer, "--faithful", 1)[0] == 0
+
+
+def test_arrays_hold_every_map(model, photo, tmp_path, capsys):
+    assert typed(capsys, model, photo, "--arrays", "m.npz")[0] == 0
+    arrays = np.load(tmp_path / "m.npz")
+    assert arrays["attention layer 2"].shape == (2, 1, 4, 4)
+    assert arrays["occlusion"].shape == (len(KINDS), 4, 4)
+    layers = [arrays[name].mean((0, 1)) for name in ("attention first query", "attention layer 1", "attention layer 2")]
+    np.testing.assert_allclose(arrays["average"], np.mean(layers, 0))
+
+
+def test_an_image_of_pillow_or_an_array(model, photo):
+    opened = load(model, device="cpu")
+    by_path = opened.explain(str(photo))
+    pixels = open_image(photo)
+    for subject in (pixels, Image.fromarray(pixels)):
+        facts = opened.explain(subject).facts
+        assert facts["found"] == by_path.facts["found"]
+        assert facts["file"] == "image 0"
 
 
 def test_bad_words(model, photo, tmp_path, capsys):
     (tmp_path / "bad.jpg").write_bytes(b"\xff\xd8\xff")
     for words, says in (
-        ([model], "one image, got none"),
-        ([model, photo, photo], "one image, got 2"),
+        ([model], "an image, got none"),
+        ([model, photo, photo], "one input, got 2"),
         ([model, tmp_path / "none.jpg"], "no such file"),
         ([model, tmp_path / "bad.jpg"], "bad.jpg: damaged"),
         ([model, photo, "--out", "x.gif"], "a .png file"),
-        ([model, photo, "--seed", 3], "--faithful beside it"),
+        ([model, photo, "--data", "pipes:3"], "--faithful beside it"),
         ([model, photo, "--faithful", 3], "a model and no image"),
         ([model, "--faithful", 0], "at least 1"),
         ([model, "--faithful", 1, "--seed", -1], "--seed"),
         ([model, "--faithful", 1, "--out", photo], "cannot write"),
+        ([model, "--faithful", 1, "--fill", "noise"], "--fill: expected one of mean, blur"),
     ):
         status, out, err = typed(capsys, *words)
         assert (status, out) == (2, ""), words
@@ -143,46 +167,78 @@ def test_bad_words(model, photo, tmp_path, capsys):
         assert err.count("\n") == 1
     png = tmp_path / "p.png"
     Image.open(photo).save(png)
-    assert "another file than the image" in typed(capsys, model, png, "--out", png)[2]
+    before = png.read_bytes()
+    assert typed(capsys, model, png, "--out", png)[0] == 2
+    assert png.read_bytes() == before
     assert not list(tmp_path.glob("*explained*"))
 
 
 def test_faithful(model, tmp_path, capsys):
     status, out, _ = typed(capsys, model, "--faithful", 3, "--seed", 7, "--out", "page")
     assert status == 0
-    assert out.startswith("3 rendered frames with ")
-    table = list(csv.DictReader(io.StringIO((tmp_path / "page" / "faithful.csv").read_text())))
+    assert out.startswith("3 images with ")
     facts = json.loads((tmp_path / "page" / "faithful.json").read_text())
+    text = (tmp_path / "page" / "faithful.csv").read_text().split("# Mean probability")[0]
+    table = list(csv.DictReader(line for line in text.splitlines() if line and not line.startswith("#")))
     page = (tmp_path / "page" / "faithful.md").read_text()
-    assert facts["first frame"] == 2_008_000_000  # beyond every set that can be trained on
+    assert facts["data"] == "rendered pipes from seed 2008000000 on"  # beyond every set that can be trained on
     assert facts["origin"]["torch"]
     assert f"| torch | {facts['origin']['torch']} |".replace("_", r"\_") in page
     assert len(table) == len(facts["figures"]) > 0
     for row, one in zip(table, facts["figures"], strict=True):
         assert (row["measure"], row["map"], row["findings"]) == (one["measure"], one["map"], str(one["count"]))
-        assert row["% (95 %)"].startswith(f"{100 * one['mean']:.1f} (")
+        assert row["% (95 %)"].startswith(f"{100 * one['mean']:.1f}")
         assert row["measure"] in out
     assert json.loads(typed(capsys, model, "--faithful", 3, "--seed", 7, "--json")[1])["figures"] == facts["figures"]
 
 
-def test_what_may_be_said():
-    said = faithful_module._said
-    assert said("points at the finding", [0.1, 0.3]) == said("deletion area", [-0.3, -0.1]) == "better than chance"
-    assert said("points at the finding", [-0.3, -0.1]) == said("deletion area", [0.1, 0.3]) == "worse than chance"
-    assert said("weight on the finding", [-0.1, 0.1]) == said("deletion area", [-0.1, 0.1]) == "not told from chance"
-    assert said("deletion area", None) == "chance"
+def test_faithful_on_images_of_ones_own(model, tmp_path, capsys):
+    """By deletion only: where findings are is known of rendered pipes alone."""
+    status, _, _ = typed(capsys, model, "--faithful", 4, "--data", "pipes:30:3", "--out", "page")
+    assert status == 0
+    facts = json.loads((tmp_path / "page" / "faithful.json").read_text())
+    assert {one["measure"] for one in facts["figures"]} == {"deletion area"}
+    assert facts["images"] == 4
+    assert facts["data"].startswith("pipes:30:3: ")
+    other = tmp_path / "set"
+    for name in ("dark", "light"):
+        (other / name).mkdir(parents=True)
+        Image.fromarray(np.zeros((9, 9, 3), np.uint8)).save(other / name / "0.png")
+    assert "expected classes of the model" in typed(capsys, model, "--faithful", 1, "--data", other)[2]
 
 
-def test_nothing_named_is_said(tmp_path, capsys):
+def test_one_image_concludes_nothing(model, capsys):
+    """An interval over images needs two of them."""
+    facts = json.loads(typed(capsys, model, "--faithful", 1, "--json")[1])
+    assert facts["figures"]
+    assert all(one["interval"] is None and one["interval against random"] is None for one in facts["figures"])
+    assert facts["interval"] == "none: too few images"
+    out = typed(capsys, model, "--faithful", 1)[1]
+    assert "too few images" in out
+    assert "better than random" not in out
+
+
+def test_conclusions():
+    conclusion = faithful_module._conclusion
+    assert conclusion("points at the finding", "gradient", [0.1, 0.3]) == "better than random"
+    assert conclusion("deletion area", "gradient", [-0.3, -0.1]) == "better than random"
+    assert conclusion("points at the finding", "gradient", [-0.3, -0.1]) == "worse than random"
+    assert conclusion("deletion area", "gradient", [0.1, 0.3]) == "worse than random"
+    assert conclusion("weight on the finding", "gradient", [-0.1, 0.1]) == "not distinguishable from random"
+    assert conclusion("deletion area", "gradient", None) == "too few images"
+    assert conclusion("deletion area", "random", None) == "random"
+
+
+def test_nothing_found(tmp_path, capsys):
     torch.manual_seed(0)
     net = create("icam-30k", classes=len(KINDS), image=64, patch=16)
     family, config = describe(net)
     save_model(
         net.eval(),
         tmp_path / "m.safetensors",
-        classify_card("icam-30k", family, config, KINDS, multi_label=True, size=64, threshold=(1.0,) * len(KINDS)),
+        classify_card("icam-30k", family, config, KINDS, True, size=64, threshold=(1.0,) * len(KINDS)),
     )
     status, out, _ = typed(capsys, tmp_path / "m.safetensors", "--faithful", 2, "--out", "page")
     assert status == 0
     assert "nothing to measure" in out
-    assert "Nothing to measure" in (tmp_path / "page" / "faithful.md").read_text()
+    assert (tmp_path / "page" / "faithful.md").exists()

@@ -14,7 +14,7 @@ from foveal.tasks.classify.summary import CHOSEN, summarise
 
 
 def a_run(folder, seed, multi_label=False, splits=("val", "test"), unknown=False, fold=None, names=()):
-    """What a run leaves, as far as it is summed up: chance for predictions. With a fold, it tests images of its own."""
+    """What a run leaves, as far as it is summed up: random predictions. With a fold, it tests images of its own."""
     draw = np.random.default_rng(seed)
     folder.mkdir(parents=True)
     save_model(nn.Linear(2, 2), folder / "model.safetensors", classify_card("icam-31k", "icam", {}, ("a", "b", "c"), multi_label))
@@ -28,8 +28,8 @@ def a_run(folder, seed, multi_label=False, splits=("val", "test"), unknown=False
             logits = draw.normal(size=3) + 2 * marks
             lines.append(f"{'' if fold is None else fold}{number}.png,{truth}," + ",".join(f"{value:.6g}" for value in logits))
         (folder / f"predictions-{split}.csv").write_text("\n".join(lines) + "\n")
-    facts = {"model": "icam-31k", "weights": 31371, "data": {"name": "photos"}, "origin": {"machine": "here", "commit": "abc"}}
-    facts |= {"fold": fold, "seed": seed // 10}
+    facts = {"model": "icam-31k", "parameters": 31371, "data": {"name": "photos"}, "origin": {"machine": "here", "commit": "abc"}}
+    facts |= {"fold": fold, "seed": seed // 10, "epoch": 1, "val_score": 0.5, "seconds": 1.0}
     facts["data"]["fold_names"] = list(names)
     (folder / "result.json").write_text(json.dumps(facts))
     return folder
@@ -56,9 +56,9 @@ def test_mean_and_spread_by_hand(runs, tmp_path):
     accuracy, recall = [], []
     for run in runs:
         truth, logits = read(run)
-        said = np.array(["a", "b", "c"])[logits.argmax(1)]
-        accuracy.append(np.mean(said == truth))
-        recall.append(np.mean([np.mean(said[np.array(truth) == name] == name) for name in "abc"]))
+        answer = np.array(["a", "b", "c"])[logits.argmax(1)]
+        accuracy.append(np.mean(answer == truth))
+        recall.append(np.mean([np.mean(answer[np.array(truth) == name] == name) for name in "abc"]))
     for name, values in (("accuracy", accuracy), ("balanced accuracy", recall)):
         mean = sum(values) / 3
         spread = (sum((value - mean) ** 2 for value in values) / 2) ** 0.5
@@ -66,13 +66,14 @@ def test_mean_and_spread_by_hand(runs, tmp_path):
     kept = json.loads((tmp_path / "summary.json").read_text())
     np.testing.assert_allclose([row[kept["figures"].index("accuracy")] for row in kept["values"]], accuracy)
     assert kept["split"] == "test"
-    with (tmp_path / "summary.csv").open() as lines:
-        table = list(csv.DictReader(lines))
+    lines = (tmp_path / "summary.csv").read_text().split("# Runs\n")[1].splitlines()
+    table = list(csv.DictReader(lines))
     assert [row["run"] for row in table] == ["fold0-seed0", "fold1-seed0", "fold2-seed0"]
     assert [row["accuracy"] for row in table] == [f"{value:.4f}" for value in accuracy]
     page = (tmp_path / "summary.md").read_text()
-    assert page.startswith("# icam-31k (31,371 weights) on photos, 3 runs\n\nmachine here · commit abc")
-    assert text in page
+    assert page.startswith("# icam-31k (31,371 parameters) on photos, 3 runs\n\nSplit test, seeds 0.")
+    assert "| machine | here |" in page
+    assert text.split("\n\n", 1)[1] in page
     assert "accuracy" in (tmp_path / "summary.tex").read_text()
 
 
@@ -101,9 +102,9 @@ def _span(cuts, truth, scores, best):
     return (below.max() if len(below) else min(good) - 1) + 1e-9, above.min() if len(above) else max(good) + 1
 
 
-def f1(truth, said):
-    hit = (truth & said).sum()
-    return 2 * hit / max(1, truth.sum() + said.sum())
+def f1(truth, answer):
+    hit = (truth & answer).sum()
+    return 2 * hit / max(1, truth.sum() + answer.sum())
 
 
 @pytest.mark.parametrize("unknown", [False, True])
@@ -135,7 +136,7 @@ def only(run, label):
 
 
 def test_all_test_pictures_of_a_seed_together_by_hand(tmp_path):
-    """A campaign may hold one class only: what is told of it alone says little, all of them together say what the model is worth."""
+    """A campaign may hold one class only: its own figures say little, all of them together say what the model is worth."""
     campaigns = ("2019", "2022", "2025")
     runs = [
         a_run(tmp_path / f"fold{fold}-seed{seed}", 10 * seed + fold, fold=fold, names=campaigns) for seed in range(2) for fold in range(3)
@@ -146,19 +147,18 @@ def test_all_test_pictures_of_a_seed_together_by_hand(tmp_path):
     accuracy, recall, f1_of_c = [], [], []
     for seed in (0, 3):
         truth, logits = (
-            sum(parts, start) for parts, start in zip(zip(*map(told, runs[seed : seed + 3]), strict=True), ([], []), strict=True)
+            sum(parts, start) for parts, start in zip(zip(*map(predicted, runs[seed : seed + 3]), strict=True), ([], []), strict=True)
         )
-        said, truth = np.array(["a", "b", "c"])[np.array(logits).argmax(1)], np.array(truth)
-        accuracy.append(np.mean(said == truth))
-        recall.append(np.mean([np.mean(said[truth == name] == name) for name in "abc"]))
-        f1_of_c.append(f1(truth == "c", said == "c"))
+        answer, truth = np.array(["a", "b", "c"])[np.array(logits).argmax(1)], np.array(truth)
+        accuracy.append(np.mean(answer == truth))
+        recall.append(np.mean([np.mean(answer[truth == name] == name) for name in "abc"]))
+        f1_of_c.append(f1(truth == "c", answer == "c"))
     alone, together = text.split("All 73 test images of 3 folds taken together, mean and spread over 2 seeds;")
     for name, values in (("accuracy", accuracy), ("balanced accuracy", recall), ("F1 c", f1_of_c)):
         spread = abs(values[0] - values[1]) / 2**0.5
         assert cells(together)[name] == [f"{value:.4f}" for value in (np.mean(values), spread, min(values), max(values))]
     assert "AP c" in cells(alone)
     assert not {"AP c", "mAP", "ROC AUC"} & cells(together).keys(), "scores of different models are not ranked against each other"
-    assert text in (tmp_path / "summary.md").read_text()
     assert "| fold1-seed0 (2022) |" in (tmp_path / "summary.md").read_text()
     assert "taken together" in (tmp_path / "summary.tex").read_text()
     kept = json.loads((tmp_path / "summary.json").read_text(), parse_constant=pytest.fail)
@@ -166,7 +166,7 @@ def test_all_test_pictures_of_a_seed_together_by_hand(tmp_path):
     np.testing.assert_allclose([row[kept["pooled"]["figures"].index("accuracy")] for row in kept["pooled"]["values"]], accuracy)
 
 
-def told(run):
+def predicted(run):
     truth, logits = read(run)
     return truth, logits.tolist()
 

@@ -33,7 +33,11 @@ def test_a_table(tmp_path, capsys):
     words = ["--data", data, *FLAGS, "--epochs", "1", "--only", "label smoothing", "--out", tmp_path / "out"]
     done = typed("ablate", "transformer", *words, timeout=200)
     assert done.returncode == 0, done.stderr
-    rows = [line for line in (tmp_path / "out" / "ablation.md").read_text(encoding="utf-8").partition("## Origin")[0].splitlines() if line.startswith("|")]
+    rows = [
+        line
+        for line in (tmp_path / "out" / "ablation.md").read_text(encoding="utf-8").partition("## Origin")[0].splitlines()
+        if line.startswith("|")
+    ]
     assert len(rows) == 2 + 1 + 2
     assert "25.3" in rows[3]
     again = main(["ablate", "transformer", *map(str, words), "--resume"])

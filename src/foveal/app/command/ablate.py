@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from foveal.app.command.flags import expect_not_input
 from foveal.app.command.train import add_arguments as add_training
 from foveal.app.command.train import check_machine, folds_of, machine_flags, seeds_of
 from foveal.errors import unknown
@@ -40,6 +39,7 @@ def known() -> dict[str, Ablation]:
 def run(args: argparse.Namespace) -> int:
     from foveal.deploy.measure.origin import origin
     from foveal.device import choose
+    from foveal.train.run_folder import expect_outside
     from foveal.train.sweep import expect_sweep_folder, plan, run_all
 
     check_machine(args)
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         for name, build in builds.items()
     }
     everything = [one for runs in plans.values() for one in runs]
-    expect_not_input(folder, [recipe.data])
+    expect_outside(folder, recipe.data)
     expect_sweep_folder(folder, args.resume, everything)
     run_all(everything, machine_flags(args), args.jobs, diverging=ablation.diverging)
     further = ablation.further(plans, place)

@@ -14,6 +14,7 @@ from foveal.app.command.workers import pool
 from foveal.data.near_duplicates import DISTANCE, SIDE, NearDuplicates, hash_of, near_duplicates
 from foveal.data.read import read
 from foveal.data.source import FileImages, Source
+from foveal.errors import printable
 from foveal.report.progress import progress
 from foveal.runtime.image import BadImage, kind_of
 
@@ -117,7 +118,7 @@ def _checked(seen: list[Opened]) -> list[str]:
         common = [f"{name} {count}" for name, count in counted.most_common(COMMONEST)]
         more = [f"… {len(counted) - COMMONEST} more"] if len(counted) > COMMONEST else []
         lines += [f"  {what}s: {', '.join([*common, *more])}"] if common else []
-    return lines + _shortened([f"  {one.file}: {one.reason}" for one in bad])
+    return lines + _shortened([f"  {printable(one.file)}: {printable(one.reason or '')}" for one in bad])
 
 
 def _listed(across: str, found: list[NearDuplicates]) -> list[str]:
@@ -125,7 +126,10 @@ def _listed(across: str, found: list[NearDuplicates]) -> list[str]:
     total = ", ".join(f"{one}–{other} {count}" for (one, other), count in sorted(pairs.items()))
     lines = [f"near-duplicates across {across}: {total or 'none'}"]
     return lines + _shortened(
-        [f"  {pair.first} ({pair.splits[0]})  {pair.second} ({pair.splits[1]})  {pair.likeness:.2f}" for pair in found]
+        [
+            f"  {printable(pair.first)} ({pair.splits[0]})  {printable(pair.second)} ({pair.splits[1]})  {pair.likeness:.2f}"
+            for pair in found
+        ]
     )
 
 

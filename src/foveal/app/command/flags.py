@@ -9,6 +9,7 @@ from typing import Any
 
 from foveal.errors import FovealError, expect, expect_integer
 from foveal.options import Options, add_flag, flag, from_flags, help_of
+from foveal.runtime.packaged import FILE
 from foveal.tasks.task import Task, all_tasks, find_task
 
 PER_CORE = 16  # processes per core; more only wait for each other
@@ -65,7 +66,8 @@ def expect_not_input(out: "str | Path | None", inputs: "Iterable[str | Path | No
     for one in inputs:
         if one is None or not os.path.lexists(one):
             continue
-        same = Path(out).samefile(one) or (Path(one).is_dir() and Path(out).resolve() == Path(one).resolve())
+        own = Path(one) / FILE  # of a run's folder, what is read
+        same = Path(out).samefile(one) or (own.exists() and Path(out).samefile(own))
         expect(not same, name, "another name than what is read", str(out), "choose another name")
 
 

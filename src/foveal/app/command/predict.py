@@ -43,6 +43,8 @@ def run(args: argparse.Namespace) -> int:
     form = _format(args.format, args.out, predictor.formats)
     live = STDIN in words
     named = [] if words == [STDIN] else predictor.inputs([word for word in words if word != STDIN])
+    if args.out is not None:  # an image in a folder that is read
+        expect_not_input(args.out, [one for one in map(str, named) if one.endswith(args.out.name)])
     results: Iterable[Any] = predictor.predict(itertools.chain(named, listed(args.null)) if live else named)
     if not live and (args.out is not None or not sys.stdout.isatty()):  # on a terminal the rows themselves show how far it is
         results = progress(results, len(named), "predicting")

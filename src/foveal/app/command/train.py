@@ -1,17 +1,20 @@
 """`foveal train TASK`: from data to a trained model, in a folder that describes itself; `--folds` and `--seeds` make a sweep of runs."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from foveal.app.command.flags import add_device, check_jobs, expect_not_input, task_of
+from foveal.app.command.flags import add_device, check_jobs, task_of
 from foveal.errors import FovealError, expect, expect_integer
 from foveal.options import add_flags, from_flags
 from foveal.report.progress import progress
 from foveal.tasks.task import Task, task_names
 from foveal.tasks.train import default_folder, recipe_of, train
+
+RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # which Lightning reads when it is imported
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,14 +65,18 @@ def check_machine(args: argparse.Namespace) -> None:
     check_jobs(args.devices, "--devices")
     if args.workers is not None:
         check_jobs(args.workers, "--workers", least=0)
+    for name in RANKS:
+        rank = os.environ.get(name, "0")
+        expect(rank.isdecimal(), f"the variable {name} of the environment", "the number of a process", rank, "unset it")
 
 
 def sweep(args: argparse.Namespace, task: Task, recipe: Any, folder: Path, folds: Sequence[int | None]) -> list[Any]:
     """All runs over folds and seeds, done; those of a sweep that was stopped are continued."""
+    from foveal.train.run_folder import expect_outside
     from foveal.train.sweep import expect_sweep_folder, plan, run_all
 
     runs = list(plan(task.name, recipe, folder, folds, seeds_of(args, recipe.seed)))
-    expect_not_input(folder, [recipe.data])
+    expect_outside(folder, recipe.data)
     expect_sweep_folder(folder, args.resume, runs)
     run_all(runs, machine_flags(args), args.jobs)
     return runs

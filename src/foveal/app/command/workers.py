@@ -1,16 +1,14 @@
 """Worker processes of a command: they end with it, however it ends."""
 
 import contextlib
-import ctypes
 import multiprocessing
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-DIE_WITH_PARENT = 1  # Linux' PR_SET_PDEATHSIG
+from foveal.child import end_with
 
 
 @contextlib.contextmanager
@@ -32,10 +30,6 @@ def pool(jobs: int, prepare: Callable[..., None] | None = None, *arguments: Any)
 def _start(parent: int, prepare: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers Ctrl-C for all
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if sys.platform.startswith("linux"):
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)  # also where the parent was killed, and could say nothing
-    if os.getppid() != parent:
-        os._exit(1)
+    end_with(parent)
     if prepare is not None:
         prepare(*arguments)

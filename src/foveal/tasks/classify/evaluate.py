@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from foveal.data.name_sketch import count_known
 from foveal.data.read import has_column, read
-from foveal.data.source import Source, printable
+from foveal.data.source import Source
 from foveal.deploy.measure.origin import origin
-from foveal.errors import FovealError, expect
+from foveal.errors import FovealError, expect, printable
 from foveal.report.table import UNDEFINED, Table, write_tables
 from foveal.runtime.image import BadImage, Pixels
 from foveal.tasks.classify.card import TRAINED, ClassifyCard

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from foveal.atomic import expect_folder, write_atomic
 from foveal.data.pipes import KINDS, render
 from foveal.data.read import read
-from foveal.data.source import Source, printable
+from foveal.data.source import Source
 from foveal.deploy.measure.origin import origin
 from foveal.device import choose
-from foveal.errors import expect
+from foveal.errors import expect, printable
 from foveal.explain.faithfulness import DELETION, RANDOM, Sample, faithfulness
 from foveal.report.table import UNDEFINED, Table, write_tables
 from foveal.runtime.image import BadImage

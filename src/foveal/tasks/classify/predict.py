@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foveal.errors import expect, is_number, short_repr, unknown
+from foveal.errors import expect, is_number, printable, short_repr, unknown
 from foveal.runtime.answers import Array, found, probabilities_or_nan
 from foveal.runtime.image import Pixels
 from foveal.runtime.image_predictor import ImagePredictor, Problem
@@ -115,11 +115,11 @@ def threshold_of(card: ClassifyCard, own: float | None) -> Array | float | None:
 
 def _line(result: Any, classes: Sequence[str], wide: int) -> str:
     if result.error:
-        text = f"error: {result.error}"
+        text = f"error: {printable(result.error)}"
     else:
         probability = dict(zip(classes, result.probability.tolist(), strict=True))
         text = ", ".join(f"{name} {probability[name]:.2f}" for name in result.found) or "nothing"
-    return f"{' '.join(result.file.split()):{wide}}  {text}\n"
+    return f"{printable(result.file):{wide}}  {text}\n"
 
 
 def _csv(result: Any, classes: int) -> str:

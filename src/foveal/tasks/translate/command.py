@@ -20,13 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "a run's folder, a model file, or an exported file, which needs no torch"
     parser.add_argument("model", metavar="MODEL", help=what)
     parser.add_argument("--device", metavar="NAME", default="auto", help="cpu, cuda, cuda:1, … (default: auto)")
-    parser.add_argument("--threads", metavar="N", type=int, default=1, help="threads of an exported file (default: 1)")
+    parser.add_argument("--threads", metavar="N", type=int, help="threads of an exported file (default: 1)")
     add_flags(parser, PredictOptions)
 
 
 def run(args: argparse.Namespace) -> int:
     options = PredictOptions(**from_flags(args, PredictOptions))
-    model = load(args.model, device=args.device, threads=args.threads)
+    model = load(args.model, device=args.device, threads=1 if args.threads is None else args.threads)
+    expect(args.threads is None or model.is_exported, "--threads", "an exported file", "a model of torch", "set OMP_NUM_THREADS for it")
     expect(model.task == "translate", model.name, "a model that translates", f"one for the task {model.task}")
     if model.random:
         raise FovealError(f"{model.name}: expected a trained model, got a preset with random weights; foveal train makes one of it")

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from foveal.errors import FovealError, expect, expect_plain_file, reading, short_repr
+from foveal.errors import FovealError, expect, expect_plain_file, printable, reading, short_repr
 from foveal.runtime.decode.batched import AHEAD, decode_all, max_positions
 from foveal.runtime.decode.engine import Engine
 from foveal.runtime.decode.search import Sentence
@@ -159,5 +159,5 @@ def _csv(*cells: str) -> str:
 
 
 def _table_rows(result: Translation, widest: int) -> str:
-    name = " ".join(result.file.split())
-    return "".join(f"{name[:widest]:{widest}}  {one.text}\n" for one in result.candidates)
+    name = printable(" ".join(result.file.split()))
+    return "".join(f"{name[:widest]:{widest}}  {printable(one.text)}\n" for one in result.candidates)

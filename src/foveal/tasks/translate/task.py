@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from foveal.errors import expect
 from foveal.options import Options
-from foveal.tasks.task import Evaluation, Explanation, Exported, Predictor, Task
+from foveal.tasks.task import Evaluation, Explanation, Exported, LabelledBatches, Predictor, Task
 from foveal.tasks.translate.card import TranslateCard
 from foveal.tasks.translate.options import STAGES
 
@@ -97,6 +97,11 @@ class TranslateTask(Task):
         from foveal.tasks.translate.graph import export_translator
 
         return export_translator(model.network, _card(model))
+
+    def labelled_batches(self, model: "Model", count: int) -> LabelledBatches:
+        from foveal.tasks.translate.batches import labelled_batches
+
+        return labelled_batches(model, count)
 
     def ablations(self) -> "Mapping[str, Ablation]":
         from foveal.tasks.translate.ablate import TransformerAblation

@@ -14,7 +14,7 @@ from foveal.atomic import write_atomic
 from foveal.data.parallel import Parallel, read_parallel
 from foveal.errors import expect, short_repr
 from foveal.metrics.bleu import translation_scores
-from foveal.models.store import describe, load_model, save_model, shapes_of
+from foveal.models.store import describe, expect_finite_weights, load_model, save_model, shapes_of
 from foveal.models.zoo import create, presets
 from foveal.runtime.decode.batched import max_positions
 from foveal.runtime.decode.search import Search
@@ -60,6 +60,7 @@ def build(recipe: TranslateRecipe, data: Parallel) -> tuple[nn.Module, tuple[Voc
     """The recipe's model and its vocabularies: new ones, or those of the model to continue with."""
     if (trained := _trained(recipe)) is not None:
         model, card = load_model(trained, TranslateCard)
+        expect_finite_weights(model.state_dict(), trained)
         expect(bool(card.vocabulary), trained, "a model with its vocabulary", "one without")
         return _checkpointed(model, recipe).train(), both_from(card.vocabulary)
     train = data.splits["train"]

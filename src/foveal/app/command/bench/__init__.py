@@ -5,7 +5,7 @@ import importlib
 import os
 from pathlib import Path
 
-from foveal.app.command.flags import add_device
+from foveal.app.command.flags import add_device, expect_not_input
 from foveal.atomic import expect_folder
 from foveal.errors import expect, expect_integer, unknown
 from foveal.report.bench import LONGEST, MOST_ROUNDS, ROUNDS, RUNTIMES, Bench
@@ -69,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
     expect(256 <= longest <= LARGEST, "--max-length", f"from 256 to {LARGEST:,}", longest)
     module = importlib.import_module(known[args.what])
     _refuse_others(args, getattr(module, "OBEYS", ()))
+    expect_not_input(args.out, [*args.models, *args.peer])
     expect_folder(args.out)
     bench = Bench(args.what, "cpu", args.threads, args.rounds, longest, args)
     if args.what in WITHOUT_TORCH:
