@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from train.little import ENVIRONMENT
+from training.little import ENVIRONMENT
 
 from foveal.app.cli import main
 

@@ -1,10 +1,10 @@
 """Commands of no task, or of one only: render, bench, check, convert, translate."""
 
 import pytest
-
-from foveal.app.cli import main
 from hostile.broken import cut, file, pipe, together
 from hostile.situation import Situation, check
+
+from foveal.app.cli import main
 
 MODULE = b"""
 import os, sys

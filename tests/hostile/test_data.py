@@ -8,7 +8,7 @@ import pytest
 from hostile.broken import file, pipe, together
 from hostile.situation import Situation, check
 from PIL import Image
-from train.little import image
+from training.little import image
 
 PACKAGED = "icam-fast-pipes"
 
@@ -270,7 +270,7 @@ def test_bombs_are_decoded_one_at_a_time(place):
     """9999 × 9999 pixels of 16 bits in 0.8 MB: eight of them stay below 2 GB, the library included."""
     import subprocess
 
-    from train.little import ENVIRONMENT
+    from training.little import ENVIRONMENT
 
     (place / "b").mkdir()
     Image.new("RGBA", (9999, 9999), (1, 2, 3, 4)).save(place / "b/0.png", compress_level=1)

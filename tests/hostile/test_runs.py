@@ -11,7 +11,7 @@ import torch
 from hostile.broken import file, together
 from hostile.situation import Situation, check, filled
 from safetensors.torch import load_file
-from train.little import typed
+from training.little import typed
 
 RESUME = ("train", "{task}", "--data", "{data}", "{flags}", "--out", "run", "--resume")
 TRAIN = ("train", "{task}", "--data", "{data}", "{flags}", "--out", "new")
@@ -157,7 +157,7 @@ def test_names_that_are_no_utf8(task, bench, environment):
 def typed_bytes(*words, **environment):
     import sys
 
-    from train.little import ENVIRONMENT
+    from training.little import ENVIRONMENT
 
     command = [sys.executable, "-m", "foveal", *words]
     return subprocess.run(command, capture_output=True, timeout=120, env=ENVIRONMENT | environment, check=False)
@@ -197,7 +197,7 @@ def test_an_output_that_is_closed(task, bench):
     for shell in (f"{quoted} >&-", f"{quoted} | true", f"{quoted} > /dev/full"):
         import sys
 
-        from train.little import ENVIRONMENT
+        from training.little import ENVIRONMENT
 
         done = subprocess.run(
             ["bash", "-c", f"'{sys.executable}' -m foveal {shell}"],
@@ -215,7 +215,7 @@ def test_an_output_that_is_closed(task, bench):
 def test_a_working_folder_that_is_gone(place):
     import sys
 
-    from train.little import ENVIRONMENT
+    from training.little import ENVIRONMENT
 
     (place / "gone").mkdir()
     command = f"cd gone && rmdir ../gone && '{sys.executable}' -m foveal predict photo.jpg"
