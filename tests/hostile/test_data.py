@@ -106,7 +106,7 @@ NOTED = [
             "names that are no UTF-8",
             "2 classes",
             together(
-                class_folders("a", "b"), lambda place: os.rename(place / "d/a/0.png", os.fsdecode(os.fsencode(place) + b"/d/a/f\xff.png"))
+                class_folders("a", "b"), lambda place: (place / "d/a/0.png").rename(os.fsdecode(os.fsencode(place) + b"/d/a/f\xff.png"))
             ),
         ),
     )
