@@ -116,8 +116,8 @@ def test_without_a_compiler_the_others_are_timed(monkeypatch, tmp_path, capsys):
     ("words", "says"),
     [
         ([], "at least one model, got none"),
-        (["icam-30k", "--batch", "0"], "--batch: expected whole numbers from 1 on"),
-        (["icam-30k", "--batch", "few"], "--batch: expected whole numbers from 1 on"),
+        (["icam-30k", "--batch", "0"], "--batch: expected integers from 1 to 4,096"),
+        (["icam-30k", "--batch", "few"], "--batch: expected integers from 1 to 4,096"),
         (["icam-30k", "--runtime", "onnx"], "no runtime is called 'onnx'"),
         (["icam-9k"], "the model: expected a .safetensors file"),
         (["none.onnx"], "cannot read none.onnx"),

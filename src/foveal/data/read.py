@@ -19,6 +19,7 @@ from foveal.data.formats import reader_of
 from foveal.data.source import SPLITS, Source
 from foveal.data.table import columns_of, read_table
 from foveal.errors import FovealError, expect, reading
+from foveal.file_names import expanded
 
 FAR = 0.1  # how much of the images a split may have more or fewer than its share, and still be called by that
 TABLES = ("labels.csv", "index.csv")
@@ -42,7 +43,7 @@ def read(
 
         expect(fold_column is None, "--fold-column", "none: rendered pipes have no columns", fold_column)
         return _divided(read_pipes(text), split, seed)
-    path = _expanded(text)
+    path = expanded(text)
     with reading(path):
         source = _from_path(path, label, fold_column)
     alike = _alike(source.classes)
@@ -56,18 +57,11 @@ def is_rendered(name: str) -> bool:
 
 def has_column(name: str, column: str) -> bool:
     """Whether the csv of a set has this column; a set without a csv has none."""
-    path = _expanded(name)
+    path = expanded(name)
     if is_rendered(name) or not path.exists() or reader_of(path) is not None:
         return False
     table = _table_in(path) if path.is_dir() else path
     return table is not None and column in columns_of(table)
-
-
-def _expanded(name: str) -> Path:
-    try:
-        return Path(name).expanduser()
-    except RuntimeError:  # ~somebody who is not there
-        return Path(name)
 
 
 def _from_path(path: Path, label: str | None, fold_column: str | None) -> Source:
