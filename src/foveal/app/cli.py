@@ -154,7 +154,10 @@ def _switches(parser: argparse.ArgumentParser, arguments: list[str]) -> list[str
     """--sample before a word that is no value means --sample true: the word is an input."""
     names = {name for action in parser._actions if action.nargs == "?" and action.const == "true" for name in action.option_strings}
     following = [*arguments[1:], ""]
-    return [f"{word}=true" if word in names and after.lower() not in ("true", "false") else word for word, after in zip(arguments, following, strict=True)]
+    return [
+        f"{word}=true" if word in names and after.lower() not in ("true", "false") else word
+        for word, after in zip(arguments, following, strict=False)  # without arguments there is none
+    ]
 
 
 class _Shown(Exception):  # noqa: N818 — no error: all that was asked for is on the screen

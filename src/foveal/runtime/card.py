@@ -40,6 +40,7 @@ class Card:
     foveal: str = __version__
 
     tuples: ClassVar[tuple[str, ...]] = ()  # fields that JSON writes as lists
+    written: ClassVar[tuple[str, ...]] = ()  # fields that have a default in Python, and must be in a file all the same
     paths: ClassVar[tuple[str, ...]] = ("data", "model", "init_from")  # of the recipe: names of files on the machine that trained
 
     def text(self) -> str:
@@ -82,6 +83,7 @@ class ImageCard(Card):
     std: tuple[float, ...] = SEWER_STD
 
     tuples: ClassVar[tuple[str, ...]] = ("classes", "mean", "std")
+    written: ClassVar[tuple[str, ...]] = ("size",)  # images of another size than in training would be answered wrongly
 
     @property
     def blank(self) -> list[list[float]]:
@@ -145,6 +147,7 @@ def read_card(text: str, where: str, kind: type[Kind]) -> Kind:
         facts = kind.upgraded(facts) | {"format": FORMAT}
     known = {one.name: one for one in dataclasses.fields(kind)}
     required = {name for name, one in known.items() if one.default is one.default_factory is dataclasses.MISSING}
+    required |= set(kind.written)
     own = known["task"].default
     same = own is dataclasses.MISSING or facts.get("task", own) == own
     expect(same, where, f"a model for the task {own}", f"one for {short_repr(facts.get('task'))}")

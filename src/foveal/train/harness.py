@@ -115,6 +115,7 @@ def train(
         expect_outside(folder, recipe.data)
     if (done := finished(recipe, folder, resume or not first)) is not None:
         return done
+    recipe.check_folds(chosen=False)
     quiet()
     data = task.read(recipe)
     if first:

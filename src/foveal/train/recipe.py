@@ -37,6 +37,9 @@ class Recipe(Options):
     patience: int = option(0, "stop after N epochs without a better validation figure; 0: never", least=0)
     seed: int = option(0, "seed of weights, order and augmentation", least=0)
 
+    def check_folds(self, chosen: bool) -> None:
+        """Raise a FovealError where the recipe asks for folds and none is chosen. chosen: a sweep goes over them."""
+
     def from_anywhere(self) -> Self:
         """With absolute paths: what a run keeps of its recipe holds in another folder, too."""
         init_from = None if self.init_from is None else located(self.init_from)

@@ -61,8 +61,8 @@ def expect_same_data(folder: Path, data: Any) -> None:
     """Raise a FovealError unless a run is resumed with the data that it began with: a sample that was trained on may now be tested."""
     if not (folder / DATA).exists():
         return
-    kept = _json(folder / DATA).get("fingerprint")
-    same = kept is None or kept == data.fingerprint()
+    kept, now = _json(folder / DATA), data.facts()
+    same = all(kept.get(name) in (None, now.get(name)) for name in ("fingerprint", "classes"))
     expect(same, f"the run in {folder}", f"the data it was begun with, {data.name}", "data that have changed", "choose another --out")
 
 

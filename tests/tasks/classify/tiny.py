@@ -6,7 +6,7 @@ from PIL import Image
 from train.little import FLAGS as SMALL
 from train.little import a_set, image
 
-FLAGS = [*SMALL, "--augment", "none"]
+FLAGS = [*SMALL, "--augment", "none", "--epochs", "1"]
 
 
 def make_data(folder):

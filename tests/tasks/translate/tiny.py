@@ -3,7 +3,7 @@
 from train.sentences import FLAGS as SMALL
 from train.sentences import sentences
 
-FLAGS = [*SMALL, "--beam", "1", "--average", "1"]
+FLAGS = [*SMALL, "--beam", "1", "--average", "1", "--epochs", "1"]
 
 
 def make_data(folder):

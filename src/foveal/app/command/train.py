@@ -51,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
     if args.folds is None and args.seeds is None:
         return _one(args, task, name, given)
     recipe = recipe_of(task, name, given)
+    recipe.check_folds(args.folds is not None)
     folder = Path(args.out or default_folder(recipe))
     data = task.read(recipe)
     print(data.summary(), flush=True)
