@@ -147,6 +147,7 @@ def test_another_recipe_is_refused(data, whole_run):
         trained(recipe_for(data), whole_run, machine=CPU)
 
 
+@pytest.mark.slow
 def test_sigkill_and_ctrl_c_of_a_true_process(data, whole_run, tmp_path):
     folder = tmp_path / "run"
     words = ["train", "classify", "--data", data, "--out", folder, *FLAGS, "--epochs", "6", "--patience", "2", "--mixup", "0.2"]

@@ -156,7 +156,7 @@ def _switches(parser: argparse.ArgumentParser, arguments: list[str]) -> list[str
     following = [*arguments[1:], ""]
     return [
         f"{word}=true" if word in names and after.lower() not in ("true", "false") else word
-        for word, after in zip(arguments, following, strict=True)
+        for word, after in zip(arguments, following, strict=False)  # without arguments there is none
     ]
 
 
