@@ -20,8 +20,8 @@ from foveal.deploy.measure.origin import origin
 from foveal.deploy.twins.fused_icam import Frames
 from foveal.models.store import describe
 from foveal.models.zoo import create
-from foveal.runtime.card import Card
-from foveal.train.cuda_graph import CudaGraph
+from foveal.tasks.classify.card import ClassifyCard
+from foveal.training.cuda_graph import CudaGraph
 
 GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if GPU else "cpu")
@@ -31,7 +31,7 @@ ROUNDS, BATCHES = (11, (256, 1)) if GPU else (2, (2, 1))
 class Trained(nn.Module):
     """Bytes to logits as training does it."""
 
-    def __init__(self, model: nn.Module, card: Card) -> None:
+    def __init__(self, model: nn.Module, card: ClassifyCard) -> None:
         super().__init__()
         self.model = model
         self.register_buffer("mean", torch.tensor(card.mean)[:, None, None])
@@ -44,7 +44,7 @@ class Trained(nn.Module):
 
 
 class Lean(nn.Module):
-    def __init__(self, model: nn.Module, card: Card) -> None:
+    def __init__(self, model: nn.Module, card: ClassifyCard) -> None:
         super().__init__()
         self.frames = Frames(model, card)
 
@@ -66,7 +66,7 @@ def main(presets: list[str], batches: Sequence[int]) -> None:
         torch.manual_seed(0)
         model = create(preset, classes=2).eval().requires_grad_(False)
         family, config = describe(model)
-        card = Card(preset, family, config, ("a", "b"))
+        card = ClassifyCard(model=preset, family=family, config=config, classes=("a", "b"))
         for batch in batches:
             frames = torch.randint(0, 256, (batch, 224, 224, 3), dtype=torch.uint8, device=DEVICE)
             with torch.inference_mode():
@@ -75,7 +75,7 @@ def main(presets: list[str], batches: Sequence[int]) -> None:
             _measure(preset, model, card, frames, truth)
 
 
-def _measure(preset: str, model: nn.Module, card: Card, frames: Tensor, truth: Tensor) -> None:
+def _measure(preset: str, model: nn.Module, card: ClassifyCard, frames: Tensor, truth: Tensor) -> None:
     works: dict[str, Callable[[], object]] = {}
     changes = {}
     with torch.inference_mode():

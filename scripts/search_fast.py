@@ -20,8 +20,8 @@ from foveal.deploy.measure.origin import origin
 from foveal.deploy.onnx.quantise import plans
 from foveal.models.mbconv import Stage
 from foveal.models.zoo import create
-from foveal.runtime.card import Card
 from foveal.runtime.onnx_session import opened
+from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.classify.graph import export_onnx
 
 ROUNDS, WARM_UP = 101, 10
@@ -110,8 +110,10 @@ def main(peers: list[Path]) -> None:
     for name, settings in BUILDS.items():
         torch.manual_seed(0)
         model = create(PUBLISHED, classes=2, **settings).eval()
-        content = export_onnx(model, Card(PUBLISHED, "icam", {}, ("a", "b")))
-        best = plans(export_onnx(model, Card(PUBLISHED, "icam", {}, ("a", "b")), quantised=shown), shown, held)[0]
+        content = export_onnx(model, ClassifyCard(model=PUBLISHED, family="icam", config={}, classes=("a", "b")))
+        best = plans(
+            export_onnx(model, ClassifyCard(model=PUBLISHED, family="icam", config={}, classes=("a", "b")), quantised=shown), shown, held
+        )[0]
         for kind, graph in (("", content), (" int8", best.content)):
             jobs[name + kind] = job(opened(graph), {"frames": held[:1]})
             facts[name + kind] = len(graph)

@@ -1,10 +1,9 @@
-"""Write `__init__.pyi` of every folder with a lazy door, so that type checkers see its names: `make stubs`."""
+"""Write the stub files of every lazy door, so that type checkers see its names: `make stubs`."""
 
 from pathlib import Path
 
 import foveal
-from foveal.lazy import stub
+from foveal.lazy import stubs
 
-HOME = Path(foveal.__file__).parent
-for room in ("layers", "position"):
-    (HOME / room / "__init__.pyi").write_text(stub(f"foveal.{room}", HOME / room), encoding="utf-8")
+for file, text in stubs(Path(foveal.__file__).parent).items():
+    file.write_text(text, encoding="utf-8")

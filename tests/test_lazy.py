@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import foveal
-from foveal.lazy import places, public, stub
+from foveal.lazy import places, public, stubs
 
 HOME = Path(foveal.__file__).parent
 ROOMS = ("layers", "position")
@@ -81,11 +81,13 @@ def test_one_new_file_is_a_new_layer(tmp_path):
     assert python(code, tmp_path) == f"{tmp_path / 'foveal' / '__init__.py'} 42"
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_the_stub_is_current(room):
-    written = (HOME / room / "__init__.pyi").read_text(encoding="utf-8")
-    assert written == stub(f"foveal.{room}", HOME / room), f"src/foveal/{room}/__init__.pyi is not current: run make stubs"
-    assert set(places(HOME / room)) == set(getattr(foveal, room).__all__)
+def test_the_stubs_are_current():
+    for file, text in stubs(HOME).items():
+        assert file.read_text(encoding="utf-8") == text, f"{file.relative_to(HOME)} is not current: run make stubs"
+    for room in ROOMS:
+        assert set(places(HOME / room)) == set(getattr(foveal, room).__all__)
+    masks = (HOME / "mask.pyi").read_text(encoding="utf-8")
+    assert all(f" as {name}\n" in masks for name in foveal.mask.__all__)
 
 
 @pytest.mark.slow

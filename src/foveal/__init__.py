@@ -38,6 +38,16 @@ _PLACES = {  # public name → where it lives
     "weigh": "foveal.core.attend:weigh",
     "which": "foveal.core.attend:which",
 }
+_ELSEWHERE = {  # what people look for here → where it is
+    "create_model": "foveal.create(name)",
+    "evaluate": "foveal.load(model).evaluate(data=…)",
+    "explain_image": "foveal.load(model).explain(image)",
+    "export": "foveal.load(model).export(path)",
+    "from_pretrained": "foveal.load(folder, file or id)",
+    "predict": "foveal.load(model).predict(images)",
+    "save": "foveal.load(model).save_pretrained(folder)",
+    "translate": "foveal.load(model).translate(lines)",
+}
 _ROOMS = ("data", "explain", "layers", "losses", "mask", "metrics", "models", "position", "runtime", "score", "tasks")
 
 __all__ = [
@@ -73,11 +83,20 @@ def __getattr__(name: str) -> Any:
     if name in _ROOMS:
         return importlib.import_module(f"foveal.{name}")
     if name not in _PLACES:
-        raise AttributeError(f"module 'foveal' has no attribute {name!r}")
+        raise AttributeError(_unknown(name))
     place, _, attribute = _PLACES[name].partition(":")
     value = getattr(importlib.import_module(place), attribute)
     globals()[name] = value
     return value
+
+
+def _unknown(name: str) -> str:
+    if name in _ELSEWHERE:
+        return f"module 'foveal' has no attribute {name!r}: {_ELSEWHERE[name]}"
+    import difflib
+
+    near = [] if name.startswith("_") else difflib.get_close_matches(name, __all__, n=1)
+    return f"module 'foveal' has no attribute {name!r}" + (f"; the nearest is {near[0]!r}" if near else "")
 
 
 def __dir__() -> list[str]:

@@ -45,6 +45,20 @@ def expect_folder(folder: Path) -> None:
         (folder / ".trial").unlink()
 
 
+@contextlib.contextmanager
+def folder_for(folder: Path) -> Iterator[None]:
+    """A folder that files can be written into; one that was made for it is gone again where what follows fails before it writes any."""
+    new = [one for one in (folder, *folder.parents) if not one.exists()]
+    expect_folder(folder)
+    try:
+        yield
+    except BaseException:
+        for one in new:
+            with contextlib.suppress(OSError):  # not empty: it stays, and so do those above
+                one.rmdir()
+        raise
+
+
 def _sync(path: Path) -> None:
     """What was written is on the disk, not in a cache that a power cut empties. Not every file system can be asked for it."""
     with contextlib.suppress(OSError):

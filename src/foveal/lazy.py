@@ -57,3 +57,19 @@ def stub(package: str, folder: str | Path) -> str:
     lines = [f"from {package}.{place} import {name} as {name}" for name, place in sorted(found.items(), key=lambda item: item[::-1])]
     names = "".join(f'    "{name}",\n' for name in found)
     return "\n".join(["# Written by `make stubs`.", *lines, "", f"__all__ = [\n{names}]\n"])
+
+
+def stub_by_file(package: str, folder: str | Path, *more: str) -> str:
+    """The same for a folder where each file has one public name, its own: masks and scores. more: further lines of imports."""
+    names = [path.stem for path in sorted(Path(folder).glob("*.py")) if not path.stem.startswith("_")]
+    lines = [*more, *(f"from {package}.{name} import {name} as {name}" for name in names)]
+    return "\n".join(["# Written by `make stubs`.", *lines, ""])
+
+
+def stubs(home: Path) -> dict[Path, str]:
+    """All stub files of the package → their text."""
+    found = {home / room / "__init__.pyi": stub(f"foveal.{room}", home / room) for room in ("layers", "position")}
+    mask = "from foveal.core.mask import Mask as Mask"
+    found[home / "mask.pyi"] = stub_by_file("foveal.core.pattern", home / "core/pattern", mask)
+    found[home / "score.pyi"] = stub_by_file("foveal.core.score", home / "core/score")
+    return found

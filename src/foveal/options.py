@@ -35,6 +35,7 @@ def option(
 class Options:
     """The base of every recipe and of every stage's options."""
 
+    renamed: ClassVar[dict[str, str]] = {}  # what an option was called in files of before → what it is called now
     before: ClassVar[dict[str, Any]] = {}  # what runs did that are older than an option, where that is not its default
 
     def __post_init__(self) -> None:

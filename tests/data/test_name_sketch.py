@@ -27,6 +27,8 @@ def test_many_are_estimated_and_cost_no_more():
     assert count_known(kept, names(50_000, 60_000)) == (0, True)
 
 
-@pytest.mark.parametrize("facts", [None, 3, {}, {"names": 3}, {"names": "3", "hashes": "AAAA"}, {"names": 3, "hashes": "?"}, {"names": 0, "hashes": ""}])
+@pytest.mark.parametrize(
+    "facts", [None, 3, {}, {"names": 3}, {"names": "3", "hashes": "AAAA"}, {"names": 3, "hashes": "?"}, {"names": 0, "hashes": ""}]
+)
 def test_what_is_no_sketch(facts):
     assert count_known(facts, names(0, 3)) is None

@@ -174,7 +174,7 @@ def test_names_that_no_class_can_have(tmp_path, name):
         ("file,label\n", "got a header only"),
         ("name,label\na,x\n", "expected a column called file, got name, label"),
         ("file,label,label\na,x,y\n", "got 'label' 2 times in the header"),
-        ("file,label,\na,x,\n", "got '' 1 times in the header"),
+        ("file,label,\na,x,\n", "expected a name for every column in the header, got none for column 3"),
         ("file,label\na,x\nb,y,z\n", "line 3: expected 2 columns as in the header (file, label), got 3"),
         ("file,label\na,x\n\n\nb\n", "line 5: expected 2 columns"),
         ("file,label\na,x\n,y\n", "line 3: column file"),

@@ -117,7 +117,7 @@ def sizes(model):
 def test_a_pruned_model_is_trained_for_another_number_of_classes(name, classes, tmp_path):
     pruned, file = thinner(built(name)), tmp_path / "pruned.safetensors"
     save_model(pruned, file, card_of(pruned))
-    model = load_for(file, classes)
+    model = load_for(file, ClassifyCard, classes=classes)
     assert model(some_images()).shape == (3, classes)
     mine, theirs = model.state_dict(), pruned.state_dict()
     alike = [key for key in mine if mine[key].shape == theirs[key].shape]
@@ -196,7 +196,7 @@ def test_fpgm_spares_what_is_far_from_the_others_also_where_it_is_small(icam):
         (31_500, "parameters", "l1", "expected fewer parameters than the model's own 31,4"),
         (9, "parameters", "l1", "with one channel in every layer, got 9"),
         (9, "grams", "l1", "no unit of a target is called 'grams'"),
-        (9, "weights", "l2", "no importance of channels is called 'l2'; the nearest is 'l1'"),
+        (9, "parameters", "l2", "no importance of channels is called 'l2'; the nearest is 'l1'"),
     ],
 )
 def test_targets_that_cannot_be(target, unit, by, words, icam):

@@ -25,7 +25,7 @@ from foveal.position import Rotary
 
 
 def verdicts(report: Report) -> dict[str, str]:
-    return {finding.name: finding.verdict for finding in report.findings}
+    return {finding.name: finding.outcome for finding in report.findings}
 
 
 def named(report: Report) -> set[str]:
@@ -332,7 +332,7 @@ def test_torchs_layer_with_other_widths_of_keys_and_with_biases():
     layer = nn.MultiheadAttention(20, 2, batch_first=True)  # transposes inside, where torch adds the bias as a step of its own
     nn.init.normal_(layer.in_proj_bias)
     nn.init.normal_(layer.out_proj.bias)
-    assert check(layer)["paper"].verdict == "ok"
+    assert check(layer)["paper"].outcome == "ok"
 
 
 def test_nan_that_only_the_fast_path_gives_is_found():
@@ -344,13 +344,13 @@ def test_nan_that_only_the_fast_path_gives_is_found():
 
 def test_one_head_and_a_position_are_no_mistake():
     assert check(Plain(20, 1)).ok
-    assert check(MultiHead(20, 2, position=Rotary(10)))["axes"].verdict == "ok"
+    assert check(MultiHead(20, 2, position=Rotary(10)))["axes"].outcome == "ok"
 
 
 def test_a_query_that_knows_its_past_is_not_held_against_the_mask():
     report = check(Context)
     assert report.ok, str(report)
-    assert report["mask"].verdict == report["axes"].verdict == "ok"
+    assert report["mask"].outcome == report["axes"].outcome == "ok"
 
 
 def test_x_transformers_is_sound():
@@ -365,7 +365,7 @@ def test_transformers_decodes_with_its_own_cache():
     config = gpt2.GPT2Config(n_embd=20, n_head=2, attn_implementation="eager")
     report = check(gpt2.modeling_gpt2.GPT2Attention(config, layer_idx=0))
     assert report.ok, str(report)
-    assert report["cache"].verdict == "ok"
+    assert report["cache"].outcome == "ok"
     assert "added to the scores" in report["mask"].message
 
 
@@ -435,11 +435,11 @@ class OfAnotherPaper(SigmoidSelfAttention):
 
 def test_a_departure_that_is_announced_is_none():
     finding = check(Declared)["paper"]
-    assert finding.verdict == "ok"
+    assert finding.outcome == "ok"
     assert "the input is added to the output" in finding.message
-    assert check(DeclaresNothing)["paper"].verdict == "mistake"
+    assert check(DeclaresNothing)["paper"].outcome == "mistake"
     other = check(OfAnotherPaper)["paper"]
-    assert (other.verdict, "2409.04431" in other.message) == ("not applicable", True)
+    assert (other.outcome, "2409.04431" in other.message) == ("not applicable", True)
 
 
 def test_what_true_means_can_be_said():
@@ -498,7 +498,7 @@ class NeedsMask(Plain):
 def test_masks_of_every_kind_are_found(kind):
     report = check(kind)
     assert report.ok, str(report)
-    assert report["mask"].verdict == "ok"
+    assert report["mask"].outcome == "ok"
     assert ("added to the scores" in report["mask"].message) == (kind is Added)
 
 
@@ -530,12 +530,12 @@ class WithAConvolution(Block):
 
 
 def test_a_block_is_judged_by_its_attention():
-    assert check(Block)["paper"].verdict == "not applicable"
+    assert check(Block)["paper"].outcome == "not applicable"
     assert named(check(Block)) == set()
     assert named(check(BlockThatIgnores)) == {"mask"}
     second = check(WithAConvolution)
     assert named(second) == set()
-    assert second["mask"].verdict == "not applicable"
+    assert second["mask"].outcome == "not applicable"
 
 
 def by_hand(q, k, v):
@@ -556,7 +556,7 @@ def tokens_second(q, k, v):
 def test_functions_on_heads():
     report = check(by_hand)
     assert report.ok, str(report)
-    assert {report[name].verdict for name in ("scale", "axes", "paper")} == {"ok"}
+    assert {report[name].outcome for name in ("scale", "axes", "paper")} == {"ok"}
     assert named(check(by_hand_unscaled)) == {"scale"}
     assert named(check(tokens_second)) == {"axes"}
     assert named(check(tokens_second, layout="bnhd")) == set()
@@ -576,7 +576,7 @@ class InsistsUnscaled(InsistsOnAKernel):
 
 def test_scores_inside_a_fused_kernel_are_measured():
     report = check(InsistsOnAKernel)
-    assert report["scale"].verdict == report["paper"].verdict == "ok", str(report)
+    assert report["scale"].outcome == report["paper"].outcome == "ok", str(report)
     assert named(check(InsistsUnscaled)) == {"scale"}
 
 
@@ -640,8 +640,8 @@ def test_a_causal_mask_that_is_one_off_is_told_from_what_only_looks_so():
     assert "query i sees key i + 1" in finding.message
     assert finding.numbers["moved by the next token"] > 0.01
     for other in (LooksTwoAhead, SmoothsWhatIsCausal):
-        assert check(other)["mask"].verdict == "not applicable"
-    assert check(LooksOneAhead, shape=(3, 2, 20))["mask"].verdict == "not applicable"  # of two tokens, each sees all
+        assert check(other)["mask"].outcome == "not applicable"
+    assert check(LooksOneAhead, shape=(3, 2, 20))["mask"].outcome == "not applicable"  # of two tokens, each sees all
 
 
 @pytest.mark.parametrize(
@@ -758,9 +758,9 @@ def test_what_has_to_be_awaited_is_an_error_without_warnings():
 def test_an_adapter_takes_the_place_of_the_guess():
     report = check(Odd(1), call=lambda module, x, mask: module(x, (x.shape[1], 1), mask), shape=(3, 7, 20))
     assert report.ok, str(report)
-    assert report["mask"].verdict == report["scale"].verdict == report["paper"].verdict == "ok"
+    assert report["mask"].outcome == report["scale"].outcome == report["paper"].outcome == "ok"
     unused = check(Odd(1), call=lambda module, x, mask: module(x, (x.shape[1], 1)))
-    assert unused["mask"].verdict == unused["empty row"].verdict == "not applicable"
+    assert unused["mask"].outcome == unused["empty row"].outcome == "not applicable"
     with pytest.raises(FovealError, match="pass call="):
         check(Odd(1), call=lambda module, x, mask: module(x))
 
@@ -781,10 +781,10 @@ class Remembers(nn.Module):
 
 
 def test_a_step_can_be_shown():
-    for right, verdict in ((True, "ok"), (False, "mistake")):
+    for right, outcome in ((True, "ok"), (False, "mistake")):
         report = check(Remembers(right), step=lambda module, x, cache: module.step(x, cache or []))
-        assert report["cache"].verdict == verdict, str(report)
-    assert check(Remembers(True))["cache"].verdict == "not applicable"
+        assert report["cache"].outcome == outcome, str(report)
+    assert check(Remembers(True))["cache"].outcome == "not applicable"
 
 
 def test_the_module_stays_as_it_is():

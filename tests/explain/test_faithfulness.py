@@ -146,7 +146,11 @@ def test_two_answers_in_one_picture_and_the_mean_of_random_orders():
 def test_only_what_is_there_and_was_predicted_can_be_pointed_at():
     frames = [frame(1, 1), frame(2, 2, kind="root"), NOTHING]
     result = measured(Brightest(), CARD, frames, resamples=20)
-    assert (result["findings"], result["right"], result["predicted"]) == (1, 1, 2)  # a root is none of its classes; called a hole all the same
+    assert (result["findings"], result["right"], result["predicted"]) == (
+        1,
+        1,
+        2,
+    )  # a root is none of its classes; called a hole all the same
     silent = measured(Brightest(), dataclasses.replace(CARD, threshold=(1.0,), temperature=50.0), frames, resamples=20)
     assert (silent["predicted"], silent["figures"], silent["curves"]) == (0, [], {})
 

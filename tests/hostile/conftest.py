@@ -5,7 +5,7 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
-from train.little import typed
+from training.little import typed
 
 from foveal.tasks.task import task_names
 
@@ -26,7 +26,7 @@ def trained(tmp_path_factory):
             tiny, place = tiny_of(task), tmp_path_factory.mktemp(task)
             data = tiny.make_data(place)
             tiny.inputs(place)
-            words = ["train", task, "--data", place / data, *tiny.FLAGS, "--epochs", "1", "--out", place / "run"]
+            words = ["train", task, "--data", place / data, *tiny.FLAGS, "--out", place / "run"]
             done = typed(*words, timeout=200)
             assert done.returncode == 0, done.stderr
             done = typed("export", place / "run", "--out", place / "model.onnx", timeout=200)
@@ -53,10 +53,23 @@ def bench(trained, place):
         shutil.copy(place / "run/model.safetensors", place / "model.safetensors")
         recipe = place / "run/recipe.yaml"
         recipe.write_text(recipe.read_text(encoding="utf-8").replace(str(origin), str(place)), encoding="utf-8")
-        words = {"task": task, "data": data, "inputs": tiny.inputs(place), "subject": tiny.subject(place), "flags": tiny.FLAGS}
+        words = {
+            "task": task,
+            "data": data,
+            "inputs": tiny.inputs(place),
+            "subject": tiny.subject(place),
+            "flags": tiny.FLAGS,
+            "bare": bare(tiny.FLAGS),
+        }
         return SimpleNamespace(place=place, words=words, tiny=tiny)
 
     return made
+
+
+def bare(flags):
+    """Flags without --config: a model that is there already has its own."""
+    place = flags.index("--config") if "--config" in flags else len(flags)
+    return [*flags[:place], *flags[place + 2 :]]
 
 
 def pytest_generate_tests(metafunc):

@@ -14,10 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from train.little import ENVIRONMENT
+from training.little import ENVIRONMENT
 
 from foveal.app.cli import main
 
+OFFLINE = {"HF_HUB_OFFLINE": "1"}  # a mistyped name is looked up nowhere
 SECONDS = 60  # the limit of one situation, on a machine that is busy
 
 
@@ -86,7 +87,7 @@ def filled(argv, words):
     """The words of a command, with what the task has in its places."""
     found = []
     for word in argv:
-        if word in ("{inputs}", "{flags}"):
+        if word in ("{inputs}", "{flags}", "{bare}"):
             found += words[word[1:-1]]
         else:
             found.append(re.sub(r"\{(data|subject|task)\}", lambda match: words[match[1]], word))
@@ -112,7 +113,7 @@ def content(place):
 def inside(argv, situation, capfd):
     """In this process: quick, since torch is here already."""
     capfd.readouterr()
-    with limited(), standing(situation.environment), fed(situation.stdin):
+    with limited(), standing(OFFLINE | situation.environment), fed(situation.stdin):
         status = main(list(argv))
     out, err = capfd.readouterr()
     return Ended(status, out, err)
@@ -121,7 +122,7 @@ def inside(argv, situation, capfd):
 def apart(argv, situation):
     command = [sys.executable, "-m", "foveal", *argv]
     done = subprocess.run(
-        command, input=situation.stdin, capture_output=True, timeout=SECONDS, env=ENVIRONMENT | situation.environment, check=False
+        command, input=situation.stdin, capture_output=True, timeout=SECONDS, env=ENVIRONMENT | OFFLINE | situation.environment, check=False
     )
     return Ended(done.returncode, done.stdout.decode(errors="surrogateescape"), done.stderr.decode(errors="replace"))
 

@@ -71,9 +71,7 @@ def test_with_a_margin_what_can_be_separated_is_separated(multi_label, counts, s
 def test_one_label_is_cross_entropy(smoothing):
     logits, labels = some()
     loss = loss_of(smoothing=smoothing)
-    torch.testing.assert_close(
-        loss(logits, F.one_hot(labels, 5).float(), ALL), F.cross_entropy(logits, labels, label_smoothing=smoothing)
-    )
+    torch.testing.assert_close(loss(logits, F.one_hot(labels, 5).float(), ALL), F.cross_entropy(logits, labels, label_smoothing=smoothing))
     soft = torch.softmax(some(seed=1)[0], 1)  # as mixup makes them
     torch.testing.assert_close(loss(logits, soft, ALL), F.cross_entropy(logits, soft, label_smoothing=smoothing))
 

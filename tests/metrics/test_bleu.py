@@ -12,7 +12,12 @@ REFERENCES = [
     "Das Kind lacht laut .",
     "Eine Frau liest ein Buch im Park.",
 ] * 5
-TRANSLATIONS = ["Ein Mann fährt Rad und ein Hund läuft.", "zwei Hunde spielen im Schnee", "Das Kind weint .", "Eine Frau liest ein Buch."] * 5
+TRANSLATIONS = [
+    "Ein Mann fährt Rad und ein Hund läuft.",
+    "zwei Hunde spielen im Schnee",
+    "Das Kind weint .",
+    "Eine Frau liest ein Buch.",
+] * 5
 
 
 def test_it_is_sacrebleus_own():

@@ -5,13 +5,14 @@ import types
 
 import pytest
 import torch
+from cards import classify_card
 from torch import nn
 
 from foveal.errors import FovealError
 from foveal.models.backbone import backbone
 from foveal.models.store import describe, load_model, save_model
 from foveal.models.zoo import create
-from foveal.runtime.card import Card
+from foveal.tasks.classify.card import ClassifyCard
 
 
 def test_resnet_18_up_to_its_first_stage_is_transformers_own():
@@ -33,8 +34,8 @@ def test_icam_takes_it_by_name_and_its_file_remembers(tmp_path):
     model = create("icam-30k", classes=3, image=64, patch=32, phi="resnet-18:1").eval()
     assert model.phi.width == 64
     family, config = describe(model)
-    save_model(model, tmp_path / "m.safetensors", Card("icam-30k", family, config, ("a", "b", "c")))
-    again, _ = load_model(tmp_path / "m.safetensors")
+    save_model(model, tmp_path / "m.safetensors", classify_card("icam-30k", family, config, ("a", "b", "c")))
+    again, _ = load_model(tmp_path / "m.safetensors", ClassifyCard)
     x = torch.randn(1, 3, 64, 64)
     assert all(torch.equal(tensor, again.state_dict()[name]) for name, tensor in model.state_dict().items())
     torch.testing.assert_close(again(x), model(x))

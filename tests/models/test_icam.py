@@ -15,7 +15,7 @@ import foveal
 from foveal.errors import FovealError
 from foveal.models.icam import FIRST, POSITIONS, Icam, IcamConfig, cut
 from foveal.models.mbconv import Stage
-from foveal.models.zoo import PRESETS, create, task_of
+from foveal.models.zoo import create, presets
 
 SMALL = {
     "classes": 5,
@@ -82,7 +82,7 @@ def test_the_fast_build_has_its_weights():
     assert model.remember(torch.zeros(1, 3, 224, 224))[1].shape == (1, 196, 24)
 
 
-@pytest.mark.parametrize("name", [name for name in PRESETS if task_of(name) == "classify"])
+@pytest.mark.parametrize("name", list(presets("icam")))
 def test_a_preset_takes_images_of_224_and_tells_its_classes(name):
     model = create(name, classes=18).eval()
     with torch.no_grad():

@@ -3,7 +3,7 @@ import torch
 
 import foveal.models.peer as source
 from foveal.errors import FovealError
-from foveal.models.peer import PEERS, Peer, PeerConfig
+from foveal.models.peer import PRESETS, Peer, PeerConfig
 from foveal.models.zoo import create
 
 # Published weights less the 1000-class head of ImageNet (DeiT-Tiny: without its distillation token), in millions.
@@ -20,7 +20,7 @@ def test_a_peer_has_its_published_weights_and_the_classes_asked_for(kind):
     assert model(torch.randn(1, 3, 224, 224)).shape == (1, 7)
 
 
-@pytest.mark.parametrize("kind", PEERS)
+@pytest.mark.parametrize("kind", PRESETS)
 def test_a_peer_for_small_images_learns(kind):
     torch.manual_seed(0)
     model = Peer(PeerConfig(kind, classes=3, image=64))
@@ -32,9 +32,9 @@ def test_a_peer_for_small_images_learns(kind):
 
 
 def test_every_peer_is_listed():
-    assert set(PEERS) - set(PUBLISHED) == {"vit-24"}  # our own, as wide as icam-31k
-    assert Peer(PEERS["vit-24"]).net.config.hidden_size == create("icam-31k").config.width
-    assert all(config == PeerConfig(kind) for kind, config in PEERS.items())
+    assert set(PRESETS) - set(PUBLISHED) == {"vit-24"}  # our own, as wide as icam-31k
+    assert Peer(PRESETS["vit-24"]).net.config.hidden_size == create("icam-31k").config.width
+    assert all(config == PeerConfig(kind) for kind, config in PRESETS.items())
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_without_transformers_one_line_says_what_to_install(monkeypatch):
 @pytest.mark.parametrize("kind", PUBLISHED)
 def test_statistics_are_of_many_batches(kind):
     """As torch means momentum: what the new batch counts for."""
-    norms = [part for part in Peer(PEERS[kind]).modules() if isinstance(part, torch.nn.BatchNorm2d)]
+    norms = [part for part in Peer(PRESETS[kind]).modules() if isinstance(part, torch.nn.BatchNorm2d)]
     assert all(part.momentum == 0.1 for part in norms)
     assert norms or kind == "deit-tiny"
 
@@ -87,7 +87,7 @@ def test_statistics_are_of_many_batches(kind):
 def test_new_weights_let_the_picture_through(kind):
     """transformers' own do not: logits of EfficientNet differ by 1e-31 between images."""
     torch.manual_seed(0)
-    peer = Peer(PEERS[kind]).train()
+    peer = Peer(PRESETS[kind]).train()
     with torch.no_grad():
         logits = peer(torch.randn(6, 3, 224, 224))
     assert logits.std(0).mean() > 0.01

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from foveal.report import catalogue
 from foveal.errors import FovealError
+from foveal.report import catalogue
 from foveal.report.catalogue import KINDS, Entry, Paper, entries, find, read, run_example, samples
 
 GOOD = '''"""Squared score: a square.

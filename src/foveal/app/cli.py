@@ -144,10 +144,20 @@ def commands() -> dict[str, tuple[str, str]]:
 
 def _parsed(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
     try:
-        return parser.parse_intermixed_args(arguments)  # flags may stand between the inputs
+        return parser.parse_intermixed_args(_switches(parser, arguments))  # flags may stand between the inputs
     except SystemExit as done:  # argparse has shown its help or the version
         sys.stdout.flush()
         raise _Shown(int(done.code or 0)) from None
+
+
+def _switches(parser: argparse.ArgumentParser, arguments: list[str]) -> list[str]:
+    """--sample before a word that is no value means --sample true: the word is an input."""
+    names = {name for action in parser._actions if action.nargs == "?" and action.const == "true" for name in action.option_strings}
+    following = [*arguments[1:], ""]
+    return [
+        f"{word}=true" if word in names and after.lower() not in ("true", "false") else word
+        for word, after in zip(arguments, following, strict=True)
+    ]
 
 
 class _Shown(Exception):  # noqa: N818 — no error: all that was asked for is on the screen

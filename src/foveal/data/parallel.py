@@ -225,7 +225,7 @@ def _stem(path: Path) -> str:
 
 
 def _gathered(
-    name: str, format: str, languages: tuple[str, str], streams: list[Stream], pair_filter: PairFilter, notes: list[str]
+    name: str, kind: str, languages: tuple[str, str], streams: list[Stream], pair_filter: PairFilter, notes: list[str]
 ) -> Parallel:
     lists: dict[str, Pairs] = {split: Pairs([], []) for split in ("", *SPLITS)}
     words = most = 0
@@ -244,7 +244,7 @@ def _gathered(
     splits = {split: pairs for split, pairs in lists.items() if len(pairs)}
     expect("train" in splits, name, "pairs for training", " · ".join(splits))
     return Parallel(
-        name, format, languages, splits, words / (2 * count), most, dict(pair_filter.counts), (*notes, *_crossing(splits), *_copies(splits))
+        name, kind, languages, splits, words / (2 * count), most, dict(pair_filter.counts), (*notes, *_crossing(splits), *_copies(splits))
     )
 
 

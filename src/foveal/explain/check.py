@@ -1,7 +1,7 @@
 """Diagnosis of anybody's attention for the seven mistakes that turn up in everybody's: by calling it, not by reading it.
 
 A module, a class or a function is called with tokens of its own width; what moves, what comes out and what torch computes inside decide.
-What cannot be measured is said to be so. The module that is given stays as it is: a copy is examined.
+What cannot be measured is reported as such. The module that is given stays as it is: a copy is examined.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +15,7 @@ from foveal.explain.diagnosis.finding import MISTAKES, Finding, Report
 from foveal.explain.diagnosis.introspection import name_of
 from foveal.explain.diagnosis.masking import Meaning
 from foveal.explain.diagnosis.probe import Probe
-from foveal.explain.diagnosis.subject import LAYOUTS, REFUSALS, Subject, told
+from foveal.explain.diagnosis.subject import LAYOUTS, REFUSALS, Subject, in_a_line
 
 __all__ = ["Finding", "Report", "assert_sound", "check"]
 
@@ -45,7 +45,7 @@ def check(
     except FovealError:
         raise
     except REFUSALS as error:  # where it did not fail before, or before it was called
-        raise FovealError(f"{name_of(module)}: expected a module that can be called again and again, got {told(error)}") from error
+        raise FovealError(f"{name_of(module)}: expected a module that can be called again and again, got {in_a_line(error)}") from error
 
 
 def assert_sound(module: Any, *, allow: Iterable[str] = (), **options: Any) -> None:
@@ -78,7 +78,7 @@ def _looked(name: str, look: Callable[[Probe], Finding], probe: Probe) -> Findin
     try:
         return look(probe)
     except REFUSALS as error:
-        return Finding(name, "not applicable", f"it could not be examined: {told(error, 160)}")
+        return Finding(name, "not applicable", f"it could not be examined: {in_a_line(error, 160)}")
 
 
 def _how(subject: Subject) -> str:

@@ -54,8 +54,8 @@ class Absorbed(nn.Module):
         q = functional.linear(query, *self._asked()).view(batch, length, self.heads, self.key_width).transpose(1, 2)  # (B, H, N, C′)
         keys = memory[:, None].to(q.dtype)  # (B, 1, M, C′); another dtype under autocast only
         y = attend(q, keys, keys, mask=mask, scale=self.head_width**-0.5, dropout=self.dropout if self.training else 0.0, kernel=kernel)
-        told = functional.linear(y.transpose(1, 2).flatten(2), self._told())  # (B, N, H·C′) → (B, N, C)
-        return told if self.kv.bias is None else told + self._offset(mask, query, memory).to(told.dtype)
+        output = functional.linear(y.transpose(1, 2).flatten(2), self._output())  # (B, N, H·C′) → (B, N, C)
+        return output if self.kv.bias is None else output + self._offset(mask, query, memory).to(output.dtype)
 
     def _asked(self) -> tuple[Tensor, Tensor | None]:
         """A of all heads (H·C′, C), and what it makes of the bias of q (H·C′,)."""
@@ -63,7 +63,7 @@ class Absorbed(nn.Module):
         weight = (keys @ self._by_head(matrix(self, self.q))).flatten(0, 1)
         return weight, None if self.q.bias is None else (keys @ self.q.bias.view(self.heads, -1, 1)).flatten()
 
-    def _told(self) -> Tensor:
+    def _output(self) -> Tensor:
         """B of all heads (C, H·C′)."""
         return (self._out() @ self._by_head(matrix(self, self.kv)[self.inner :])).transpose(0, 1).flatten(1)
 
@@ -75,8 +75,8 @@ class Absorbed(nn.Module):
         known = Given(mask) if isinstance(mask, Tensor) else mask
         kept = known.dense(query.shape[1], memory.shape[1], batch=query.shape[0], device=query.device).any(-1)  # (N,) or (B, H, N)
         kept = (kept if kept.dim() == 3 else kept[None, None]).expand(-1, self.heads, -1).transpose(1, 2)  # (B or 1, N, H)
-        said = (self._out() @ values.view(self.heads, -1, 1)).squeeze(2)  # (H, C)
-        return kept.to(said.dtype) @ said + self.out.bias
+        values_out = (self._out() @ values.view(self.heads, -1, 1)).squeeze(2)  # (H, C)
+        return kept.to(values_out.dtype) @ values_out + self.out.bias
 
     def _out(self) -> Tensor:
         """W_O by head, (H, C, D)."""

@@ -127,7 +127,7 @@ class _TokenLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        # A loss is scaled by more than float16 holds before it is small enough to be held.
+        # A loss is scaled by more than float16 holds before it is small enough for it.
         scaled = [None if one is None else (one.to(gradient.dtype) * gradient).to(one.dtype) for one in context.saved_tensors]
         return scaled[0], scaled[1], None, None, scaled[2], None, None, None
 

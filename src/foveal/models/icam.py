@@ -54,7 +54,8 @@ class IcamConfig:
     family: str = field(default="icam", init=False)
 
     def __post_init__(self) -> None:
-        if any(isinstance(stage, dict) for stage in self.stages):  # as a recipe or a card writes them
+        listed = isinstance(self.stages, (tuple, list))
+        if listed and any(isinstance(stage, dict) for stage in self.stages):  # as a recipe or a card writes them
             object.__setattr__(self, "stages", tuple(Stage(**stage) if isinstance(stage, dict) else stage for stage in self.stages))
 
     def depth(self) -> int:

@@ -54,7 +54,7 @@ PRESETS = {
 class Seq2Seq(nn.Module):
     """Tokens of a source (B, M) and of a target (B, N), both padded on the right → logits of the target's next tokens (B, N, target_words)."""
 
-    recordable = False  # as a CUDA graph (train/cuda_graph.py): packing reads lengths on the CPU
+    recordable = False  # as a CUDA graph (training/cuda_graph.py): packing reads lengths on the CPU
 
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()

@@ -69,6 +69,10 @@ def config_of(name: str, **changes: Any) -> Any:
     config = known[name]
     fields = {field.name for field in dataclasses.fields(config) if field.init}
     for key in changes:
+        if key == "pretrained":
+            raise FovealError(
+                f'{name}: create gives new weights; trained ones are opened by foveal.load("icam-fast-pipes"), a run or a file'
+            )
         if key not in fields:
             raise unknown(f"field of {name}'s config", key, fields)
     try:

@@ -78,10 +78,10 @@ class Bench:
     def add(self, row: Row) -> None:
         self.rows.append(row)
         ratio = "" if row.ratio is None else f"{row.ratio:.2f} {row.meaning}"
-        verdict = "" if row.met is None else f"  ({row.bar}: {'met' if row.met else 'NOT MET'})"
-        told = " · ".join(part for part in (row.ours, row.theirs, ratio) if part)
+        outcome = "" if row.met is None else f"  ({row.bar}: {'met' if row.met else 'NOT MET'})"
+        words = " · ".join(part for part in (row.ours, row.theirs, ratio) if part)
         with contextlib.suppress(OSError):  # nobody reads on: measure all the same, and write
-            print(f"{row.what}: {told}{verdict}", flush=True)
+            print(f"{row.what}: {words}{outcome}", flush=True)
 
     def write(self, folder: Path) -> None:
         facts = origin(self.device, self.threads)
@@ -114,8 +114,8 @@ def _markdown(rows: list[Row]) -> list[str]:
     lines = ["| what | ours | theirs | ratio | bar |", "|---|---|---|---|---|"]
     for row in rows:
         ratio = "" if row.ratio is None else f"{row.ratio:.2f} {row.meaning}"
-        verdict = "" if row.met is None else f"{row.bar}: {'met' if row.met else '**not met**'}"
-        lines.append(f"| {row.what} | {row.ours} | {row.theirs} | {ratio} | {verdict} |")
+        outcome = "" if row.met is None else f"{row.bar}: {'met' if row.met else '**not met**'}"
+        lines.append(f"| {row.what} | {row.ours} | {row.theirs} | {ratio} | {outcome} |")
     return lines
 
 

@@ -40,6 +40,7 @@ class Card:
     foveal: str = __version__
 
     tuples: ClassVar[tuple[str, ...]] = ()  # fields that JSON writes as lists
+    written: ClassVar[tuple[str, ...]] = ()  # fields that have a default in Python, and must be in a file all the same
     paths: ClassVar[tuple[str, ...]] = ("data", "model", "init_from")  # of the recipe: names of files on the machine that trained
 
     def text(self) -> str:
@@ -82,6 +83,7 @@ class ImageCard(Card):
     std: tuple[float, ...] = SEWER_STD
 
     tuples: ClassVar[tuple[str, ...]] = ("classes", "mean", "std")
+    written: ClassVar[tuple[str, ...]] = ("size",)  # images of another size than in training would be answered wrongly
 
     @property
     def blank(self) -> list[list[float]]:
@@ -114,6 +116,7 @@ def check_classes(classes: Sequence[object], where: str) -> None:
     for name in classes:
         fits = isinstance(name, str) and name.strip() == name and name.isprintable() and bool(name)
         expect(fits, where, "names of classes in printable letters", short_repr(name), "rename the class")
+        assert isinstance(name, str)
         formula = name[0] in "=+-@" and any(sign in name for sign in "(|!")  # which a spreadsheet that opens a table would run
         expect(not formula, where, "names of classes that are no formula of a spreadsheet", short_repr(name), "rename the class")
         expect(name not in RESERVED, where, f"no class that is called {', '.join(RESERVED)}", name, "rename the class")
@@ -144,6 +147,10 @@ def read_card(text: str, where: str, kind: type[Kind]) -> Kind:
         facts = kind.upgraded(facts) | {"format": FORMAT}
     known = {one.name: one for one in dataclasses.fields(kind)}
     required = {name for name, one in known.items() if one.default is one.default_factory is dataclasses.MISSING}
+    required |= set(kind.written)
+    own = known["task"].default
+    same = own is dataclasses.MISSING or facts.get("task", own) == own
+    expect(same, where, f"a model for the task {own}", f"one for {short_repr(facts.get('task'))}")
     missing = sorted(required - set(facts))
     expect(not missing, where, f"a card with {', '.join(sorted(required))}", f"one without {', '.join(missing)}")
     lists = {key: tuple(facts[key]) for key in kind.tuples if isinstance(facts.get(key), list)}

@@ -5,14 +5,14 @@ import shutil
 import numpy as np
 import pytest
 from data.bad import BAD, spoiled
-from train.little import FIELDS, a_set, result, rows, trained
+from training.little import FIELDS, a_set, result, rows, trained
 
 from foveal.app import cli
 from foveal.report import progress as progress_module
 from foveal.tasks.classify.evaluate import plain_thresholds
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.summary import summarise
-from foveal.train.harness import Machine
+from foveal.training.harness import Machine
 
 
 def typed(capsys, *words):
@@ -43,7 +43,9 @@ def right(file):
 
 @pytest.mark.parametrize("split", ["test", "val"])
 def test_figures_are_those_of_the_runs_predictions(one, capsys, tmp_path, split):
-    status, out, err = typed(capsys, "evaluate", one, "--split", split, "--out", tmp_path / "report", "--resamples", "20", "--device", "cpu")
+    status, out, err = typed(
+        capsys, "evaluate", one, "--split", split, "--out", tmp_path / "report", "--resamples", "20", "--device", "cpu"
+    )
     assert (status, err) == (0, "")
     line = next(line for line in out.splitlines() if line.startswith("| accuracy"))
     assert line.startswith(f"| accuracy | {right(one / f'predictions-{split}.csv'):.2f} (")
@@ -234,7 +236,10 @@ def test_leave_one_campaign_out(tmp_path, capsys):
     assert "| fold | None |" in (runs[1] / "evaluation-test" / "report.md").read_text(encoding="utf-8")
     status, _, err = typed(capsys, "evaluate", runs[1], "--data", tmp_path / "moved", "--fold-column", "split")
     assert (status, "--fold-column: expected --fold beside it" in err) == (2, True)
-    assert typed(capsys, "evaluate", runs[1], "--data", tmp_path / "moved", "--fold-column", "split", "--fold", "0", "--resamples", "0")[0] == 0
+    assert (
+        typed(capsys, "evaluate", runs[1], "--data", tmp_path / "moved", "--fold-column", "split", "--fold", "0", "--resamples", "0")[0]
+        == 0
+    )
 
 
 def test_progress_is_shown(one, tmp_path, monkeypatch, capsys):

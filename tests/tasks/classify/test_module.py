@@ -12,8 +12,8 @@ from foveal.errors import FovealError
 from foveal.models.zoo import create
 from foveal.tasks.classify.module import ClassifyModule, blocks_of, is_backbone
 from foveal.tasks.classify.recipe import ClassifyRecipe
-from foveal.train.average import Average
-from foveal.train.schedule import cosine
+from foveal.training.average import Average
+from foveal.training.schedule import cosine
 
 COUNTS = np.array([2, 3, 11, 1, 7])
 
@@ -157,7 +157,15 @@ def test_gradient_checkpointing_changes_no_number(name, config):
         torch.manual_seed(0)
         recipe = ClassifyRecipe(size=32, checkpointing=checkpointing, ema=0.9)
         task = ClassifyModule(
-            create(name, **config), recipe, classes=5, multi_label=False, steps=19, counts=COUNTS, images=24, mean=(0.5,) * 3, std=(0.2,) * 3
+            create(name, **config),
+            recipe,
+            classes=5,
+            multi_label=False,
+            steps=19,
+            counts=COUNTS,
+            images=24,
+            mean=(0.5,) * 3,
+            std=(0.2,) * 3,
         )
         task.train()
         assert len(list(blocks_of(task.model))) > 2

@@ -251,7 +251,9 @@ def test_an_int8_file_that_is_no_gain_in_time_is_written_anyway_where_asked(run,
 
     def slower(jobs, **options):
         taken = slow(jobs, **options)
-        return {name: one if name in ("float", "float32") else dataclasses.replace(one, median=one.median + 9) for name, one in taken.items()}
+        return {
+            name: one if name in ("float", "float32") else dataclasses.replace(one, median=one.median + 9) for name, one in taken.items()
+        }
 
     monkeypatch.setattr("foveal.deploy.onnx.quantise.interleaved", slower)
     monkeypatch.setattr("foveal.tasks.classify.prove.interleaved", slower)

@@ -89,7 +89,9 @@ def test_thresholds_come_from_the_validation_images_alone():
     assert "no validation images" in multi_label().decision
     wide = multi_label(validation=known, metric="F2")
     assert "best F2" in wide.decision
-    assert [row.threshold for row in wide.classes] == thresholds(known[0], probabilities(known[1], True), "F2").tolist() != expected.tolist()
+    assert (
+        [row.threshold for row in wide.classes] == thresholds(known[0], probabilities(known[1], True), "F2").tolist() != expected.tolist()
+    )
     assert scores.figures["macro F1"].value > multi_label().figures["macro F1"].value
 
 

@@ -114,7 +114,9 @@ def test_a_proof_sees_a_wrong_file():
 
 
 def card_in(content):
-    return read_card({entry.key: entry.value for entry in onnx.load_model_from_string(content).metadata_props}["foveal"], "it", ClassifyCard)
+    return read_card(
+        {entry.key: entry.value for entry in onnx.load_model_from_string(content).metadata_props}["foveal"], "it", ClassifyCard
+    )
 
 
 def test_no_folder_of_this_machine_is_in_it(file):

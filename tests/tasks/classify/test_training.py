@@ -13,7 +13,7 @@ from data.bad import BAD, spoiled
 from PIL import Image
 from safetensors.torch import load_file as read_file
 from torch.nn import functional as F
-from train.little import FIELDS, a_set, figures, image, result, rows, same_run, trained
+from training.little import FIELDS, a_set, figures, image, result, rows, same_run, trained
 
 from foveal.data.name_sketch import count_known
 from foveal.data.read import read
@@ -27,10 +27,20 @@ from foveal.tasks.classify.module import ClassifyModule
 from foveal.tasks.classify.predictions import read_predicted
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.training import build
-from foveal.train.harness import Machine
+from foveal.training.harness import Machine
 
 CPU = Machine("cpu", workers=0)
-FILES = {"recipe.yaml", "data.json", "bad.csv", "log.csv", "last.ckpt", "weights.safetensors", "model.safetensors", "result.json", "tensorboard"}
+FILES = {
+    "recipe.yaml",
+    "data.json",
+    "bad.csv",
+    "log.csv",
+    "last.ckpt",
+    "weights.safetensors",
+    "model.safetensors",
+    "result.json",
+    "tensorboard",
+}
 FILES |= {"predictions-val.csv", "predictions-test.csv"}
 
 
@@ -57,7 +67,9 @@ def a_run(data, tmp_path_factory):
 
 def test_what_a_run_leaves(a_run, data):
     assert {path.name for path in a_run.iterdir()} == FILES
-    assert ClassifyRecipe(**yaml.safe_load((a_run / "recipe.yaml").read_text())) == recipe_for(data, label_smoothing=0.0, checkpoint="last", seed=3)
+    assert ClassifyRecipe(**yaml.safe_load((a_run / "recipe.yaml").read_text())) == recipe_for(
+        data, label_smoothing=0.0, checkpoint="last", seed=3
+    )
     assert result(a_run)["origin"] == {"commit": "abc"}
     assert result(a_run)["epoch"] == 2
     source = read(str(data))

@@ -3,10 +3,10 @@
 import shutil
 
 from PIL import Image
-from train.little import FLAGS as SMALL
-from train.little import a_set, image
+from training.little import FLAGS as SMALL
+from training.little import a_set, image
 
-FLAGS = [*SMALL, "--augment", "none"]
+FLAGS = [*SMALL, "--augment", "none", "--epochs", "1"]
 
 
 def make_data(folder):

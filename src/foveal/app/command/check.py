@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from foveal.errors import FovealError
 from foveal.explain.check import check
-from foveal.explain.diagnosis.subject import told
+from foveal.explain.diagnosis.subject import in_a_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     except (FovealError, KeyboardInterrupt):
         raise
     except BaseException as error:  # also SystemExit: somebody's sys.exit(0) is not a module without mistakes
-        raise FovealError(f"{args.target}: expected code that can be examined, got {told(error)}") from error
+        raise FovealError(f"{args.target}: expected code that can be examined, got {in_a_line(error)}") from error
     finally:
         os._exit = exit_at_once
     print(text)
@@ -89,7 +89,7 @@ def _module(place: str) -> ModuleType:
     except (FovealError, KeyboardInterrupt):
         raise
     except BaseException as error:  # whatever somebody's file raises when it is loaded, sys.exit among it
-        raise FovealError(f"{place}: expected a module that can be imported, got {told(error)}") from error
+        raise FovealError(f"{place}: expected a module that can be imported, got {in_a_line(error)}") from error
 
 
 def _loaded(path: Path) -> ModuleType:

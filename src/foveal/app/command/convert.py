@@ -83,9 +83,9 @@ def _take(path: Path, kind: str, config: Path | None, out: Path) -> int:
 
     if kind == "torch":
         weights, header = _read_weights(path)
-        told = header.get(HEADER) if config is None else _read_text(config)
-        expect(told is not None, str(path), f"a header with {HEADER!r}, as foveal convert writes it", "none", "give --config")
-        model: Transformer = from_torch(weights, _config(told or "", path if config is None else config))
+        text = header.get(HEADER) if config is None else _read_text(config)
+        expect(text is not None, str(path), f"a header with {HEADER!r}, as foveal convert writes it", "none", "give --config")
+        model: Transformer = from_torch(weights, _config(text or "", path if config is None else config))
     else:
         settings = _object(_read_text(path / SETTINGS), path / SETTINGS)
         model = from_marian(settings, _read_weights(path / WEIGHTS)[0])

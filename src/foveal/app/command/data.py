@@ -14,7 +14,7 @@ from foveal.app.command.workers import pool
 from foveal.data.near_duplicates import DISTANCE, SIDE, NearDuplicates, hash_of, near_duplicates
 from foveal.data.read import read
 from foveal.data.source import FileImages, Source
-from foveal.errors import printable
+from foveal.errors import expect_integer, printable
 from foveal.report.progress import progress
 from foveal.runtime.image import BadImage, kind_of
 
@@ -45,6 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     check_jobs(args.jobs, "--jobs")
+    expect_integer(args.seed, "--seed", least=0)
+    expect_integer(args.distance, "--distance", least=0)
     source = read(args.data, label=args.label, fold_column=args.fold_column, seed=args.seed)
     seen = list(_open_all(source, args)) if args.check or args.near_duplicates else []
     parts = [] if not args.near_duplicates else ["splits"] if source.fold is None else ["splits", "folds"]
@@ -78,7 +80,7 @@ def _open_all(source: Source, args: argparse.Namespace) -> Iterator[Opened]:
         yield from progress((_open(source, index, args.check) for index in range(len(source))), len(source), "opening images")
         return
     with pool(jobs, _keep, source, args.check) as workers:
-        yield from progress(workers.map(_open_kept, range(len(source)), chunksize=32), len(source), "opening images")
+        yield from progress(workers.map(_open_kept, range(len(source)), chunksize=8), len(source), "opening images")
 
 
 _kept: list[tuple[Source, bool]] = []

@@ -1,10 +1,11 @@
 """`foveal evaluate MODEL`: how good a model is, with intervals, as a table on the screen and a report in a folder."""
 
 import argparse
+import contextlib
 from pathlib import Path
 
 from foveal.app.command.flags import add_device, add_stage_options, expect_not_input, stage_options
-from foveal.atomic import expect_folder
+from foveal.atomic import folder_for
 from foveal.report.progress import progress
 from foveal.tasks.load import load
 
@@ -22,11 +23,10 @@ def run(args: argparse.Namespace) -> int:
     others = [load(name, device=args.device) for name in args.beside]
     options = stage_options(args, "evaluate", model.task)
     expect_not_input(args.out, [model.path, options.get("data")])
-    if args.out is not None:
-        expect_folder(args.out)
-    evaluation = model.evaluate(beside=others, progress=progress, **options)
-    split = getattr(evaluation, "split", "test")
-    files = evaluation.write(args.out or model.folder() / f"evaluation-{split}")
+    with contextlib.nullcontext() if args.out is None else folder_for(args.out):
+        evaluation = model.evaluate(beside=others, progress=progress, **options)
+        split = getattr(evaluation, "split", "test")
+        files = evaluation.write(args.out or model.folder() / f"evaluation-{split}")
     print(evaluation.summary())
     print(f"the report is {files[0]}")
     return 0

@@ -13,12 +13,12 @@ from foveal.app.command.flags import add_device, add_stage_options, expect_not_i
 from foveal.atomic import beside
 from foveal.errors import FovealError, unknown
 from foveal.report.progress import progress
+from foveal.runtime.image import SUFFIXES, BadImage, kind_of
 from foveal.runtime.paths import STDIN, listed
 from foveal.tasks.load import default_model, is_model, load
 from foveal.tasks.model import Model
 
 WIDEST = 60  # columns for the name of a file
-IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +68,8 @@ def open_first(words: Sequence[str], device: str) -> tuple[Model, list[str]]:
     """The model that the first word names, or the one that comes with foveal where that word is an input; and the other words."""
     given = bool(words) and (is_model(words[0]) or not _is_input(words[0]))
     rest = list(words[1:] if given else words)
+    if not given and len(words) > 1:
+        _expect_image(words[0])
     for word in rest:
         if Path(word).suffix in (".safetensors", ".onnx"):
             raise FovealError(f"{word}: expected inputs after the first argument, got a model; put the model first")
@@ -80,7 +82,17 @@ def open_first(words: Sequence[str], device: str) -> tuple[Model, list[str]]:
 def _is_input(word: str) -> bool:
     """Whether a word may name an image: it exists, is a pattern, or ends like one. Any other name is a model's, perhaps mistyped."""
     pattern = any(sign in word for sign in "*?[")
-    return word == STDIN or os.path.lexists(word) or pattern or word.lower().endswith(IMAGES)
+    return word == STDIN or os.path.lexists(word) or pattern or word.lower().endswith(SUFFIXES)
+
+
+def _expect_image(word: str) -> None:
+    """Raise a FovealError where the first of several words is a file that is neither a model nor an image: nothing else may answer for it."""
+    if word.lower().endswith(SUFFIXES) or not Path(word).is_file():
+        return
+    try:
+        kind_of(word)
+    except BadImage:
+        raise FovealError(f"{word}: expected a model, or an image for the one that comes with foveal, got neither") from None
 
 
 def _format(asked: str | None, out: Path | None, formats: Sequence[str]) -> str:

@@ -49,13 +49,13 @@ def run(args: argparse.Namespace) -> int:
     expect(args.out.suffix == SUFFIX, "--out", f"a name that ends in {SUFFIX}", args.out.name)
     expect(not args.out.is_dir(), "--out", "the name of a file", f"the folder {args.out}")
     given = None if unit == "heads" else number(getattr(args, unit), f"--{unit}")
-    expect_folder(args.out.parent)
 
     from foveal.deploy.prune import expect_finite_weights, prune, pruned_card
     from foveal.models.store import save_model
 
     model = load(args.model, device="cpu")
     expect_not_input(args.out, [model.path])
+    expect_folder(args.out.parent)
     if model.random:
         print(f"{args.model}: no weights come with foveal, so they are random")
     expect_finite_weights(model.network, args.model)

@@ -137,7 +137,7 @@ def _draw_all(source: Source, size: int, out: Path, jobs: int) -> None:
             pass
         return
     with pool(jobs) as workers:
-        for _ in progress(workers.map(_draw, *zip(*left, strict=True), chunksize=4), len(left), "drawing"):
+        for _ in progress(workers.map(_draw, *zip(*left, strict=True)), len(left), "drawing"):
             pass
 
 

@@ -21,15 +21,18 @@ def pool(jobs: int, prepare: Callable[..., None] | None = None, *arguments: Any)
         workers.shutdown()
     except BaseException:
         processes = list((workers._processes or {}).values())
-        workers.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.terminate()
+        try:
+            workers.shutdown(cancel_futures=True)  # what is begun is finished: no file is left half-written
+        except BaseException:  # a second Ctrl-C
+            for process in processes:
+                process.kill()
+            raise
         raise
 
 
 def _start(parent: int, prepare: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers Ctrl-C for all
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # the parent answers for all
     end_with(parent)
     if prepare is not None:
         prepare(*arguments)

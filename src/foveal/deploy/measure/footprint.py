@@ -56,8 +56,8 @@ def _peaks(graph: bytes, batch: int, threads: int) -> tuple[int | None, int | No
     command = [sys.executable, "-c", CHILD, str(batch), str(threads)]
     done = subprocess.run(command, input=graph, capture_output=True, check=False)
     if done.returncode:
-        told = " ".join(done.stderr.decode(errors="replace").split())[-160:]
-        raise FovealError(f"to measure memory: expected a process that runs the graph, got one that ended with {done.returncode}: {told}")
+        reason = " ".join(done.stderr.decode(errors="replace").split())[-160:]
+        raise FovealError(f"to measure memory: expected a process that runs the graph, got one that ended with {done.returncode}: {reason}")
     ready, most = json.loads(done.stdout)
     return ready, most
 

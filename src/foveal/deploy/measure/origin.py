@@ -40,8 +40,8 @@ def _processor() -> str:
 
 def _commit() -> str:
     """The commit of the source tree that this foveal runs from, or FOVEAL_COMMIT where a copy without git was told it; else unknown."""
-    if told := os.environ.get("FOVEAL_COMMIT"):
-        return told
+    if commit := os.environ.get("FOVEAL_COMMIT"):
+        return commit
     try:
         here = Path(__file__).parent
         done = subprocess.run(

@@ -36,6 +36,6 @@ def texts(file: Path) -> dict[str, str]:
                     expect(one.file_size <= LARGEST, str(file), f"a text of at most {LARGEST:,} bytes", f"{one.file_size:,}")
                     found[name] = opened.read(one).decode()
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, UnicodeDecodeError, EOFError, NotImplementedError, RuntimeError) as error:
-        told = " ".join(str(error).split())[:160]
-        raise FovealError(f"{file}: expected an archive of torch's, got a file that cannot be opened as one: {told}") from None
+        reason = " ".join(str(error).split())[:160]
+        raise FovealError(f"{file}: expected an archive of torch's, got a file that cannot be opened as one: {reason}") from None
     return found

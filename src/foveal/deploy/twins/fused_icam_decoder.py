@@ -75,17 +75,17 @@ class First(nn.Module):
 
     asked: Tensor | None  # (N, C): what is held beside the keys
     fixed: Tensor | None  # (N, C): queries that do not look
-    told: nn.Linear | None  # of what was seen of X; None: what was seen of K is the query
+    output: nn.Linear | None  # of what was seen of X; None: what was seen of K is the query
 
     def __init__(self, model: Icam) -> None:
         super().__init__()
-        first, self.told, asked, fixed = model.first, None, None, None
+        first, self.output, asked, fixed = model.first, None, None, None
         width, embed = model.config.width, model.embed
         with torch.no_grad():
             if isinstance(first, Projected):
                 asked = wide(first.q)(first.latent.double()) @ first.k.weight.double() / width**0.5
                 value = wide(first.v)
-                self.told = joined(value, embed)
+                self.output = joined(value, embed)
             elif isinstance(first, Adaptive):
                 asked = wide(embed)(first.latent.double()) / width**0.5
             else:
@@ -98,9 +98,9 @@ class First(nn.Module):
             assert self.fixed is not None
             return self.fixed.expand(content.shape[0], -1, -1).flatten(0, 1), None
         looked = (self.asked @ keys).softmax(-1)
-        if self.told is None:
+        if self.output is None:
             return (looked @ memory).flatten(0, 1), looked[:, None]
-        queries: Tensor = self.told((looked @ content).flatten(0, 1))
+        queries: Tensor = self.output((looked @ content).flatten(0, 1))
         return queries, looked[:, None]
 
 
@@ -117,7 +117,7 @@ class LeanCrossBlock(nn.Module):
             assert offset is not None
             scale = twin.head_width**-0.5
             self.asked = linear(asked * scale, offset * scale, dtype)
-            self.told = linear(twin._told(), twin._offset(None, asked, asked), dtype)
+            self.output = linear(twin._output(), twin._offset(None, asked, asked), dtype)
             of_gate, of_passed = zip(network.inner.weight.chunk(2), network.inner.bias.chunk(2), strict=True)
             self.gate, self.passed = linear(*of_gate, dtype), linear(*of_passed, dtype)
         self.seen_norm, self.norm, self.outer, self.activation = around.norm, after.norm, network.outer, network.activation
@@ -127,7 +127,7 @@ class LeanCrossBlock(nn.Module):
         asked = self.asked(queries).view(-1, self.queries * self.heads, self.width)
         looked = (asked @ keys).softmax(-1)  # (B, N·H, P)
         seen = (looked @ memory).view(-1, self.heads * self.width)
-        queries = self.seen_norm(queries + self.told(seen))
+        queries = self.seen_norm(queries + self.output(seen))
         queries = self.norm(queries + self.outer(self.activation(self.gate(queries)) * self.passed(queries)))
         return queries, looked.unflatten(1, (self.queries, self.heads)).transpose(1, 2) if self.queries > 1 else looked[:, :, None]
 

@@ -15,7 +15,7 @@ from foveal.explain.diagnosis.build import HEAD_WIDTH, TOKENS, built
 from foveal.explain.diagnosis.introspection import documentation_of, name_of, numbers_of, signature_of, widths_of, written
 from foveal.explain.diagnosis.masking import read
 from foveal.explain.diagnosis.names import HEADS, KEY_WIDTHS, KEYS, LENGTHS, MASKS, QUERIES, SOURCES, VALUES
-from foveal.explain.diagnosis.subject import LAYOUTS, REFUSALS, Sizes, Subject, told
+from foveal.explain.diagnosis.subject import LAYOUTS, REFUSALS, Sizes, Subject, in_a_line
 
 _SEQUENCE_FIRST = r"time x batch|\(\s*T\s*,\s*B\b|\(\s*L\s*,\s*[BN]\s*,|seq\w*( |_)?(len\w*)?\s*,\s*(batch|bsz)|sequence.first"
 
@@ -51,7 +51,7 @@ def adapt(
                 trouble = trouble or error
             if rescued := _with_required_mask(subject):
                 return rescued
-    says = told(trouble) if trouble else "no argument of it is known"
+    says = in_a_line(trouble) if trouble else "no argument of it is known"
     raise FovealError(
         f"{name}: expected a call that can be guessed from its arguments, got {written(target, signature)}, which fails with {says}; "
         "pass call=lambda module, x, mask: … with tokens x (B, N, C) and a boolean mask (N, N) or None, and shape=(B, N, C) if needed; "
@@ -76,7 +76,7 @@ def _prepared(target: Any, dtype: torch.dtype) -> Any:
         module = copy.deepcopy(target).to(dtype).eval()
     except REFUSALS as error:
         raise FovealError(
-            f"{name_of(target)}: expected a module that can be copied, got {told(error)}; pass one that has not run yet"
+            f"{name_of(target)}: expected a module that can be copied, got {in_a_line(error)}; pass one that has not run yet"
         ) from error
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():

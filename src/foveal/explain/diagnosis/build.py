@@ -8,7 +8,7 @@ from typing import Any
 
 from foveal.errors import FovealError
 from foveal.explain.diagnosis.names import CONFIGS, GROUPS, HEAD_WIDTHS, HEADS, HIDDEN_WIDTHS, LENGTHS, WIDTHS
-from foveal.explain.diagnosis.subject import REFUSALS, told
+from foveal.explain.diagnosis.subject import REFUSALS, in_a_line
 
 DROPOUT = 0.1  # in a class that is built here, so that dropout which stays on can be seen
 HEAD_WIDTH = 10
@@ -28,7 +28,7 @@ def built(kind: type, arguments: Mapping[str, Any]) -> Any:
     given = ", ".join(f"{name}={value!r:.60}" for name, value in arguments.items()) or "none"
     raise FovealError(
         f"{kind.__name__}: expected constructor arguments that can be guessed, got {kind.__name__}{_signature(kind)} (given: {given}), "
-        f"which fails with {told(trouble)}; "
+        f"which fails with {in_a_line(trouble)}; "
         "pass arguments=dict(…) (on the command line --set name=value …), or an instance"
     )
 

@@ -29,7 +29,7 @@ def look(probe: Probe) -> Finding:
         return Finding("empty row", "not applicable", why)
     subject = probe.subject.as_given()
     findings = [_one(subject, replace(form, dtype=subject.dtype)) for form in forms]
-    return next((finding for finding in findings if finding.verdict == "mistake"), findings[0])
+    return next((finding for finding in findings if finding.outcome == "mistake"), findings[0])
 
 
 def _one(subject: Subject, form: Form) -> Finding:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from foveal.errors import unknown
 
-Evaluation = Literal["ok", "mistake", "not applicable"]
+Outcome = Literal["ok", "mistake", "not applicable"]
 
 MISTAKES = {  # the name of a finding → the mistake that it looks for
     "dropout": "dropout active in evaluation",
@@ -24,7 +24,7 @@ class Finding:
     """One mistake looked for: what was found, in words and in numbers (measured, expected, …)."""
 
     name: str
-    verdict: Evaluation
+    outcome: Outcome
     message: str
     numbers: dict[str, float] = field(default_factory=dict)
 
@@ -39,7 +39,7 @@ class Report:
 
     @property
     def mistakes(self) -> tuple[Finding, ...]:
-        return tuple(finding for finding in self.findings if finding.verdict == "mistake")
+        return tuple(finding for finding in self.findings if finding.outcome == "mistake")
 
     @property
     def ok(self) -> bool:
@@ -55,11 +55,11 @@ class Report:
         first, second = max(map(len, MISTAKES.values())), len("not applicable")
         lines = [self.name, *textwrap.wrap(f"called as {self.how}", 132), ""]
         for finding in self.findings:
-            verdict = finding.verdict.upper() if finding.verdict == "mistake" else finding.verdict
+            outcome = finding.outcome.upper() if finding.outcome == "mistake" else finding.outcome
             message = textwrap.wrap(finding.message, 72) or [""]
-            lines.append(f"{MISTAKES[finding.name]:<{first}}  {verdict:<{second}}  {message[0]}")
+            lines.append(f"{MISTAKES[finding.name]:<{first}}  {outcome:<{second}}  {message[0]}")
             lines.extend(" " * (first + second + 4) + line for line in message[1:])
         named = ", ".join(finding.name for finding in self.mistakes)
-        count, applied = len(self.mistakes), sum(finding.verdict != "not applicable" for finding in self.findings)
+        count, applied = len(self.mistakes), sum(finding.outcome != "not applicable" for finding in self.findings)
         last = f"{count} mistake{'s' if count > 1 else ''}: {named}" if count else "no mistake"
         return "\n".join([*lines, "", f"{last} ({applied} of {len(self.findings)} could be measured)"])

@@ -19,9 +19,9 @@ def look(probe: Probe) -> Finding:
     if not probe.readings:
         return _by_itself(probe)
     findings = [_one(probe, reading) for reading in probe.readings]
-    worst = sorted(findings, key=lambda finding: ("mistake", "ok", "not applicable").index(finding.verdict))
-    kept = [finding for finding in worst if finding.verdict == worst[0].verdict]
-    return Finding("mask", worst[0].verdict, "; ".join(finding.message for finding in kept), worst[0].numbers)
+    worst = sorted(findings, key=lambda finding: ("mistake", "ok", "not applicable").index(finding.outcome))
+    kept = [finding for finding in worst if finding.outcome == worst[0].outcome]
+    return Finding("mask", worst[0].outcome, "; ".join(finding.message for finding in kept), worst[0].numbers)
 
 
 def _one(probe: Probe, reading: Reading) -> Finding:
@@ -46,9 +46,9 @@ def _unclear(probe: Probe, reading: Reading) -> Finding:
     if reading.moved is None:
         return Finding("mask", "not applicable", f"{name} takes no mask that could be guessed ({reading.trouble or 'none tried'})")
     if mixed(probe)[0]:
-        return Finding("mask", "not applicable", f"its axes are mixed up (see there), so {name} cannot be judged")
+        return Finding("mask", "not applicable", f"its axes are mixed up (see there), so {name} cannot be measured")
     if not any(reading.moved):
-        return Finding("mask", "not applicable", f"no token moves another, so {name} cannot be judged")
+        return Finding("mask", "not applicable", f"no token moves another, so {name} cannot be measured")
     if reading.idle and probe.subject.adapter is not None:
         return Finding("mask", "not applicable", "the adapter that was passed makes no use of the mask")
     hidden, visible = reading.moved

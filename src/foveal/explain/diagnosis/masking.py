@@ -121,24 +121,24 @@ def promised(subject: Subject, argument: str) -> tuple[Meaning, str]:
     """What True means by the class, the documentation or the argument's name, and which of these says so."""
     if isinstance(subject.target, nn.MultiheadAttention | nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
         return "hide", "torch documents True = hidden for this class"
-    said = _said(subject.documentation, argument)
-    if len(said) == 1:
-        (meaning, sentence), *_ = said.items()
+    stated = _stated(subject.documentation, argument)
+    if len(stated) == 1:
+        (meaning, sentence), *_ = stated.items()
         return meaning, f"its documentation says {sentence!r}"
     if argument in PADDING:
         return "hide", f"a {argument} marks padding, as in torch"
     return "look", "True = may look, as in torch's scaled_dot_product_attention"
 
 
-def _said(documentation: str, argument: str) -> dict[Meaning, str]:
+def _stated(documentation: str, argument: str) -> dict[Meaning, str]:
     """The meanings of True that sentences about this argument give, each with its sentence."""
-    said: dict[Meaning, str] = {}
+    stated: dict[Meaning, str] = {}
     for paragraph in re.split(r"\n\s*\n|\n(?=\s*\w+\s*(?:\([^)]*\))?\s*:)", documentation):
         text = " ".join(paragraph.split())
         for found in re.finditer(r"\bTrue\b[^.;]*", text) if re.search(rf"\b{argument}\b", text) else ():
             words = re.sub(r"\bunmasked|\bnot (masked|hidden|padd\w*|ignored)", "visible", found[0])
             if re.search(r"\b(hid|mask(ed|ing|s)?\b|ignor|pad|block|exclu|not\b|cannot|never)", words):
-                said.setdefault("hide", found[0][:80])
+                stated.setdefault("hide", found[0][:80])
             elif re.search(r"\b(look|attend|keep|kept|visible|allow|take|part)", words):
-                said.setdefault("look", found[0][:80])
-    return said
+                stated.setdefault("look", found[0][:80])
+    return stated

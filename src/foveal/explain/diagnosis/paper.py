@@ -22,9 +22,9 @@ def look(probe: Probe) -> Finding:
         return Finding("paper", "not applicable", "its axes are mixed up (see there), which explains the difference", numbers)
     if rebuilt.close:
         return Finding("paper", "ok", f"equals {equation}: largest error {rebuilt.error:.2g}", numbers)
-    said, other = departure(subject.documentation), other_paper(subject.documentation)
-    if said:
-        return Finding("paper", "ok", f"differs from {equation} by {rebuilt.error:.3g}, and says so: {said!r}", numbers)
+    stated, other = departure(subject.documentation), other_paper(subject.documentation)
+    if stated:
+        return Finding("paper", "ok", f"differs from {equation} by {rebuilt.error:.3g}, and says so: {stated!r}", numbers)
     if other:
         return Finding("paper", "not applicable", f"it follows {other}, whose equation is not known here", numbers)
     if rebuilt.assumed and (probe.pattern != "all" or probe.disorder):

@@ -31,9 +31,9 @@ def look(probe: Probe) -> Finding:
     if abs(slope / expected - 1) < CLOSE:
         return Finding("scale", "ok", f"scores are {slope:.4g}·q·k, which is 1/√D for heads {width} wide", numbers)
     shown = f"scores are {slope:.4g}·q·k{_named(slope, width, anatomy.scores.shape[1], probe.subject.sizes.tokens)}"
-    said = departure(probe.subject.documentation)
-    if any(word in said.lower() for word in ("scale", "temperature", "√d", "sqrt")):
-        return Finding("scale", "ok", f"{shown}, and it says so: {said!r}", numbers)
+    stated = departure(probe.subject.documentation)
+    if any(word in stated.lower() for word in ("scale", "temperature", "√d", "sqrt")):
+        return Finding("scale", "ok", f"{shown}, and it says so: {stated!r}", numbers)
     return Finding("scale", "mistake", f"{shown}; expected 1/√D = {expected:.4g} for heads {width} wide", numbers)
 
 

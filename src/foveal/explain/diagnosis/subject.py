@@ -126,7 +126,7 @@ class Subject:
         raise TypeError(f"it answers {LAYOUTS[self.layout]} of {batch} × {tokens} with {shapes}")
 
 
-def told(error: BaseException | None, length: int = 200) -> str:
+def in_a_line(error: BaseException | None, length: int = 200) -> str:
     """What was raised, on one line."""
     try:
         text = " ".join(str(error).split())[:length]

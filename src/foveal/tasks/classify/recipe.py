@@ -3,12 +3,13 @@
 import glob
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from foveal.errors import expect
 from foveal.options import option
 from foveal.runtime.blank import expect_box
-from foveal.train.recipe import Recipe
+from foveal.tasks.classify.card import OLD_RECIPE
+from foveal.training.recipe import Recipe
 
 AUGMENTATIONS = ("none", "light", "lamp", "mild", "pipe", "strong")
 BALANCES = ("none", "weights", "margin", "sampling")
@@ -16,6 +17,8 @@ BALANCES = ("none", "weights", "margin", "sampling")
 
 @dataclass(frozen=True)
 class ClassifyRecipe(Recipe):
+    renamed: ClassVar[dict[str, str]] = OLD_RECIPE
+
     data: str = option(
         "pipes",
         "the images: a folder of class folders, a labels.csv or its folder, Sewer-ML's folder, or pipes:N for N rendered ones",
@@ -63,6 +66,10 @@ class ClassifyRecipe(Recipe):
             expect_box(box)
         fits = self.margin == 1 or self.balance == "margin"
         expect(fits, "--margin", f"1 beside --balance {self.balance}", f"{self.margin:g}", "choose --margin 1 or --balance margin")
+
+    def check_folds(self, chosen: bool) -> None:
+        asked = self.fold_column is None or self.fold is not None or chosen
+        expect(asked, "--fold-column", "--folds or --fold beside it, which say what to test on", "neither")
 
     def from_anywhere(self) -> Self:
         teachers = self.teachers

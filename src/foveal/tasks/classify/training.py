@@ -23,8 +23,8 @@ from foveal.tasks.classify.module import ClassifyModule
 from foveal.tasks.classify.reading import read_for
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.teachers import Teachers, Wanted, load_teachers
-from foveal.train.harness import Machine, Progress, Training
-from foveal.train.journal import Journal
+from foveal.training.harness import Machine, Progress, Training
+from foveal.training.journal import Journal
 
 TEACHERS = "teachers.json"
 FAMILIES = ("icam", "peer")
@@ -36,8 +36,6 @@ class ClassifyTraining(Training):
     def __init__(self, recipe: ClassifyRecipe, source: Source, folder: Path, machine: Machine, progress: Progress, fresh: bool) -> None:
         """fresh: the run does not continue from a checkpoint, so that the weights to begin with are needed."""
         expect(len(source.classes) > 1 or source.multi_label, recipe.data, "at least 2 classes", f"{len(source.classes)}")
-        named = recipe.fold_column is None or recipe.fold is not None
-        expect(named, "--fold-column", "--folds or --fold beside it, which say what to test on", "neither")
         model = build(recipe, len(source.classes), fresh)
         self.teachers = teachers_of(recipe, source, folder)
         splits = divided(source, recipe.fold)

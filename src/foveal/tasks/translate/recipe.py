@@ -7,13 +7,15 @@ from typing import Any, ClassVar, Self
 from foveal.data.parallel import MAX_LENGTH
 from foveal.errors import expect
 from foveal.options import option
-from foveal.train.recipe import Recipe, located
+from foveal.tasks.translate.card import OLD_RECIPE
+from foveal.training.recipe import Recipe, located
 
 DATA = "the data: a folder with train, val and test, two files a.en,a.de, a .tsv or .jsonl file, or grammar"
 
 
 @dataclass(frozen=True)
 class TranslateRecipe(Recipe):
+    renamed: ClassVar[dict[str, str]] = OLD_RECIPE
     before: ClassVar[dict[str, Any]] = {"cuda_graphs": False}
 
     data: str = option("grammar", DATA, metavar="PATH")

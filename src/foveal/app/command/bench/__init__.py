@@ -4,9 +4,10 @@ import argparse
 import importlib
 import os
 from pathlib import Path
+from typing import Any
 
 from foveal.app.command.flags import add_device, expect_not_input
-from foveal.atomic import expect_folder
+from foveal.atomic import folder_for
 from foveal.errors import expect, expect_integer, unknown
 from foveal.report.bench import LONGEST, MOST_ROUNDS, ROUNDS, RUNTIMES, Bench
 from foveal.tasks.task import all_tasks
@@ -70,8 +71,12 @@ def run(args: argparse.Namespace) -> int:
     module = importlib.import_module(known[args.what])
     _refuse_others(args, getattr(module, "OBEYS", ()))
     expect_not_input(args.out, [*args.models, *args.peer])
-    expect_folder(args.out)
     bench = Bench(args.what, "cpu", args.threads, args.rounds, longest, args)
+    with folder_for(args.out):
+        return _measure(bench, module, args)
+
+
+def _measure(bench: Bench, module: Any, args: argparse.Namespace) -> int:
     if args.what in WITHOUT_TORCH:
         expect(args.device in ("auto", "cpu"), "--device", "auto or cpu: models are timed on a processor", args.device)
         module.measure(bench)

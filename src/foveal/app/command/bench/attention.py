@@ -173,10 +173,10 @@ def _shaw(bench: Bench, heads: Heads, clip: int) -> None:
     if products < 2**31:
         _both_passes(bench, name, heads, ours, {"flex, gathered": flex}, at_least=1, extra=(position.table,))
     else:  # FlexAttention indexes its captured tensors with 32 bits, and reads outside of memory here
-        told = f"flex, gathered: fails on {products:,} products q·R"
+        words = f"flex, gathered: fails on {products:,} products q·R"
         for part, job in (("forward", partial(ours, heads)), ("forward + backward", _graded(ours, heads, (position.table,)))):
             taken = bench.time(f"{name}, {part}", {"ours": job}, 5)
-            bench.add(Row(f"{name}, {part}", f"{taken['ours'].median * 1e3:.1f} ms", told, None, "", "runs", True))
+            bench.add(Row(f"{name}, {part}", f"{taken['ours'].median * 1e3:.1f} ms", words, None, "", "runs", True))
     most = peak(_graded(ours, heads, (position.table,)), "cuda")
     bench.add(Row(f"{name}, forward + backward, peak memory", f"{most / 2**30:.2f} GiB", "", None, ""))
 

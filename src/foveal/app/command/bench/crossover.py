@@ -34,8 +34,8 @@ def _one(bench: Bench, length: int, projection: Tensor) -> float:
         loud, calm = _error(q, k, v, projection), _error(q / 4, k / 4, v, projection)
     ratio = taken["exact"].median / taken["linear"].median
     mine, other = (f"{taken[name].median * 1e3:.2f} ms" for name in ("linear", "exact"))
-    told = f"linear {mine}, error {loud:.2f} (q, k ~ N(0,1)), {calm:.3f} (q, k ~ N(0,1/16))"
-    bench.add(Row(what, told, f"exact {other}", ratio, "× faster than exact"))
+    words = f"linear {mine}, error {loud:.2f} (q, k ~ N(0,1)), {calm:.3f} (q, k ~ N(0,1/16))"
+    bench.add(Row(what, words, f"exact {other}", ratio, "× faster than exact"))
     return ratio
 
 

@@ -72,8 +72,8 @@ def measure(bench: Bench) -> None:
         bench.picture = curve(lines, "samples at once", "ms per sample")
     for one in contenders:
         if one.compiled:
-            told = " · ".join(f"{seconds:.1f} s for batch {batch}" for batch, seconds in one.compiled.items())
-            bench.add(Row(f"{one.name}: compiled before the warm-up", told, "", None, ""))
+            words = " · ".join(f"{seconds:.1f} s for batch {batch}" for batch, seconds in one.compiled.items())
+            bench.add(Row(f"{one.name}: compiled before the warm-up", words, "", None, ""))
         held = "" if one.graph is None else _held(one.graph, max(batches), bench.threads)
         bench.add(Row(f"{one.name}: costs", ", ".join((*one.facts, held) if held else one.facts), "", None, ""))
 
@@ -147,8 +147,8 @@ def of_graph(name: str, content: bytes, threads: int, facts: tuple[str, ...] = (
     except ModuleNotFoundError:
         raise
     except Exception as error:  # noqa: BLE001 — onnxruntime has an exception for each kind of damage
-        told = " ".join(str(error).split())[:160]
-        raise FovealError(f"{name}: expected an ONNX graph, got a file that onnxruntime cannot open: {told}") from None
+        words = " ".join(str(error).split())[:160]
+        raise FovealError(f"{name}: expected an ONNX graph, got a file that onnxruntime cannot open: {words}") from None
 
     def job(batch: int) -> Job:
         feed = {one.name: _noise(one, batch) for one in session.get_inputs()}
@@ -157,8 +157,8 @@ def of_graph(name: str, content: bytes, threads: int, facts: tuple[str, ...] = (
             try:
                 return session.run(None, feed)
             except Exception as error:  # noqa: BLE001 — a graph from anybody may fail in any operator
-                told = " ".join(str(error).split())[:160]
-                raise FovealError(f"{name}: expected an answer to {batch} samples, got {told}") from None
+                words = " ".join(str(error).split())[:160]
+                raise FovealError(f"{name}: expected an answer to {batch} samples, got {words}") from None
 
         return once
 

@@ -7,7 +7,7 @@ from typing import Any
 from foveal.errors import FovealError, expect, reading
 from foveal.options import load_yaml
 from foveal.runtime.packaged import FILE
-from foveal.train.recipe import Recipe, located
+from foveal.training.recipe import Recipe, located
 
 RECIPE, DATA, RESULT = "recipe.yaml", "data.json", "result.json"
 PATHS = ("data", "init_from")  # options that may be written as they were typed in another folder
@@ -48,6 +48,7 @@ def expect_same_recipe(recipe: Recipe, folder: Path) -> None:
         except (FovealError, UnicodeDecodeError) as error:
             raise FovealError(f"{folder / RECIPE}: expected the recipe of a run, got a damaged file: {error}") from None
     expect(isinstance(kept, dict), str(folder / RECIPE), "the recipe of a run", "something else")
+    kept = {recipe.renamed.get(key, key): value for key, value in kept.items()}
     kept |= {name: located(kept[name]) for name in PATHS if isinstance(kept.get(name), str)}
     kept = load_yaml(type(recipe)().text()) | recipe.before | kept  # options that are newer than the run had their defaults
     now = load_yaml(recipe.text())
@@ -60,8 +61,8 @@ def expect_same_data(folder: Path, data: Any) -> None:
     """Raise a FovealError unless a run is resumed with the data that it began with: a sample that was trained on may now be tested."""
     if not (folder / DATA).exists():
         return
-    kept = _json(folder / DATA).get("fingerprint")
-    same = kept is None or kept == data.fingerprint()
+    kept, now = _json(folder / DATA), data.facts()
+    same = all(kept.get(name) in (None, now.get(name)) for name in ("fingerprint", "classes"))
     expect(same, f"the run in {folder}", f"the data it was begun with, {data.name}", "data that have changed", "choose another --out")
 
 

@@ -22,13 +22,13 @@ import torch
 from pytorch_lightning.callbacks import EarlyStopping
 from torch.utils import deterministic
 
-from foveal.atomic import expect_folder, write_atomic
+from foveal.atomic import folder_for, write_atomic
 from foveal.device import choose
 from foveal.errors import FovealError, expect
-from foveal.train.journal import CHECKPOINT, AtomicCheckpoint, Bar, Journal
-from foveal.train.module import TaskModule
-from foveal.train.recipe import Recipe
-from foveal.train.run_folder import DATA, RECIPE, expect_outside, expect_same_data, finished, tidy
+from foveal.training.journal import CHECKPOINT, AtomicCheckpoint, Bar, Journal
+from foveal.training.module import TaskModule
+from foveal.training.recipe import Recipe
+from foveal.training.run_folder import DATA, RECIPE, expect_outside, expect_same_data, finished, tidy
 
 fcntl: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None  # Windows has none: there nobody is kept out
 Item = TypeVar("Item")
@@ -115,6 +115,7 @@ def train(
         expect_outside(folder, recipe.data)
     if (done := finished(recipe, folder, resume or not first)) is not None:
         return done
+    recipe.check_folds(chosen=False)
     quiet()
     data = task.read(recipe)
     if first:
@@ -122,8 +123,7 @@ def train(
     expect_same_data(folder, data)
     last = folder / CHECKPOINT
     torch.manual_seed(recipe.seed)
-    expect_folder(folder)
-    with alone(folder) if first else contextlib.nullcontext():
+    with folder_for(folder), alone(folder) if first else contextlib.nullcontext():
         training = task.training(recipe, data, folder, machine, progress if first else silent, fresh=not last.exists())
         journal = Journal(folder, recipe.checkpoint, training.watched, verbose=not sys.stderr.isatty(), trail=recipe.average)
         trainer = trainer_of(recipe, machine, journal, training.watched)

@@ -1,4 +1,4 @@
-"""A recipe: everything that a training run is told. What every task has stands here; a task's own recipe extends it."""
+"""A recipe: everything that configures a training run. What every task has stands here; a task's own recipe extends it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,9 @@ class Recipe(Options):
     precision: str = option("32", "precision of the arithmetic; tf32, 16 and bf16 are for GPUs", PRECISIONS)
     patience: int = option(0, "stop after N epochs without a better validation figure; 0: never", least=0)
     seed: int = option(0, "seed of weights, order and augmentation", least=0)
+
+    def check_folds(self, chosen: bool) -> None:
+        """Raise a FovealError where the recipe asks for folds and none is chosen. chosen: a sweep goes over them."""
 
     def from_anywhere(self) -> Self:
         """With absolute paths: what a run keeps of its recipe holds in another folder, too."""

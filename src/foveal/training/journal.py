@@ -148,7 +148,7 @@ class AtomicCheckpoint(TorchCheckpointIO):
         try:
             checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # noqa: BLE001 — a damaged file can make the reader raise anything
-            reason = " ".join(str(error).split())[:100] or type(error).__name__
+            reason = " ".join(f"{type(error).__name__} {error}".split())[:100]
             raise FovealError(f"{path}: expected a checkpoint, got a damaged file ({reason}); remove it to begin this run anew") from None
         sound = isinstance(checkpoint, dict) and {"pytorch-lightning_version", "state_dict", "epoch"} <= set(checkpoint)
         expect(sound, str(path), "a checkpoint of this run", "something else", "remove it to begin this run anew")
