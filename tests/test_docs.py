@@ -50,7 +50,7 @@ def test_every_command_of_a_page_works_one_after_the_other(page, tmp_path):
         if line.startswith("foveal bench"):
             line += " --rounds 1"
         if line.startswith(("foveal bench attention", "foveal bench crossover")):
-            line += " --longest 1024"
+            line += " --max-length 1024"
         done = subprocess.run(
             [sys.executable, "-m", *shlex.split(line)], capture_output=True, text=True, timeout=240, check=False, cwd=tmp_path
         )
