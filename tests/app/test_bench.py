@@ -1,4 +1,4 @@
-"""The bench's table: ratios are read the right way round, bars are judged, and nothing is lost."""
+"""The bench's table: ratios are read the right way round, bars are checked, and nothing is lost."""
 
 import json
 import math
@@ -69,9 +69,9 @@ def test_where_two_curves_cross():
         (["atention"], "the nearest is 'attention'"),
         (["attention", "--rounds", "0"], "--rounds: expected at least 1, got 0"),
         (["attention", "--threads", "-2"], "the cores there are, got -2"),
-        (["attention", "--longest", "7"], "--longest: expected at least 256, got 7"),
+        (["attention", "--max-length", "7"], "--max-length: expected from 256 to 1,048,576, got 7"),
         (["attention", "--device", "tpu"], "device: expected auto, or one that this machine has"),
-        (["attention", "--rounds", "multi_label"], "invalid int value"),
+        (["attention", "--rounds", "many"], "invalid int value"),
         (["attention", "--batch", "4"], "foveal bench attention: expected no --batch, got 4; leave it out, or bench models or translate"),
         (["crossover", "--batch", "4"], "foveal bench crossover: expected no --batch, got 4"),
         (["resolution", "--batch", "4"], "foveal bench resolution: expected no --batch, got 4"),
@@ -79,10 +79,10 @@ def test_where_two_curves_cross():
         (["translate", "--runtime", "torch"], "foveal bench translate: expected no --runtime, got torch"),
         (["attention", "--peer", "a.onnx"], "expected no --peer, got a.onnx; leave it out, or bench models or resolution"),
         (["crossover", "--beam", "4"], "expected no --beam, got 4; leave it out, or bench translate"),
-        (["models", "icam-30k", "--words", "9"], "foveal bench models: expected no --words, got 9"),
+        (["models", "icam-30k", "--tokens", "9"], "foveal bench models: expected no --tokens, got 9; leave it out, or bench translate"),
         (
-            ["models", "icam-30k", "--longest", "512"],
-            "foveal bench models: expected no --longest, got 512; leave it out, or bench attention",
+            ["models", "icam-30k", "--max-length", "512"],
+            "foveal bench models: expected no --max-length, got 512; leave it out, or bench attention",
         ),
         (["attention", "icam-30k"], "foveal bench attention: expected no model, got icam-30k"),
         (["resolution", "--device", "cuda"], "--device: expected auto or cpu"),

@@ -156,7 +156,7 @@ def test_a_call_that_cannot_be_guessed_names_options_of_the_command_line(said: S
 @pytest.mark.parametrize("shape", ["²,1,20", "1,2", "a,b,c", "-1,7,20", "1,7,99999999999999999999", "", "1.0,2,3"])
 def test_a_shape_that_is_none(shape: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "torch.nn:MultiheadAttention", f"--shape={shape}"]) == 2
-    assert capsys.readouterr().err == f"foveal: error: --shape: expected three whole numbers B,N,C, got {shape!r}\n"
+    assert capsys.readouterr().err == f"foveal: error: --shape: expected three integers B,N,C, got {shape!r}\n"
 
 
 def test_a_shape_is_used(capsys: pytest.CaptureFixture[str]) -> None:

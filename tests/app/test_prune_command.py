@@ -5,11 +5,13 @@ import json
 import numpy as np
 import pytest
 import torch
-from train.little import a_set
+from foveal.tasks.classify.predict_onnx import OnnxClassifier
+from foveal.training.run import Machine, train
+from training.little import a_set
 
 import foveal.deploy.prune as pruning
 import foveal.tasks.classify.ablate as ablate
-import foveal.train.sweep as multi_label
+import foveal.training.sweep as multi_label
 from foveal.app.cli import main
 from foveal.app.command.prune import number
 from foveal.deploy.measure.cost import weights
@@ -17,9 +19,7 @@ from foveal.models.heads import head_layers
 from foveal.models.store import describe, load_model, save_model
 from foveal.models.zoo import create
 from foveal.runtime.card import Card
-from foveal.tasks.classify.predict_onnx import OnnxClassifier
 from foveal.tasks.classify.saliency_onnx import attention_maps as look
-from foveal.train.run import Machine, train
 
 pytest.importorskip("torch_pruning")
 LITTLE = ["--size", "32", "--batch", "5", "--epochs", "1", "--device", "cpu"]

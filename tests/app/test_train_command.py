@@ -1,6 +1,5 @@
 """`foveal train classify`, as it is typed."""
 
-import argparse
 import dataclasses
 import json
 import shutil
@@ -11,13 +10,12 @@ import time
 import numpy as np
 import pytest
 import torch
-from train.little import FLAGS, a_set, result, rows, same_run, typed
+from training.little import FLAGS, a_set, result, rows, same_run, typed
 
 from foveal.app import cli
 from foveal.app.cli import main
 from foveal.report import progress as progress_module
-from foveal.tasks.classify import train_command
-from foveal.tasks.classify.recipe import ClassifyRecipe
+from foveal.tasks.task import all_tasks
 
 
 @pytest.fixture(scope="module")
@@ -25,20 +23,18 @@ def data(tmp_path_factory):
     return a_set(tmp_path_factory.mktemp("set"))
 
 
-def said(capsys, *words):
+def run_cli(capsys, *words):
     status = cli.main([str(word) for word in words])
     out, err = capsys.readouterr()
     return status, out, err
 
 
-def test_every_setting_is_in_the_help(capsys):
-    status, out, _ = said(capsys, "train", "--help")
+@pytest.mark.parametrize("task", all_tasks(), ids=lambda task: task.name)
+def test_every_option_of_the_recipe_is_in_the_help(task, capsys):
+    status, out, _ = run_cli(capsys, "train", task.name, "--help")
     assert status == 0
-    for one in dataclasses.fields(ClassifyRecipe):
-        assert f"--{one.name} " in out
-    parser = argparse.ArgumentParser()
-    train_command.add_arguments(parser)
-    assert all(one.help for one in parser._actions)
+    for one in dataclasses.fields(task.recipe):
+        assert f"--{one.name.replace('_', '-')} " in out
 
 
 def test_a_whole_run_says_little(data, tmp_path):
@@ -57,7 +53,7 @@ def test_a_whole_run_says_little(data, tmp_path):
     )
     assert out[2] == f"next: foveal evaluate {folder}"
     assert len(out) == 3
-    assert "smoothing: 0.02" in (folder / "recipe.yaml").read_text(), "of the recipe"
+    assert "label_smoothing: 0.02" in (folder / "recipe.yaml").read_text(), "of the recipe"
     assert "size: 32" in (folder / "recipe.yaml").read_text(), "a flag over the recipe"
 
 
@@ -65,31 +61,34 @@ def test_a_whole_run_says_little(data, tmp_path):
     ("words", "says"),
     [
         (["classfy"], "no task is called 'classfy'; the nearest is 'classify'"),
-        (["classify", "--lr", "nan"], "the setting lr: expected a number, at least 0, got nan"),
+        (["classify", "--lr", "nan"], "--lr: expected a number, at least 0, got nan"),
         (["classify", "--epoch", "3"], "unrecognized arguments: --epoch 3"),
         (["classify", "--recipe", "demp"], "no recipe is called 'demp'; the nearest is 'demo'"),
         (["classify", "--jobs", "0"], "--jobs: expected at least 1, got 0"),
         (["classify", "--devices", "0"], "--devices: expected at least 1, got 0"),
         (["classify", "--workers", "-1"], "--workers: expected at least 0, got -1"),
         (["classify", "--data", "nowhere"], "nowhere: expected pipes, or a folder"),
-        (["classify", "--data", "DATA", "--size", "225"], "the setting size: expected pictures that icam-31k takes, got 225 × 225"),
+        (["classify", "--data", "DATA", "--size", "225"], "--size: expected images that icam-31k takes, got 225 × 225"),
         (["classify", "--data", "DATA", "--folds", "0,5"], "--folds: expected numbers from 0 to 2, got 0,5"),
         (["classify", "--data", "DATA", "--folds", "one"], "--folds: expected all, or numbers such as 0,1,2, got 'one'"),
         (["classify", "--data", "DATA", "--fold", "3"], "fold: expected 0 to 2, got 3"),
-        (["classify", "--data", "pipes:9", "--folds", "all"], "--folds: expected data with a column fold, got data without one"),
+        (["classify", "--data", "pipes:9", "--folds", "all"], "--folds: expected data with folds, got data without"),
         (
-            ["classify", "--data", "DATA", "--by", "split"],
-            "--by: expected --folds or --fold beside it, which say what to test on, got neither",
+            ["classify", "--data", "DATA", "--fold-column", "split"],
+            "--fold-column: expected --folds or --fold beside it, which say what to test on, got neither",
         ),
         (
-            ["classify", "--data", "DATA", "--by", "spilt", "--folds", "all"],
+            ["classify", "--data", "DATA", "--fold-column", "spilt", "--folds", "all"],
             "no column of labels.csv is called 'spilt'; the nearest is 'split'",
         ),
         (
-            ["classify", "--data", "DATA", "--by", "half", "--folds", "all"],
+            ["classify", "--data", "DATA", "--fold-column", "half", "--folds", "all"],
             "--folds: expected data with at least 3 folds, to test, to choose and",
         ),
-        (["classify", "--data", "pipes:9", "--by", "split", "--folds", "all"], "by: expected none: drawn pipes have no columns, got split"),
+        (
+            ["classify", "--data", "pipes:9", "--fold-column", "split", "--folds", "all"],
+            "--fold-column: expected none: rendered pipes have no columns, got split",
+        ),
         (["classify", "--data", "DATA", "--device", "abacus"], "device: expected auto, or one that this machine has"),
         (["classify", "--data", "DATA", "--seeds", "0"], "--seeds: expected at least 1, got 0"),
     ],
@@ -97,7 +96,7 @@ def test_a_whole_run_says_little(data, tmp_path):
 def test_one_line_for_what_does_not_fit(data, tmp_path, capsys, words, says):
     halves = "half" in words
     words = [str(in_halves(data, tmp_path / "set") if halves else data) if word == "DATA" else word for word in words]
-    status, _, err = said(capsys, "train", *words, "--out", tmp_path / "run")
+    status, _, err = run_cli(capsys, "train", *words, "--out", tmp_path / "run")
     assert status == 2
     assert err.count("\n") == 1
     assert err.startswith("foveal: ")
@@ -117,51 +116,54 @@ def test_a_run_goes_on_from_another_folder(data, tmp_path, monkeypatch, capsys):
     """What was typed as a relative path is kept as a whole one."""
     monkeypatch.chdir(data.parent)
     words = ["train", "classify", "--out", tmp_path / "run", *FLAGS, "--epochs", "1", "--data"]
-    assert said(capsys, *words, data.name)[0] == 0
+    assert run_cli(capsys, *words, data.name)[0] == 0
     monkeypatch.chdir(tmp_path)
     assert f"data: {data.resolve()}\n" in (tmp_path / "run" / "recipe.yaml").read_text()
-    assert said(capsys, "evaluate", "run", "--resamples", "0")[0] == 0
-    assert said(capsys, *words, data, "--resume")[0] == 0
+    assert run_cli(capsys, "evaluate", "run", "--resamples", "0")[0] == 0
+    assert run_cli(capsys, *words, data, "--resume")[0] == 0
     kept = (tmp_path / "run" / "recipe.yaml").read_text()
     (tmp_path / "run" / "recipe.yaml").write_text(kept.replace(str(data.resolve()), data.name))
     monkeypatch.chdir(data.parent)
-    assert said(capsys, *words, data.name, "--resume")[0] == 0, "a path that was written down as it was typed"
+    assert run_cli(capsys, *words, data.name, "--resume")[0] == 0, "a path that was written down as it was typed"
 
 
-def test_threads_and_progress_are_told(data, tmp_path, monkeypatch, capsys):
+def test_threads_and_progress_are_reported(data, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(progress_module, "FIRST", 0.0)
-    status, _, err = said(capsys, "train", "classify", "--data", data, "--out", tmp_path / "run", *FLAGS, "--epochs", "1")
+    status, _, err = run_cli(capsys, "train", "classify", "--data", data, "--out", tmp_path / "run", *FLAGS, "--epochs", "1")
     assert status == 0
-    assert err.startswith("opening pictures: 1 of 23, about 0 s left\n")
+    assert err.startswith("opening images: 1 of 23, about 0 s left\n")
     assert result(tmp_path / "run")["origin"]["threads"] == str(torch.get_num_threads())
 
 
 def test_diverging_is_one_line(data, tmp_path, capsys):
     words = ["train", "classify", "--data", data, "--out", tmp_path / "run", *FLAGS, "--lr", "1e9", "--clip", "0", "--epochs", "9"]
-    status, _, err = said(capsys, *words)
+    status, _, err = run_cli(capsys, *words)
     assert status == 2
     lines = [line for line in err.splitlines() if not line.startswith("epoch")]
     assert len(lines) == 1
     assert "expected finite numbers, got NaN or infinity; lower --lr" in lines[0]
 
 
-def test_a_finished_run_is_told_again(data, tmp_path, capsys):
+def test_a_finished_run_is_reported_again(data, tmp_path, capsys):
     words = ["train", "classify", "--data", data, "--out", tmp_path / "run", *FLAGS, "--epochs", "1"]
-    first = said(capsys, *words)
+    first = run_cli(capsys, *words)
     assert first[0] == 0
-    assert said(capsys, *words)[2].startswith("foveal: error: the folder")
-    assert said(capsys, *words, "--resume") == (0, first[1], "")
-    status, _, err = said(capsys, *words, "--resume", "--lr", "0.5")
+    assert run_cli(capsys, *words)[2].startswith("foveal: error: the folder")
+    described = first[1].splitlines()[1:]  # the data need not be read again
+    assert described[0].startswith("validation score")
+    assert run_cli(capsys, *words, "--resume") == (0, "\n".join(described) + "\n", "")
+    status, _, err = run_cli(capsys, *words, "--resume", "--lr", "0.5")
     assert status == 2
-    assert "the settings it was begun with, got others for lr" in err
+    assert "the options it was begun with, got others for lr" in err
 
 
-def test_bad_pictures_are_told_of(data, tmp_path, capsys):
+def test_bad_images_are_reported(data, tmp_path, capsys):
     mine = a_set(tmp_path / "set")
     (mine / "0.png").write_bytes(b"")
-    status, _, err = said(capsys, "train", "classify", "--data", mine, "--out", tmp_path / "run", *FLAGS, "--epochs", "1")
+    status, out, _ = run_cli(capsys, "train", "classify", "--data", mine, "--out", tmp_path / "run", *FLAGS, "--epochs", "1")
     assert status == 0
-    assert err.splitlines()[-1] == f"1 pictures could not be read: {tmp_path}/run/bad.csv says why"
+    assert f"1 image could not be read: {tmp_path}/run/bad.csv has the reasons" in out.splitlines()
+    assert [row["file"] for row in rows(tmp_path / "run" / "bad.csv")] == ["0.png"]
 
 
 SEVERAL = ["--folds", "all", "--seeds", "2", "--jobs", "2", "--epochs", "1"]
@@ -179,15 +181,15 @@ def test_folds_and_seeds_stopped_and_gone_on_with(data, tmp_path, capsys):
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     threading.Thread(target=interrupt, daemon=True).start()
-    status, _, err = said(capsys, *words)
+    status, _, err = run_cli(capsys, *words)
     assert status == 130
     assert err.splitlines()[-1] == "foveal: stopped"
     ended = {path.parent.name: path.stat().st_mtime_ns for path in (tmp_path / "cv").glob("*/result.json")}
     assert 1 <= len(ended) < 6
-    status, _, err = said(capsys, *words)
+    status, _, err = run_cli(capsys, *words)
     assert status == 2
     assert "one with files in it; add --resume" in err
-    status, out, err = said(capsys, *words, "--resume")
+    status, out, err = run_cli(capsys, *words, "--resume")
     assert status == 0, err
     names = sorted(path.name for path in (tmp_path / "cv").iterdir() if path.is_dir())
     assert names == [f"fold{fold}-seed{seed}" for fold in range(3) for seed in range(2)]
@@ -206,19 +208,19 @@ def test_folds_and_seeds_stopped_and_gone_on_with(data, tmp_path, capsys):
     assert f"| {np.mean(accuracy):.4f} | {np.std(accuracy, ddof=1):.4f} |" in line
     # each is the run that one gets alone
     alone = ["train", "classify", "--data", data, "--out", tmp_path / "alone", *FLAGS, "--epochs", "1", "--fold", "2", "--seed", "1"]
-    assert said(capsys, *alone)[0] == 0
+    assert run_cli(capsys, *alone)[0] == 0
     same_run(tmp_path / "alone", tmp_path / "cv" / "fold2-seed1")
 
 
-def test_settings_of_a_recipe_go_with_its_kind_of_model(capsys):
+def test_the_config_of_a_recipe_goes_with_its_kind_of_model(capsys):
     words = ["train", "translate", "--recipe", "grammar", "--data", "nowhere"]
-    for model, told in (
-        ("rnn", "the recipe's settings are of transformer-tiny: rnn begins with its own"),
-        ("transformer-base", "transformer-base has the recipe's settings: {'layers': 2, 'decoder_layers': 2, 'dropout': 0.05}"),
+    for model, says in (
+        ("rnn", "the recipe's config is of transformer-tiny: rnn begins with its own"),
+        ("transformer-base", "transformer-base has the recipe's config: {'layers': 2, 'decoder_layers': 2, 'dropout': 0.05}"),
         ("transformer-tiny", "foveal: error: nowhere"),
-        ("no-such-model", "no-such-model has the recipe's settings"),
+        ("no-such-model", "no-such-model has the recipe's config"),
     ):
         assert main([*words, "--model", model]) == 2
-        assert capsys.readouterr().err.startswith(told)
-    assert main([*words, "--model", "rnn", "--settings", "{width: 8}"]) == 2
+        assert capsys.readouterr().err.startswith(says)
+    assert main([*words, "--model", "rnn", "--config", "{width: 8}"]) == 2
     assert capsys.readouterr().err.startswith("foveal: error: nowhere")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from train.little import ENVIRONMENT
+from training.little import ENVIRONMENT
 
 from foveal.app.cli import main
 

@@ -9,7 +9,7 @@ import pytest
 from hostile.broken import file, pipe, together
 from hostile.situation import Situation, check, params
 from PIL import Image
-from train.little import ENVIRONMENT, image
+from training.little import ENVIRONMENT, image
 
 PACKAGED = "icam-fast-pipes"
 

@@ -12,7 +12,7 @@ import torch
 from hostile.broken import file, together
 from hostile.situation import Situation, check, filled, params
 from safetensors.torch import load_file
-from train.little import ENVIRONMENT, typed
+from training.little import ENVIRONMENT, typed
 
 RESUME = ("train", "{task}", "--data", "{data}", "{flags}", "--out", "run", "--resume")
 TRAIN = ("train", "{task}", "--data", "{data}", "{flags}", "--out", "new")

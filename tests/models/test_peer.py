@@ -6,17 +6,17 @@ from foveal.errors import FovealError
 from foveal.models.peer import PRESETS, Peer, PeerConfig
 from foveal.models.zoo import create
 
-# Published weights less the 1000-class head of ImageNet (DeiT-Tiny: without its distillation token), in millions.
+# Published parameters less the 1000-class head of ImageNet (DeiT-Tiny: without its distillation token), in millions.
 PUBLISHED = {"efficientnet-b0": 4.01, "mobilenet-v2": 2.22, "mobilevit-xxs": 0.95, "deit-tiny": 5.52, "resnet-18": 11.18}
 LAST = {"efficientnet-b0": 1280, "mobilenet-v2": 1280, "mobilevit-xxs": 320, "deit-tiny": 192, "resnet-18": 512}  # width before the head
 
 
 @pytest.mark.parametrize("kind", PUBLISHED)
 @torch.no_grad()
-def test_a_peer_has_its_published_weights_and_the_classes_asked_for(kind):
+def test_a_peer_has_its_published_parameters_and_the_classes_asked_for(kind):
     model = Peer(PeerConfig(kind, classes=7)).eval()
-    weights = sum(parameter.numel() for parameter in model.parameters())
-    assert (weights - 7 * (LAST[kind] + 1)) / 1e6 == pytest.approx(PUBLISHED[kind], abs=0.01)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    assert (parameters - 7 * (LAST[kind] + 1)) / 1e6 == pytest.approx(PUBLISHED[kind], abs=0.01)
     assert model(torch.randn(1, 3, 224, 224)).shape == (1, 7)
 
 
@@ -38,7 +38,7 @@ def test_every_peer_is_listed():
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         (PeerConfig("resnet-19"), "no peer is called 'resnet-19'; the nearest is 'resnet-18'"),
         (PeerConfig("resnet-18", image=100), "Peer's image: expected a multiple of 32, got 100"),
@@ -47,22 +47,22 @@ def test_every_peer_is_listed():
         (PeerConfig("resnet-18", classes=0), "Peer's classes: expected at least 1, got 0"),
     ],
 )
-def test_a_peer_that_cannot_be_built_is_named_in_one_line(config, said):
+def test_a_peer_that_cannot_be_built_is_named_in_one_line(config, message):
     with pytest.raises(FovealError) as caught:
         Peer(config)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_images_that_do_not_fit_are_named_in_one_line():
     model = Peer(PeerConfig("deit-tiny", image=64)).eval()
-    for images, said in (
+    for images, message in (
         (torch.zeros(1, 3, 32, 64), r"deit-tiny's images: expected \(B, 3, 64, 64\), got \(1, 3, 32, 64\)"),
         (torch.zeros(3, 64, 64), r"got \(3, 64, 64\)"),
         (torch.zeros(1, 1, 64, 64), r"got \(1, 1, 64, 64\)"),
         (None, "got None"),
     ):
-        with pytest.raises(FovealError, match=said):
+        with pytest.raises(FovealError, match=message):
             model(images)
 
 
@@ -84,7 +84,7 @@ def test_statistics_are_of_many_batches(kind):
 
 
 @pytest.mark.parametrize("kind", PUBLISHED)
-def test_new_weights_let_the_picture_through(kind):
+def test_new_weights_let_the_image_through(kind):
     """transformers' own do not: logits of EfficientNet differ by 1e-31 between images."""
     torch.manual_seed(0)
     peer = Peer(PRESETS[kind]).train()

@@ -1,28 +1,35 @@
+"""Models by name, and families by their file."""
+
+import dataclasses
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 import torch
 
 from foveal.errors import FovealError
+from foveal.models import zoo
 from foveal.models.icam import Icam
-from foveal.models.peer import PEERS, Peer
+from foveal.models.peer import PRESETS as PEERS
+from foveal.models.peer import Peer
 from foveal.models.transformer import Transformer
-from foveal.models.zoo import FAMILIES, PRESETS, create, names, task_of
+from foveal.models.zoo import FOLDER, create, families, family, presets
+from foveal.tasks.task import all_tasks, find_task
 
 
 def test_a_preset_is_built_by_its_name():
     model = create("icam-31k")
     assert isinstance(model, Icam)
-    assert model.config == PRESETS["icam-31k"]
+    assert model.config == presets()["icam-31k"]
     assert model.training
 
 
-def test_settings_are_changed_and_the_preset_is_not():
+def test_fields_are_changed_and_the_preset_is_not():
     model = create("icam-30k", classes=18, queries=3)
     assert (model.config.classes, model.config.queries, model.config.width) == (18, 3, 24)
     assert model.head[3].out_features == 18
-    assert PRESETS["icam-30k"].classes == 2
+    assert presets()["icam-30k"].classes == 2
 
 
 def test_a_peer_is_built_by_its_name():
@@ -47,39 +54,131 @@ def test_a_model_that_translates_is_built_by_its_name():
 
 
 def test_every_name_has_one_task():
-    assert names("classify") == ("icam-30k", "icam-31k", "icam-fast", *PEERS)
-    assert set(names("translate")) == set(PRESETS) - set(names("classify"))
-    assert task_of("rnn") == "translate"
-    for config in (*PRESETS.values(), *PEERS.values()):
-        assert FAMILIES[config.family].config is type(config)
+    assert tuple(presets(*find_task("classify").families)) == ("icam-30k", "icam-31k", "icam-fast", *PEERS)
+    assert "rnn" in presets(*find_task("translate").families)
+    served = [one for task in all_tasks() for one in task.families]
+    assert sorted(served) == sorted(families())
 
 
 def test_no_name_is_used_twice():
-    assert not set(PRESETS) & set(PEERS)
+    listed = [name for one in families() for name in family(one).presets]
+    assert len(listed) == len(set(listed)) == len(presets())
+
+
+@pytest.mark.parametrize("name", families())
+def test_a_family_is_a_file_with_a_frozen_config_a_module_and_presets(name):
+    found = family(name)
+    assert (FOLDER / f"{name}.py").is_file()
+    assert found.model.__module__ == found.config.__module__ == f"foveal.models.{name}"
+    for config in found.presets.values():
+        assert type(config) is found.config
+        assert config.family == name
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            config.family = "another"
+
+
+def test_files_without_presets_are_no_families():
+    assert set(families()) == {"icam", "peer", "seq2seq", "transformer"}
+    with pytest.raises(FovealError, match="no family of models is called 'icm'; the nearest is 'icam'"):
+        family("icm")
+
+
+OWN = {
+    "icam": "foveal.models.icam",
+    "peer": "foveal.models.peer",
+    "transformer": "foveal.models.transformer",
+    "seq2seq": "foveal.models.seq2seq",
+}
+
+
+def modules_after(code):
+    """The modules of foveal.models that some code loads, in a process of its own."""
+    end = "\nimport sys; print(*sorted(name for name in sys.modules if name.startswith('foveal.models.') or name == 'transformers'))"
+    done = subprocess.run([sys.executable, "-c", code + end], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def test_to_list_families_imports_none():
+    assert not modules_after("from foveal.models.zoo import families; families()") & set(OWN.values())
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_family_imports_its_file_and_no_other_familys(name):
+    found = modules_after(f"from foveal.models.zoo import family; family({name!r})")
+    assert found & set(OWN.values()) == {OWN[name]}
+    assert "transformers" not in found, "which only a peer that is built needs"
+
+
+FOREIGN = """
+from dataclasses import dataclass, field
+import torch
+from torch import nn
+
+@dataclass(frozen=True)
+class TinyConfig:
+    width: int = 3
+    family: str = field(default="tiny", init=False)
+
+class Part(nn.Module):
+    def __init__(self, config: TinyConfig) -> None:
+        super().__init__()
+
+class Tiny(nn.Module):
+    def __init__(self, config: TinyConfig) -> None:
+        super().__init__()
+        self.config, self.layer = config, nn.Linear(config.width, 2)
+
+    def example(self):
+        return (torch.zeros(1, self.config.width),)
+
+PRESETS = {"tiny-3": TinyConfig()}
+"""
+
+
+@pytest.fixture
+def _foreign(tmp_path, monkeypatch):
+    """A package of somebody else's that brings a family."""
+    (tmp_path / "tiny_model.py").write_text(FOREIGN)
+    monkeypatch.syspath_prepend(tmp_path)
+    point = metadata.EntryPoint("tiny", "tiny_model", zoo.GROUP)
+    monkeypatch.setattr(zoo.metadata, "entry_points", lambda group: [point] if group == zoo.GROUP else [])
+    for found in (families, family):
+        found.cache_clear()
+    yield
+    for found in (families, family):
+        found.cache_clear()
+    sys.modules.pop("tiny_model", None)
+
+
+@pytest.mark.usefixtures("_foreign")
+def test_a_family_of_another_package_is_found_by_its_entry_point():
+    assert "tiny" in families()
+    model = create("tiny-3", width=5)
+    assert type(model).__name__ == "Tiny", "the module with an example, and not a part"
+    assert model.layer.in_features == 5
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "said"),
+    ("name", "changes", "message"),
     [
         ("icm-31k", {}, "no model is called 'icm-31k'; the nearest is 'icam-31k'; there are deit-tiny, "),
         (None, {}, "no model is called 'None'"),
         (["icam-31k"], {}, "no model is called"),
-        ("icam-31k", {"klasses": 3}, "no setting of icam-31k is called 'klasses'; the nearest is 'classes'"),
-        ("icam-31k", {"family": "peer"}, "no setting of icam-31k is called 'family'"),
+        ("icam-31k", {"klasses": 3}, "no field of icam-31k's config is called 'klasses'; the nearest is 'classes'"),
+        ("icam-31k", {"family": "peer"}, "no field of icam-31k's config is called 'family'"),
         ("icam-31k", {"classes": 0}, "Icam's classes: expected at least 1, got 0"),
         ("icam-31k", {"classes": "two"}, "Icam's classes: expected an integer, at least 1, got 'two'"),
-        ("transformer-base", {"classes": 3}, "no setting of transformer-base is called 'classes'"),
-        ("resnet-18", {"width": 3}, "no setting of resnet-18 is called 'width'"),
+        ("transformer-base", {"classes": 3}, "no field of transformer-base's config is called 'classes'"),
+        ("resnet-18", {"width": 3}, "no field of resnet-18's config is called 'width'"),
     ],
 )
-def test_what_cannot_be_built_is_named_in_one_line(name, changes, said):
+def test_what_cannot_be_built_is_named_in_one_line(name, changes, message):
     with pytest.raises(FovealError) as caught:
         create(name, **changes)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_icam_does_not_load_transformers():
-    code = "import sys; from foveal.models.zoo import create; create('icam-30k'); assert 'transformers' not in sys.modules"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    assert "transformers" not in modules_after("from foveal.models.zoo import create; create('icam-30k')")

@@ -5,24 +5,26 @@ import pytest
 
 from foveal.data.pipes import KINDS, render
 from foveal.errors import FovealError
-from foveal.models.store import load_model, model_file
-from foveal.runtime.packaged import DEFAULT, WEIGHTS, packaged
-from foveal.tasks.classify.predict_torch import TorchClassifier
+from foveal.models.store import model_file
+from foveal.runtime.packaged import DEFAULT, EXPORTED, WEIGHTS, names, packaged
+from foveal.tasks.load import load
 
 
-@pytest.mark.parametrize(("name", "weights", "least"), [("icam-fast-pipes", 44_519, 0.85), ("icam-pipes", 31_793, 0.64)])
-def test_they_are_small_and_describe_themselves(name, weights, least):
+@pytest.mark.parametrize(("name", "parameters", "least"), [("icam-fast-pipes", 44_519, 0.85), ("icam-pipes", 31_793, 0.64)])
+def test_they_are_small_and_describe_themselves(name, parameters, least):
     file = packaged(name)
     assert file == WEIGHTS / f"{name}.safetensors"
     assert file.stat().st_size <= 200_000
-    model, card = load_model(name)
-    assert card.classes == KINDS
+    model = load(name, device="cpu")
+    card = model.card
+    assert card.format == 1
+    assert card.classes == model.classes == KINDS
     assert card.multi_label
     assert "Not good for judging a real pipe" in card.note
-    assert f"--start {name}" in card.note
+    assert f"--init-from {name}" in card.note
     assert card.recipe["data"] == "pipes:24000"
     assert {"commit", "gpu", "torch"} <= card.origin.keys()
-    assert sum(parameter.numel() for parameter in model.parameters()) == weights
+    assert sum(parameter.numel() for parameter in model.network.parameters()) == parameters
     assert card.metrics["test"]["map"] > least
 
 
@@ -30,14 +32,25 @@ def test_the_better_one_is_taken_where_none_is_named():
     assert DEFAULT == "icam-fast-pipes"
 
 
-def test_it_finds_what_is_drawn():
+@pytest.mark.parametrize("suffix", ["", EXPORTED])
+def test_it_finds_what_is_rendered(suffix):
     """Frames of seeds that it was not trained on: of the kinds that it knows well, the right one is likelier where it is than where it is not."""
-    inspector = TorchClassifier.load(DEFAULT, "cpu")
+    model = load(packaged(DEFAULT, suffix) if suffix else DEFAULT, device="cpu")
     frames = [render(9_000_000 + seed, 224) for seed in range(60)]
-    answers = list(inspector.inspect((str(place), frame.image) for place, frame in enumerate(frames)))
     truth = np.array([[kind in {finding.kind for finding in frame.findings} for kind in KINDS] for frame in frames])
-    said = np.array([answer.probability for answer in answers])
-    assert said[truth].mean() > 3 * said[~truth].mean()
+    found = np.array([answer.probability for answer in model.predict([frame.image for frame in frames])])
+    assert found[truth].mean() > 3 * found[~truth].mean()
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_exported_file_is_there_too_and_predicts_the_same(name):
+    exported, trained = load(packaged(name, EXPORTED)), load(name, device="cpu")
+    assert exported.is_exported
+    assert exported.exported.proof
+    assert (exported.classes, exported.card.threshold) == (trained.classes, trained.card.threshold)
+    frames = [render(9_000_000 + seed, 224).image for seed in range(3)]
+    one, other = (np.array([answer.probability for answer in model.predict(frames)]) for model in (exported, trained))
+    assert np.abs(one - other).max() < 1e-4
 
 
 def test_names(tmp_path, monkeypatch):

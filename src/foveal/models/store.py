@@ -132,9 +132,8 @@ def read_text(file: Path) -> str:
 def build(card: Card, tensors: int | None = None) -> nn.Module:
     """The model that a card describes, with new weights. tensors: of its file, which has at least one per block."""
     kind = family(card.family)
-    names = {one.name for one in dataclasses.fields(kind.config)} - {"family"}
     try:
-        config = kind.config(**{key: value for key, value in card.config.items() if key in names})
+        config = kind.config(**{key: value for key, value in card.config.items() if key != "family"})
         deep = config.depth()
         fits = tensors is None or deep <= tensors
         expect(fits, f"the card of {card.model}", f"at most {tensors} blocks, as the file has tensors", f"{deep:,}")

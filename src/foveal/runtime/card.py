@@ -148,6 +148,9 @@ def read_card(text: str, where: str, kind: type[Kind]) -> Kind:
     known = {one.name: one for one in dataclasses.fields(kind)}
     required = {name for name, one in known.items() if one.default is one.default_factory is dataclasses.MISSING}
     required |= set(kind.written)
+    own = known["task"].default
+    same = own is dataclasses.MISSING or facts.get("task", own) == own
+    expect(same, where, f"a model for the task {own}", f"one for {short_repr(facts.get('task'))}")
     missing = sorted(required - set(facts))
     expect(not missing, where, f"a card with {', '.join(sorted(required))}", f"one without {', '.join(missing)}")
     lists = {key: tuple(facts[key]) for key in kind.tuples if isinstance(facts.get(key), list)}

@@ -34,6 +34,9 @@ def load(name: "str | Path", *, device: str = "auto", threads: int = 1, config: 
     file = model_file(where)
     task = _task_of(read_text(file), file)
     network, card = load_model(file, task.card)
+    kinds = " or ".join(task.families)
+    fits = card.family in task.families
+    expect(fits, str(file), f"a model that {task.does}, of {kinds}", f"one of the family {card.family}")
     return Model(task, card, where, network=network, device=device, threads=threads)
 
 

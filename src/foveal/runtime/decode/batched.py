@@ -11,7 +11,6 @@ from foveal.runtime.decode.engine import Engine
 from foveal.runtime.decode.greedy import one_by_one
 from foveal.runtime.decode.search import Search, Sentence
 
-MAX_SOURCE = 1024  # tokens of a source, its mark included: attention on more would take memory by their square
 AHEAD = 16  # batches that are gathered and sorted by length, where lines need not be waited for
 
 

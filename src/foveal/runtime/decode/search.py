@@ -13,9 +13,8 @@ import numpy as np
 
 from foveal.errors import expect, expect_integer, is_number, short_repr
 from foveal.runtime.decode.engine import Bans, Next, Rows
+from foveal.runtime.decode.limits import LARGEST_BEAM, STEEPEST
 
-LARGEST_BEAM = 1000
-STEEPEST = 10  # length penalty: the score of a long sentence must stay a number
 LEAST = {"beam": 1, "n_best": 1, "min_length": 0, "no_repeat": 0, "top_k": 0, "seed": 0}
 
 

@@ -10,7 +10,7 @@ from foveal.file_names import expanded
 from foveal.options import option
 from foveal.runtime.blank import expect_box
 from foveal.tasks.classify.card import OLD_RECIPE
-from foveal.train.recipe import Recipe
+from foveal.training.recipe import Recipe
 
 AUGMENTATIONS = ("none", "light", "lamp", "mild", "pipe", "strong")
 BALANCES = ("none", "weights", "margin", "sampling")

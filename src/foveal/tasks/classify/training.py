@@ -23,9 +23,9 @@ from foveal.tasks.classify.module import ClassifyModule
 from foveal.tasks.classify.reading import read_for
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.teachers import Teachers, Wanted, load_teachers
-from foveal.train.harness import Machine, Progress, Training
-from foveal.train.journal import Journal
-from foveal.train.run_folder import read_json
+from foveal.training.harness import Machine, Progress, Training
+from foveal.training.journal import Journal
+from foveal.training.run_folder import read_json
 
 TEACHERS = "teachers.json"
 FAMILIES = ("icam", "peer")

@@ -1,11 +1,14 @@
 """What only translators take in each stage: how to search, what to evaluate on, which file to export."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from foveal.errors import expect
 from foveal.options import Options, option
-from foveal.runtime.decode.batched import MAX_SOURCE
-from foveal.runtime.decode.search import LARGEST_BEAM, STEEPEST, Search
+from foveal.runtime.decode.limits import LARGEST_BEAM, MAX_SOURCE, STEEPEST
+
+if TYPE_CHECKING:
+    from foveal.runtime.decode.search import Search
 
 PRECISIONS = ("fp32", "int8")
 RUNTIMES = ("onnx", "ctranslate2")
@@ -38,9 +41,11 @@ class PredictOptions(Options):
         expect(not self.sample or self.beam in (1, BEAM), "--beam", "none beside --sample, which has no beam", self.beam)
         self.search()  # refuses what no search can be
 
-    def search(self, max_positions: int | None = None) -> Search:
+    def search(self, max_positions: int | None = None) -> "Search":
         """max_positions: that the model has learned."""
         names = ("beam", "length_penalty", "n_best", "min_length", "max_length", "no_repeat", "sample", *SAMPLING)
+        from foveal.runtime.decode.search import Search
+
         return Search(**{name: getattr(self, name) for name in names}, max_positions=max_positions)
 
 

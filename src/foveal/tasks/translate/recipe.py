@@ -8,7 +8,7 @@ from foveal.errors import expect
 from foveal.file_names import expanded
 from foveal.options import option
 from foveal.tasks.translate.card import OLD_RECIPE
-from foveal.train.recipe import Recipe, located
+from foveal.training.recipe import Recipe, located
 
 DATA = "the data: a folder with train, val and test, two files a.en,a.de, a .tsv or .jsonl file, or grammar"
 

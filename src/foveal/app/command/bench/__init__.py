@@ -8,7 +8,7 @@ from typing import Any
 
 from foveal.app.command.flags import add_device, expect_not_input
 from foveal.atomic import folder_for
-from foveal.errors import expect, expect_integer, unknown
+from foveal.errors import FovealError, expect, expect_integer, unknown
 from foveal.report.bench import LONGEST, MOST_ROUNDS, ROUNDS, RUNTIMES, Bench
 from foveal.tasks.task import all_tasks
 
@@ -105,4 +105,14 @@ def _refuse_others(args: argparse.Namespace, obeyed: tuple[str, ...]) -> None:
         given = getattr(args, name)
         what = "no model" if name == "models" else f"no --{name.replace('_', '-')}"
         got = " ".join(given) if isinstance(given, list) else given
-        expect(name in obeyed or given in (None, []), f"foveal bench {args.what}", what, got, "leave it out")
+        if name not in obeyed and given not in (None, []):
+            others = " or ".join(other for other, place in benches().items() if name in _obeyed(place))
+            raise FovealError(f"foveal bench {args.what}: expected {what}, got {got}; leave it out, or bench {others}")
+
+
+def _obeyed(place: str) -> tuple[str, ...]:
+    """The flags that a bench obeys; none of one whose libraries are not installed."""
+    try:
+        return tuple(getattr(importlib.import_module(place), "OBEYS", ()))
+    except ModuleNotFoundError:
+        return ()

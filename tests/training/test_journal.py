@@ -11,10 +11,10 @@ import torch
 from pytorch_lightning.callbacks import EarlyStopping
 from safetensors.torch import load
 from torch import nn
-from train.little import rows
+from training.little import rows
 
 from foveal.errors import FovealError
-from foveal.train.journal import AtomicCheckpoint, Journal, weights
+from foveal.training.journal import AtomicCheckpoint, Journal, weights
 
 
 class Trainer:
@@ -42,7 +42,7 @@ class Module:
         return len(batch.index)
 
 
-def told(journal, trainer, epoch, score, value=0.0):
+def one_epoch(journal, trainer, epoch, score, value=0.0):
     trainer.current_epoch, trainer.callback_metrics["val_score"] = epoch, torch.tensor(score)
     journal.on_train_epoch_start(trainer, None)
     batch = types.SimpleNamespace(index=[1, 2, 3])
@@ -52,19 +52,19 @@ def told(journal, trainer, epoch, score, value=0.0):
 
 
 def test_a_trail_of_the_last_epochs(tmp_path):
-    journal, trainer = Journal(tmp_path, "last", said=False, trail=2), Trainer(loss=0.5)
+    journal, trainer = Journal(tmp_path, "last", verbose=False, trail=2), Trainer(loss=0.5)
     for number in range(5):
-        told(journal, trainer, number, 0.5, float(number))
+        one_epoch(journal, trainer, number, 0.5, float(number))
     assert sorted(file.name for file in tmp_path.glob("weights*")) == ["weights-0.safetensors", "weights-1.safetensors"]
     kept = [float(load((tmp_path / f"weights-{place}.safetensors").read_bytes())["weight"][0, 0]) for place in range(2)]
     assert kept == [4.0, 3.0]
 
 
-@pytest.mark.parametrize(("keep", "best", "epoch", "kept"), [("best", 0.75, 1, 1.0), ("last", 0.5, 3, 3.0)])
-def test_which_weights_are_kept(tmp_path, keep, best, epoch, kept):
-    journal, trainer = Journal(tmp_path, keep, said=False), Trainer(loss=0.5)
+@pytest.mark.parametrize(("checkpoint", "best", "epoch", "kept"), [("best", 0.75, 1, 1.0), ("last", 0.5, 3, 3.0)])
+def test_which_weights_are_kept(tmp_path, checkpoint, best, epoch, kept):
+    journal, trainer = Journal(tmp_path, checkpoint, verbose=False), Trainer(loss=0.5)
     for number, score in enumerate((0.25, 0.75, 0.75, 0.5)):  # of two that are equal the first
-        told(journal, trainer, number, score, float(number))
+        one_epoch(journal, trainer, number, score, float(number))
     assert (journal.best, journal.best_epoch) == (best, epoch)
     assert (load((tmp_path / "weights.safetensors").read_bytes())["weight"] == kept).all()
     assert trainer.saved == [tmp_path / "last.ckpt"] * 4
@@ -72,28 +72,28 @@ def test_which_weights_are_kept(tmp_path, keep, best, epoch, kept):
     assert [row["epoch"] for row in log] == ["1", "2", "3", "4"]
     assert [row["val_score"] for row in log] == ["0.25", "0.75", "0.75", "0.5"]
     assert log[2]["lr"] == "0.00123"
-    assert float(log[0]["pictures_a_second"]) > 0
+    assert float(log[0]["images_per_second"]) > 0
 
 
 def test_a_score_of_nothing_is_kept_too(tmp_path):
-    journal = Journal(tmp_path, "best", said=False)
-    told(journal, Trainer(), 0, 0.0)
+    journal = Journal(tmp_path, "best", verbose=False)
+    one_epoch(journal, Trainer(), 0, 0.0)
     assert (tmp_path / "weights.safetensors").exists()
 
 
 def test_state(tmp_path):
-    journal, trainer = Journal(tmp_path, "best", said=False), Trainer()
-    told(journal, trainer, 0, 0.5)
-    other = Journal(tmp_path, "best", said=False)
+    journal, trainer = Journal(tmp_path, "best", verbose=False), Trainer()
+    one_epoch(journal, trainer, 0, 0.5)
+    other = Journal(tmp_path, "best", verbose=False)
     other.load_state_dict(journal.state_dict())
-    told(other, trainer, 1, 0.25)
+    one_epoch(other, trainer, 1, 0.25)
     assert (other.best, other.best_epoch) == (0.5, 0)
     assert [row["epoch"] for row in rows(tmp_path / "log.csv")] == ["1", "2"]
 
 
 def test_pace_within_an_epoch(tmp_path, monkeypatch):
     """Ten images per second, 100 of 400 done: 30 s of this epoch, and four more of as long as the last one took."""
-    journal, trainer = Journal(tmp_path, "best", said=False), Trainer()
+    journal, trainer = Journal(tmp_path, "best", verbose=False), Trainer()
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     journal.on_train_epoch_start(trainer, None)
@@ -110,8 +110,8 @@ def test_pace_within_an_epoch(tmp_path, monkeypatch):
     assert journal.pace(trainer, Module(0.0), 0.25)["left"] == "165 min"
 
 
-def test_said_on_stderr(tmp_path, capsys):
-    told(Journal(tmp_path, "best", said=True), Trainer(loss=0.125), 1, 0.5)
+def test_a_line_per_epoch_on_stderr(tmp_path, capsys):
+    one_epoch(Journal(tmp_path, "best", verbose=True), Trainer(loss=0.125), 1, 0.5)
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("epoch 2 of 5 · loss 0.1250 · val_score 0.5000 · ")
@@ -120,9 +120,9 @@ def test_said_on_stderr(tmp_path, capsys):
 
 
 def test_other_processes_write_nothing(tmp_path, capsys):
-    journal, trainer = Journal(tmp_path, "best", said=True), Trainer()
+    journal, trainer = Journal(tmp_path, "best", verbose=True), Trainer()
     trainer.is_global_zero, trainer.save_checkpoint = False, trainer.saved.append
-    told(journal, trainer, 0, 0.5)
+    one_epoch(journal, trainer, 0, 0.5)
     assert trainer.saved == [tmp_path / "last.ckpt"]  # in which they take part
     assert list(tmp_path.iterdir()) == []
     assert capsys.readouterr() == ("", "")
@@ -132,13 +132,14 @@ def test_other_processes_write_nothing(tmp_path, capsys):
 def test_a_run_that_had_stopped_stays_stopped(tmp_path, waited):
     trainer, early = Trainer(), EarlyStopping("val_score", patience=2)
     early.wait_count, trainer.callbacks = waited, [early]
-    Journal(tmp_path, "best", said=False).on_train_start(trainer, None)
+    Journal(tmp_path, "best", verbose=False).on_train_start(trainer, None)
     assert trainer.should_stop == (waited == 2)
 
 
 def test_checkpoints_are_whole(tmp_path, monkeypatch):
     file, plugin = tmp_path / "last.ckpt", AtomicCheckpoint()
-    plugin.save_checkpoint({"a": torch.arange(3), "b": [1, "x", None]}, file)
+    whole = {"pytorch-lightning_version": "2", "state_dict": {}, "epoch": 7}
+    plugin.save_checkpoint(whole | {"a": torch.arange(3), "b": [1, "x", None]}, file)
     read = plugin.load_checkpoint(file)
     assert read["a"].tolist() == [0, 1, 2]
     assert read["b"] == [1, "x", None]
@@ -148,9 +149,31 @@ def test_checkpoints_are_whole(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(FovealError, match=r"cannot write .*last.ckpt.*No space left on device"):
-        plugin.save_checkpoint({"a": torch.arange(5)}, file)
+        plugin.save_checkpoint(whole | {"a": torch.arange(5)}, file)
     assert len(plugin.load_checkpoint(file)["a"]) == 3  # what was there before
     assert [path.name for path in tmp_path.iterdir()] == ["last.ckpt"]
+
+
+@pytest.mark.parametrize("content", [{"state_dict": {}, "epoch": 1}, [1, 2], torch.arange(3)], ids=["no version", "list", "tensor"])
+def test_what_is_no_checkpoint_of_a_run_is_refused(tmp_path, content):
+    torch.save(content, tmp_path / "last.ckpt")
+    with pytest.raises(FovealError, match="expected a checkpoint of this run, got something else; remove it to begin this run anew"):
+        AtomicCheckpoint().load_checkpoint(tmp_path / "last.ckpt")
+
+
+def test_the_mean_of_the_last_epochs_is_taken_in_double_precision(tmp_path):
+    journal, trainer = Journal(tmp_path, "last", verbose=False, trail=3), Trainer(loss=0.5)
+    values = (9.0, 1e8, 1.0, -1e8)  # in single precision 1e8 + 1 is 1e8
+    for number, value in enumerate(values):
+        one_epoch(journal, trainer, number, 0.5, value)
+    model = nn.Linear(2, 3)
+    journal.load_kept(model, 3)
+    assert model.weight[0, 0].item() == pytest.approx(1 / 3)
+
+
+def test_weights_that_are_gone_are_one_line(tmp_path):
+    with pytest.raises(FovealError, match=r"expected weights that it kept, such as weights\.safetensors, got none"):
+        Journal(tmp_path, "best", verbose=False).load_kept(nn.Linear(2, 3), 1)
 
 
 def test_a_checkpoint_runs_no_code(tmp_path):
@@ -160,12 +183,12 @@ def test_a_checkpoint_runs_no_code(tmp_path):
         AtomicCheckpoint().load_checkpoint(file)
 
 
-def test_weights_are_those_that_are_judged():
+def test_weights_are_those_that_are_evaluated():
     assert (load(weights(Module(2.5)))["weight"] == 2.5).all()
 
 
 def test_of_epochs_with_the_same_score_the_one_with_the_smaller_loss_is_kept(tmp_path):
-    journal = Journal(tmp_path, "best", said=False)
+    journal = Journal(tmp_path, "best", verbose=False)
     model = torch.nn.Linear(2, 3)
     optimizer = types.SimpleNamespace(param_groups=[{"lr": 0.1}])
     for epoch, (score, loss) in enumerate(((0.0, 0.9), (0.0, 0.4), (0.0, 0.6), (0.5, 2.0), (0.5, 2.0))):

@@ -1,7 +1,6 @@
 """Several folds and several seeds by one call: each a run in a process of its own, some side by side, and a line says what is under way."""
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -15,9 +14,9 @@ from typing import Any
 from foveal.atomic import write_atomic
 from foveal.child import PARENT
 from foveal.errors import FovealError, expect
-from foveal.train.diverged import DIVERGED
-from foveal.train.recipe import Recipe
-from foveal.train.run_folder import RECIPE, finished, is_empty, read_result
+from foveal.training.diverged import DIVERGED
+from foveal.training.recipe import Recipe
+from foveal.training.run_folder import RECIPE, finished, is_empty, read_result
 
 OUTCOME = "diverged.txt"  # in the folder of a run that has: remove it to have the run done again
 FIRST, FACTOR, RAREST = 10.0, 1.5, 120.0  # seconds until the first line of a log, how much rarer they become, and the longest silence
@@ -55,9 +54,9 @@ def plan(task: str, recipe: Recipe, folder: Path, folds: Sequence[int | None], s
 
 def expect_sweep_folder(folder: Path, resume: bool, runs: Sequence[Run] = ()) -> None:
     """Raise a FovealError unless this folder is new, empty, or that of the same sweep: somebody else's files are left alone."""
+    expect(folder.is_dir() or not folder.exists(), f"the folder {folder}", "a new or empty one", "a file", "choose another --out")
     if is_empty(folder):
         return
-    expect(folder.is_dir(), f"the folder {folder}", "a new or empty one", "a file", "choose another --out")
     expect(resume, f"the folder {folder}", "a new or empty one", "one with files in it", "add --resume, or choose another --out")
     begun = any((run.folder / RECIPE).exists() or run.folder.with_name(f"{run.folder.name}.yaml").exists() for run in runs)
     expect(not runs or begun, f"the folder {folder}", "the runs of this sweep", "other files", "choose another --out")
@@ -80,7 +79,7 @@ def run_all(runs: Sequence[Run], flags: Sequence[str], jobs: int, *, diverging: 
     except BaseException:  # Ctrl-C: no further run is begun, and those under way are stopped
         pool.shutdown(wait=False, cancel_futures=True)
         for process in list(running):
-            process.send_signal(signal.SIGINT)
+            process.terminate()  # a job in the background, and so its children, ignore SIGINT
         raise
     finally:
         over.set()

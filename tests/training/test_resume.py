@@ -9,24 +9,24 @@ import time
 
 import pytest
 import torch
-from train.little import ENVIRONMENT, FIELDS, FLAGS, a_set, figures, result, same_run, typed
+from training.little import ENVIRONMENT, FIELDS, FLAGS, a_set, figures, result, same_run, trained, typed
 
 from foveal.errors import FovealError
-from foveal.tasks.classify import finish as conclude_module
+from foveal.tasks.classify import finish as finish_module
+from foveal.tasks.classify import training as training_module
 from foveal.tasks.classify.data import ClassifyData
-from foveal.tasks.classify.module import Classify
+from foveal.tasks.classify.module import ClassifyModule
 from foveal.tasks.classify.recipe import ClassifyRecipe
-from foveal.train import journal as journal_module
-from foveal.train import run as run_module
-from foveal.train.run import Machine, train
+from foveal.training import journal as journal_module
+from foveal.training.harness import Machine
 
 CPU = Machine("cpu")
 SLOW = """
 import sys, time
 from foveal.app import cli
-from foveal.tasks.classify.module import Classify
-real = Classify.on_validation_epoch_start
-Classify.on_validation_epoch_start = lambda self: (time.sleep(0.3), real(self))  # so that it does not end before it is killed
+from foveal.tasks.classify.module import ClassifyModule
+real = ClassifyModule.on_validation_epoch_start
+ClassifyModule.on_validation_epoch_start = lambda self: (time.sleep(0.3), real(self))  # so that it does not end before it is killed
 sys.exit(cli.main())
 """
 
@@ -49,7 +49,7 @@ def recipe_for(data, **changes):
 def whole_run(data, tmp_path_factory):
     """A run that nobody kills; that stops early, so that what early stopping counts is tested too."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    train(recipe_for(data), folder, machine=CPU)
+    trained(recipe_for(data), folder, machine=CPU)
     assert 3 <= len(figures(folder)) < 6, "the run must stop early, neither at once nor at its end"
     return folder
 
@@ -75,7 +75,7 @@ def killed(monkeypatch, recipe, folder, *args, **keywords):
     with monkeypatch.context() as patch:
         kill_at(patch, *args, **keywords)
         with pytest.raises(Killed):
-            train(recipe, folder, resume=True, machine=CPU)
+            trained(recipe, folder, resume=True, machine=CPU)
 
 
 def of(name):
@@ -85,14 +85,14 @@ def of(name):
 def test_killed_at_every_kind_of_moment(data, whole_run, tmp_path, monkeypatch):
     recipe, folder = recipe_for(data), tmp_path / "run"
     # in the first epoch, before there is a checkpoint
-    killed(monkeypatch, recipe, folder, Classify, "training_step", 2)
+    killed(monkeypatch, recipe, folder, ClassifyModule, "training_step", 2)
     # after the weights of an epoch, before its row and its checkpoint
-    killed(monkeypatch, recipe, folder, journal_module, "write_whole", 1, when=of("weights.safetensors"), before=False)
+    killed(monkeypatch, recipe, folder, journal_module, "write_atomic", 1, when=of("weights.safetensors"), before=False)
     # between the row and the checkpoint
-    killed(monkeypatch, recipe, folder, journal_module, "write_whole", 1, when=of("log.csv"), before=False)
+    killed(monkeypatch, recipe, folder, journal_module, "write_atomic", 1, when=of("log.csv"), before=False)
     # within an epoch that is not the first, before a step and after one
-    killed(monkeypatch, recipe, folder, Classify, "training_step", 5)
-    killed(monkeypatch, recipe, folder, Classify, "on_train_batch_end", 2, before=False)
+    killed(monkeypatch, recipe, folder, ClassifyModule, "training_step", 5)
+    killed(monkeypatch, recipe, folder, ClassifyModule, "on_train_batch_end", 2, before=False)
     # half-way through writing the checkpoint: the part is there, and takes no place
     with monkeypatch.context() as patch:
 
@@ -103,26 +103,26 @@ def test_killed_at_every_kind_of_moment(data, whole_run, tmp_path, monkeypatch):
             real(path, content)
 
         real = journal_module.write_atomic
-        patch.setattr(journal_module, "write_whole", half)
+        patch.setattr(journal_module, "write_atomic", half)
         with pytest.raises(Killed):
-            train(recipe, folder, resume=True, machine=CPU)
+            trained(recipe, folder, resume=True, machine=CPU)
     # while it validates
-    killed(monkeypatch, recipe, folder, Classify, "on_validation_epoch_end", 2)
+    killed(monkeypatch, recipe, folder, ClassifyModule, "on_validation_epoch_end", 2)
     # when all is trained, before anything is concluded; and when all but the result is written
-    killed(monkeypatch, recipe, folder, run_module, "conclude", 1)
-    killed(monkeypatch, recipe, folder, conclude_module, "save_model", 1)
-    train(recipe, folder, resume=True, machine=CPU)
+    killed(monkeypatch, recipe, folder, training_module, "conclude", 1)
+    killed(monkeypatch, recipe, folder, finish_module, "save_model", 1)
+    trained(recipe, folder, resume=True, machine=CPU)
     same_run(folder, whole_run)
 
 
 def test_a_run_that_had_stopped_early_or_was_through_trains_no_further(data, tmp_path, monkeypatch):
     recipe, folder = recipe_for(data, patience=0, epochs=2, balance="sampling"), tmp_path / "run"
-    killed(monkeypatch, recipe, folder, run_module, "conclude", 1)
-    monkeypatch.setattr(Classify, "training_step", lambda *args: pytest.fail("trained after the last epoch"))
-    assert train(recipe, folder, resume=True, machine=CPU)["epoch"] == result(folder)["epoch"]
+    killed(monkeypatch, recipe, folder, training_module, "conclude", 1)
+    monkeypatch.setattr(ClassifyModule, "training_step", lambda *args: pytest.fail("trained after the last epoch"))
+    assert trained(recipe, folder, resume=True, machine=CPU)["epoch"] == result(folder)["epoch"]
     assert len(figures(folder)) == 2
     monkeypatch.setattr(ClassifyData, "__init__", lambda *args: pytest.fail("a finished run was begun again"))
-    assert train(recipe, folder, resume=True, machine=CPU) == result(folder)
+    assert trained(recipe, folder, resume=True, machine=CPU) == result(folder)
 
 
 def test_the_checkpoint_holds_what_the_epoch_came_to(whole_run):
@@ -134,19 +134,20 @@ def test_the_checkpoint_holds_what_the_epoch_came_to(whole_run):
 
 def test_a_damaged_checkpoint_is_one_line(data, tmp_path, monkeypatch):
     recipe, folder = recipe_for(data), tmp_path / "run"
-    killed(monkeypatch, recipe, folder, Classify, "training_step", 4)
+    killed(monkeypatch, recipe, folder, ClassifyModule, "training_step", 4)
     (folder / "last.ckpt").write_bytes((folder / "last.ckpt").read_bytes()[:5000])
     with pytest.raises(FovealError, match=r"last.ckpt: expected a checkpoint, got .*; remove it to begin this run anew"):
-        train(recipe, folder, resume=True, machine=CPU)
+        trained(recipe, folder, resume=True, machine=CPU)
 
 
 def test_another_recipe_is_refused(data, whole_run):
-    with pytest.raises(FovealError, match="expected the settings it was begun with, got others for decay, lr; give another --out"):
-        train(recipe_for(data, lr=0.1, decay=0.5), whole_run, resume=True, machine=CPU)
+    with pytest.raises(FovealError, match="expected the options it was begun with, got others for lr, weight_decay; choose another --out"):
+        trained(recipe_for(data, lr=0.1, weight_decay=0.5), whole_run, resume=True, machine=CPU)
     with pytest.raises(FovealError, match="one with a run in it; add --resume"):
-        train(recipe_for(data), whole_run, machine=CPU)
+        trained(recipe_for(data), whole_run, machine=CPU)
 
 
+@pytest.mark.slow
 def test_sigkill_and_ctrl_c_of_a_true_process(data, whole_run, tmp_path):
     folder = tmp_path / "run"
     words = ["train", "classify", "--data", data, "--out", folder, *FLAGS, "--epochs", "6", "--patience", "2", "--mixup", "0.2"]
@@ -159,7 +160,7 @@ def test_sigkill_and_ctrl_c_of_a_true_process(data, whole_run, tmp_path):
         assert line.startswith("epoch "), line + process.stderr.read()
         time.sleep(draw.uniform(0, 0.2))
         os.kill(process.pid, end)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=300)
         assert process.returncode == (-9 if end == signal.SIGKILL else 130)
         said = [line for line in errors.splitlines() if not line.startswith("epoch")]
         assert said == ([] if end == signal.SIGKILL else ["foveal: stopped"])

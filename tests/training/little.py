@@ -1,4 +1,4 @@
-"""A set of images small enough to train on in per second, and the recipe that does it."""
+"""A set of images small enough to train on in seconds, and the recipe that does it."""
 
 import csv
 import json
@@ -12,7 +12,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from foveal.tasks.task import find_task
-from foveal.train.harness import train
+from foveal.training.harness import train
 
 SIDE = 32
 FIELDS = {"size": SIDE, "config": {"image": SIDE, "patch": 8}, "batch": 5, "epochs": 2, "ema": 0.9, "lr": 0.003, "warmup": 0.2}
@@ -50,7 +50,7 @@ def trained(recipe, folder, **options):
     return train(find_task("classify"), recipe, folder, **options)
 
 
-def typed(*words, timeout=60, **environment):
+def typed(*words, timeout=300, **environment):
     """`foveal …` in a process of its own."""
     command = [sys.executable, "-m", "foveal", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=ENVIRONMENT | environment, check=False)

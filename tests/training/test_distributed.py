@@ -1,4 +1,4 @@
-"""Two processes on a CPU: one set of files, every image judged once, and a killed run goes on."""
+"""Two processes on a CPU: one set of files, every image evaluated once, and a killed run goes on."""
 
 import contextlib
 import os
@@ -9,17 +9,32 @@ import sys
 import pytest
 import torch
 from torch.nn import functional as F
-from train.little import ENVIRONMENT, FLAGS, a_set, figures, result, rows, same_run, typed
+from training.little import ENVIRONMENT, FLAGS, a_set, figures, result, rows, same_run, typed
 
 from foveal.metrics.classification import balanced_accuracy
 from foveal.tasks.classify.predictions import read_predicted
-from foveal.train import gather
+from foveal.training import gather
 
-TWO = ["--devices", "2", "--strategy", "ddp", "--batch", "6", "--epochs", "2", "--smoothing", "0", "--keep", "last", "--patience", "5"]
+TWO = [
+    "--devices",
+    "2",
+    "--strategy",
+    "ddp",
+    "--batch",
+    "6",
+    "--epochs",
+    "2",
+    "--label-smoothing",
+    "0",
+    "--checkpoint",
+    "last",
+    "--patience",
+    "5",
+]
 DEADLY = """
 import os, signal, sys
 from foveal.app import cli
-from foveal.train import journal
+from foveal.training import journal
 real = journal.Journal.on_train_epoch_end
 def deadly(self, trainer, module):
     real(self, trainer, module)
@@ -64,7 +79,7 @@ def test_one_process_speaks(a_run):
 
 
 @pytest.mark.slow
-def test_every_picture_is_judged_once(a_run, data):
+def test_every_image_is_evaluated_once(a_run, data):
     folder, _ = a_run
     splits = {row["file"]: row["split"] for row in rows(data / "labels.csv")}
     for split, count in (("val", 5), ("test", 1)):
@@ -75,7 +90,7 @@ def test_every_picture_is_judged_once(a_run, data):
 
 
 @pytest.mark.slow
-def test_the_log_tells_of_all_pictures_and_of_the_kept_weights(a_run):
+def test_the_log_is_of_all_images_and_of_the_kept_weights(a_run):
     folder, _ = a_run
     predicted = read_predicted(folder / "predictions-val.csv", multi_label=False)
     loss = F.cross_entropy(torch.tensor(predicted.logits), torch.tensor(predicted.truth))
@@ -108,16 +123,19 @@ def test_killed_and_resumed(a_run, data, tmp_path):
 
 
 def test_rows_of_processes_by_hand(monkeypatch):
-    """Two processes with 3 and 1 rows: both padded to 3, and cut again."""
+    """Two processes with 3 and 1 rows: the shapes go first, then rows that are padded to 3, and cut again."""
     task = type("Task", (), {"trainer": type("Trainer", (), {"world_size": 2}), "device": torch.device("cpu")})()
-    other = [torch.tensor([1]), torch.tensor([[9.0, 9.5], [0, 0], [0, 0]]), torch.tensor([4, 0, 0])]
+    other = [torch.tensor([1, 2]), torch.tensor([[9.0, 9.5], [0, 0], [0, 0]]), torch.tensor([1]), torch.tensor([4, 0, 0])]
 
-    def all_gather(parts, part):
+    def all_gather(parts, part, group=None):
         theirs = other.pop(0)
         assert theirs.shape == part.shape
         parts[0].copy_(part)
         parts[1].copy_(theirs)
 
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda group=None: 2)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda group=None: 0)
+    monkeypatch.setattr(torch.distributed, "barrier", lambda group=None: None)
     monkeypatch.setattr(torch.distributed, "all_gather", all_gather)
     logits, index = gather.gathered(task, torch.tensor([[1.0, 2], [3, 4], [5, 6]]), torch.tensor([0, 2, 6]))
     assert logits.tolist() == [[1, 2], [3, 4], [5, 6], [9, 9.5]]
