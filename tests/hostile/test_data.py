@@ -50,11 +50,21 @@ def looped_folder(place):
 
 
 REFUSED = [
-    Situation(f"data: {name}", ("data", "d"), line, make, quick=name in ("one file under two names", "a class called file"))
+    Situation(
+        f"data: {name}", ("data", "d"), line, make, quick=name in ("one file under two names", "a class called file")
+    )
     for name, line, make in (
         ("a class of one blank", "printable|blank|names of classes", class_folders(" ", "b")),
-        ("a class with NUL", "printable", table("file,label\n0.png,a\x00b\n{rows}".replace("0.png,a\x00b", "90.png,a\x00b"))),
-        ("a class with an escape sign", "printable", table("file,label\n{rows}9.png,\x1b[31mred\n".replace("9.png", "99.png"))),
+        (
+            "a class with NUL",
+            "printable",
+            table("file,label\n0.png,a\x00b\n{rows}".replace("0.png,a\x00b", "90.png,a\x00b")),
+        ),
+        (
+            "a class with an escape sign",
+            "printable",
+            table("file,label\n{rows}9.png,\x1b[31mred\n".replace("9.png", "99.png")),
+        ),
         ("a class called file", "no class that is called file", table("file,label\n{rows}99.png,file\n")),
         ("a class called error", "no class that is called", table("file,label\n{rows}99.png,error\n")),
         ("a class that is a formula", "formula", table("file,label\n{rows}99.png,=cmd|' /C calc'!A0\n")),
@@ -67,7 +77,9 @@ REFUSED = [
             "a link to itself",
             "self|links",
             together(
-                looped_folder, file("d/labels.csv", b"file,label\nc/x.png,a\nb/0.png,b\n"), lambda place: (place / "d/labels.csv").unlink()
+                looped_folder,
+                file("d/labels.csv", b"file,label\nc/x.png,a\nb/0.png,b\n"),
+                lambda place: (place / "d/labels.csv").unlink(),
             ),
         ),
         ("a folder that is empty", "class", lambda place: (place / "d").mkdir()),
@@ -76,7 +88,12 @@ REFUSED = [
     Situation("data: ~ of nobody", ("data", "~nobodyatall/x"), "nobodyatall"),
     Situation("data: a pipe", ("data", "x.csv"), "plain file", pipe("x.csv"), apart=True),
     Situation(
-        "data: a pipe as labels.csv", ("data", "d"), "", together(class_folders("a", "b"), pipe("d/labels.csv")), status=0, apart=True
+        "data: a pipe as labels.csv",
+        ("data", "d"),
+        "",
+        together(class_folders("a", "b"), pipe("d/labels.csv")),
+        status=0,
+        apart=True,
     ),
     Situation("data: a negative number", ("data", "pipes", "--seed", "-1"), "seed: expected at least 0"),
     Situation("data: a seed without end", ("data", "pipes", "--seed", "9" * 20), "seed"),
@@ -101,12 +118,19 @@ NOTED = [
             "without a training image: b",
             table("file,label,split\n0.png,a,train\n1.png,b,val\n2.png,a,val\n3.png,b,test\n"),
         ),
-        ("many classes of three", "divided 33% · 33% · 33%, so that", class_folders(*(f"c{number}" for number in range(30)), count=3)),
+        (
+            "many classes of three",
+            "divided 33% · 33% · 33%, so that",
+            class_folders(*(f"c{number}" for number in range(30)), count=3),
+        ),
         ("a link that leads up", "2 classes", loop),
         (
             "names that are no UTF-8",
             "2 classes",
-            together(class_folders("a", "b"), lambda place: (place / "d/a/0.png").rename(place / os.fsdecode(b"d/a/f\xff.png"))),
+            together(
+                class_folders("a", "b"),
+                lambda place: (place / "d/a/0.png").rename(place / os.fsdecode(b"d/a/f\xff.png")),
+            ),
         ),
     )
 ]
@@ -145,7 +169,9 @@ def test_checked_data(situation, place, capfd):
 
 def photo(name="photo.png", side=64):
     def make(place):
-        Image.fromarray(np.random.default_rng(0).integers(0, 255, (side, side, 3), np.uint8)).save(place / os.fsdecode(name))
+        Image.fromarray(np.random.default_rng(0).integers(0, 255, (side, side, 3), np.uint8)).save(
+            place / os.fsdecode(name)
+        )
 
     return make
 
@@ -156,7 +182,9 @@ def ghostscript(place):
     program = place / "bin/gs"
     program.write_text("#!/bin/sh\necho started > ../started\necho started > started\nexit 1\n")
     program.chmod(0o755)
-    (place / "x.jpg").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n")
+    (place / "x.jpg").write_bytes(
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
+    )
 
 
 IMAGES = [
@@ -179,9 +207,25 @@ IMAGES = [
         quick=True,
     ),
     Situation("predict: a batch below 0", ("predict", PACKAGED, "photo.png", "--batch", "-5"), "--batch", photo()),
-    Situation("predict: a number that ends nowhere", ("predict", PACKAGED, "photo.png", "--threshold", "-1e5"), "--threshold", photo()),
-    Situation("predict: a device without numbers", ("predict", PACKAGED, "photo.png", "--device", "meta"), "meta", photo(), quick=True),
-    Situation("predict: a device that nobody has", ("predict", PACKAGED, "photo.png", "--device", "cuda:99"), "device", photo()),
+    Situation(
+        "predict: a number that ends nowhere",
+        ("predict", PACKAGED, "photo.png", "--threshold", "-1e5"),
+        "--threshold",
+        photo(),
+    ),
+    Situation(
+        "predict: a device without numbers",
+        ("predict", PACKAGED, "photo.png", "--device", "meta"),
+        "meta",
+        photo(),
+        quick=True,
+    ),
+    Situation(
+        "predict: a device that nobody has",
+        ("predict", PACKAGED, "photo.png", "--device", "cuda:99"),
+        "device",
+        photo(),
+    ),
     Situation("predict: no image", ("predict", PACKAGED, "-"), "expected images, got none"),
     Situation(
         "predict: somebody's table as the model",
@@ -189,11 +233,22 @@ IMAGES = [
         "",
         together(photo(), file("labels.csv", b"file,label\n")),
     ),
-    Situation("predict: --out is an image", ("predict", PACKAGED, "photo.png", "--out", "photo.png"), "another name", photo(), quick=True),
     Situation(
-        "predict: --out is an image of a folder", ("predict", PACKAGED, "d", "--out", "d/a/0.png"), "another name", class_folders("a", "b")
+        "predict: --out is an image",
+        ("predict", PACKAGED, "photo.png", "--out", "photo.png"),
+        "another name",
+        photo(),
+        quick=True,
     ),
-    Situation("explain: --out is the image", ("explain", PACKAGED, "photo.png", "--out", "photo.png"), "another name", photo()),
+    Situation(
+        "predict: --out is an image of a folder",
+        ("predict", PACKAGED, "d", "--out", "d/a/0.png"),
+        "another name",
+        class_folders("a", "b"),
+    ),
+    Situation(
+        "explain: --out is the image", ("explain", PACKAGED, "photo.png", "--out", "photo.png"), "another name", photo()
+    ),
     Situation("predict: ~ of nobody", ("predict", "~nobodyatall/x", "photo.png"), "nobodyatall", photo()),
 ]
 
@@ -260,7 +315,12 @@ def test_bombs_are_decoded_one_at_a_time(place):
         os.link(place / "b/0.png", place / f"b/{number}.png")
     code = "import resource, sys; from foveal.app.cli import main; main(sys.argv[1:]); print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     done = subprocess.run(
-        [sys.executable, "-c", code, "predict", PACKAGED, "b"], capture_output=True, text=True, env=ENVIRONMENT, timeout=120, check=True
+        [sys.executable, "-c", code, "predict", PACKAGED, "b"],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        timeout=120,
+        check=True,
     )
     *rows, most = done.stdout.splitlines()
     assert len(rows) == 5
