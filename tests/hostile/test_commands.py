@@ -166,11 +166,6 @@ CONVERTED = [
     ),
     Situation("translate: top-k of a search", ("translate", "run", "--top-k", "3"), "--sample", stdin=b"one\n"),
     Situation(
-        "translate: one file twice",
-        ("train", "translate", "--data", "one.txt,one.txt", "{flags}", "--out", "new"),
-        "the same file",
-    ),
-    Situation(
         "translate: ~ of nobody",
         ("train", "translate", "--data", "~nobodyatall/x.tsv", "{flags}", "--out", "new"),
         "nobodyatall",
