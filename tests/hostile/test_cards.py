@@ -72,7 +72,22 @@ SITUATIONS = [
 ]
 
 
-@pytest.mark.parametrize("situation", params(SITUATIONS))
+TRAIN = ("train", "classify", "--data", "{data}", "{bare}", "--out", "new")
+CONFIGS = [
+    Situation(f"train: {config}", (*TRAIN, "--config", config), line, talks=True, apart=True)
+    for config, line in (
+        ("{image: 32, patch: 8, queries: 100000000}", "memory|--size|queries"),
+        ("{image: 32, patch: 8, layers: 0}", "layers"),
+        ("{image: 32, patch: 8, no_such: 1}", "no_such"),
+        ("{image: 0}", "image|size"),
+        ("{image: 32, patch: x}", "patch|fields"),
+        ("{classes: 3}", "classes"),
+        ("3", "--config"),
+    )
+]
+
+
+@pytest.mark.parametrize("situation", params([*SITUATIONS, *CONFIGS]))
 def test_card(situation, bench, capfd):
     made = bench("classify")
     check(situation, made.place, capfd, made.words)

@@ -1,5 +1,6 @@
 """Runs that are resumed where they should not be, or in a state that nobody expects; names that are no UTF-8; disks that are full."""
 
+import contextlib
 import io
 import json
 import os
@@ -187,35 +188,44 @@ def typed_bytes(*words, **environment):
     return subprocess.run(command, capture_output=True, timeout=120, env=ENVIRONMENT | environment, check=False)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(
-    os.name != "posix" or os.getuid() != 0 or shutil.which("mount") is None, reason="a disk of its own needs root"
-)
-def test_a_full_disk(task, bench):
-    made = bench(task)
-    disk = made.place / "disk"
-    disk.mkdir()
-    if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", disk], check=False, capture_output=True
-    ).returncode:
-        pytest.skip("no tmpfs here")
+@contextlib.contextmanager
+def disk(folder, options):
+    """A disk of its own at this folder; without root there is none, and the test is skipped."""
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder]
+    if shutil.which("mount") is None or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("a disk of its own needs root")
     try:
+        yield
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [("size=16k", "No space left"), ("size=16k,ro", "Read-only file system")],
+    ids=["full", "read-only"],
+)
+def test_a_disk_that_takes_nothing(task, bench, options, reason):
+    made = bench(task)
+    place = made.place / "disk"
+    with disk(place, options):
         for words in (
             ["train", task, "--data", made.words["data"], *made.words["flags"], "--out", "disk/run"],
             ["export", "run", "--out", "disk/model.onnx"],
             ["evaluate", "run", "--resamples", "5", "--out", "disk/evaluation"],
+            ["predict", "run", *made.words["inputs"] * 200, "--out", "disk/found.csv"],
         ):
             done = typed(*words)
             lines = [line for line in done.stderr.splitlines() if line.startswith("foveal:")]
             assert done.returncode == 2, (words, done.stderr)
             assert len(lines) == 1, done.stderr
-            assert "No space left" in lines[0], lines
+            assert reason in lines[0], lines
             assert "bug of" not in done.stderr
-            assert not list(disk.rglob(".*.part"))
-            for one in disk.iterdir():
+            assert not list(place.rglob(".*.part"))
+            for one in place.iterdir():
                 shutil.rmtree(one) if one.is_dir() else one.unlink()
-    finally:
-        subprocess.run(["umount", disk], check=True)
 
 
 @pytest.mark.slow
