@@ -77,7 +77,7 @@ CONFIGS = [
     Situation(f"train: {config}", (*TRAIN, "--config", config), line, talks=True, apart=True)
     for config, line in (
         ("{image: 32, patch: 8, queries: 100000000}", "memory|--size|queries"),
-        ("{image: 32, patch: 8, layers: 0}", "layers"),
+        ("{image: 32, patch: 8, layers: -1}", "layers"),
         ("{image: 32, patch: 8, no_such: 1}", "no_such"),
         ("{image: 0}", "image|size"),
         ("{image: 32, patch: x}", "patch|fields"),

@@ -215,7 +215,7 @@ def test_a_disk_that_takes_nothing(task, bench, options, reason):
             ["train", task, "--data", made.words["data"], *made.words["flags"], "--out", "disk/run"],
             ["export", "run", "--out", "disk/model.onnx"],
             ["evaluate", "run", "--resamples", "5", "--out", "disk/evaluation"],
-            ["predict", "run", *made.words["inputs"] * 200, "--out", "disk/found.csv"],
+            ["predict", "run", *made.words["inputs"] * 600, "--out", "disk/found.csv"],
         ):
             done = typed(*words)
             lines = [line for line in done.stderr.splitlines() if line.startswith("foveal:")]
