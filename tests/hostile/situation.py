@@ -85,7 +85,11 @@ def check(situation, place, capfd, words=None):
     if situation.printed:
         assert re.search(situation.printed, ended.stdout), f"no {situation.printed!r} in{told}"
     other = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-    other = [name for name in other if not any(Path(name).match(one) or name.startswith(f"{one}/") for one in situation.changes)]
+    other = [
+        name
+        for name in other
+        if not any(Path(name).match(one) or name.startswith(f"{one}/") for one in situation.changes)
+    ]
     assert not other, f"changed: {', '.join(other)}{told}"
     return ended
 
@@ -129,7 +133,12 @@ def inside(argv, situation, capfd):
 def apart(argv, situation):
     command = [sys.executable, "-m", "foveal", *argv]
     done = subprocess.run(
-        command, input=situation.stdin, capture_output=True, timeout=SECONDS, env=ENVIRONMENT | OFFLINE | situation.environment, check=False
+        command,
+        input=situation.stdin,
+        capture_output=True,
+        timeout=SECONDS,
+        env=ENVIRONMENT | OFFLINE | situation.environment,
+        check=False,
     )
     return Ended(done.returncode, done.stdout.decode(errors="surrogateescape"), done.stderr.decode(errors="replace"))
 

@@ -54,7 +54,13 @@ WEIGHTS = {
     "a field that is text": (set_config(patch="x"), ""),
 }
 SITUATIONS = [
-    Situation(f"{stage} {name}", (stage, "bad.safetensors", *more), line, with_card(change), quick=stage == "predict" and "escape" in name)
+    Situation(
+        f"{stage} {name}",
+        (stage, "bad.safetensors", *more),
+        line,
+        with_card(change),
+        quick=stage == "predict" and "escape" in name,
+    )
     for name, (change, line) in (CHANGES | WEIGHTS).items()
     for stage, more in (("predict", ("one.png",)), ("explain", ("one.png",)), ("show", ()))
     if stage == "predict" or (name in CHANGES and name != "a task that nobody has")

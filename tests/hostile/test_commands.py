@@ -39,13 +39,29 @@ BENCHES = [
 ]
 RENDER = ("render", "pipes", "--count", "6", "--size", "32", "--jobs", "1", "--out", "r")
 OTHERS = [
-    Situation("check: os._exit", ("check", "mod.py:OsExit"), "expected", file("mod.py", MODULE), apart=True, changes=("__pycache__",)),
-    Situation("check: sys.exit", ("check", "mod.py:SysExit"), "expected", file("mod.py", MODULE), apart=True, changes=("__pycache__",)),
+    Situation(
+        "check: os._exit",
+        ("check", "mod.py:OsExit"),
+        "expected",
+        file("mod.py", MODULE),
+        apart=True,
+        changes=("__pycache__",),
+    ),
+    Situation(
+        "check: sys.exit",
+        ("check", "mod.py:SysExit"),
+        "expected",
+        file("mod.py", MODULE),
+        apart=True,
+        changes=("__pycache__",),
+    ),
     Situation("check: no such file", ("check", "gone.py:X"), "expected a Python file"),
     Situation("render: numbers without end", ("render", "pipes", "--count", "9" * 20, "--out", "r"), "--count"),
     Situation("render: a size without end", ("render", "pipes", "--size", "9" * 20, "--out", "r"), "size"),
     Situation("render: jobs without end", ("render", "pipes", "--jobs", "100000", "--out", "r"), "--jobs"),
-    Situation("render: into somebody's folder", RENDER, "a new or an empty folder", file("r/mine.txt", b"mine"), quick=True),
+    Situation(
+        "render: into somebody's folder", RENDER, "a new or an empty folder", file("r/mine.txt", b"mine"), quick=True
+    ),
     Situation("render: a damaged mark", RENDER, "render.json", file("r/render.json", b"[")),
     Situation("show: a pipe", ("show", "x.onnx"), "plain file", pipe("x.onnx"), apart=True),
     Situation("a command that nobody has", ("predcit", "x"), "the nearest is 'predict'", quick=True),
@@ -72,7 +88,10 @@ def test_command(situation, place, capfd):
         lambda place: (place / "r/labels.csv").unlink(),
         lambda place: (place / "r/instances_train.json").unlink(),
         lambda place: (place / "r/images/000002.jpg").write_bytes(b"x"),
-        together(lambda place: (place / "r/labels.csv").unlink(), lambda place: (place / "r/images/000002.jpg").write_bytes(b"x")),
+        together(
+            lambda place: (place / "r/labels.csv").unlink(),
+            lambda place: (place / "r/images/000002.jpg").write_bytes(b"x"),
+        ),
     ],
     ids=[
         "an image is gone",
@@ -99,10 +118,19 @@ CONVERTED = [
         "another name",
         quick=True,
     ),
-    Situation("convert: --out is the run", ("convert", "run", "--to", "marian", "--out", "run"), "another name|new or empty"),
-    Situation("convert: --out is the run's model", ("convert", "run", "--to", "torch", "--out", "run/model.safetensors"), "another name"),
     Situation(
-        "convert: into somebody's folder", ("convert", "run", "--to", "marian", "--out", "docs"), "new or empty", file("docs/mine", b"mine")
+        "convert: --out is the run", ("convert", "run", "--to", "marian", "--out", "run"), "another name|new or empty"
+    ),
+    Situation(
+        "convert: --out is the run's model",
+        ("convert", "run", "--to", "torch", "--out", "run/model.safetensors"),
+        "another name",
+    ),
+    Situation(
+        "convert: into somebody's folder",
+        ("convert", "run", "--to", "marian", "--out", "docs"),
+        "new or empty",
+        file("docs/mine", b"mine"),
     ),
     Situation(
         "convert: a pipe as the config",
@@ -118,7 +146,11 @@ CONVERTED = [
         pipe("x.safetensors"),
         apart=True,
     ),
-    Situation("convert: a model that is not there", ("convert", "runz", "--to", "torch", "--out", "new.safetensors"), "no model is called"),
+    Situation(
+        "convert: a model that is not there",
+        ("convert", "runz", "--to", "torch", "--out", "new.safetensors"),
+        "no model is called",
+    ),
     Situation("translate: a model that is not there", ("translate", "runz"), "no model is called"),
     Situation("translate: threads of torch", ("translate", "run", "--threads", "0"), "--threads", stdin=b"one\n"),
     Situation(
@@ -129,10 +161,15 @@ CONVERTED = [
         apart=True,
     ),
     Situation("translate: threads below 0", ("translate", "model.onnx", "--threads", "-1"), "threads", stdin=b"one\n"),
-    Situation("translate: a temperature of a search", ("translate", "run", "--temperature", "0.5"), "--sample", stdin=b"one\n"),
+    Situation(
+        "translate: a temperature of a search", ("translate", "run", "--temperature", "0.5"), "--sample", stdin=b"one\n"
+    ),
     Situation("translate: top-k of a search", ("translate", "run", "--top-k", "3"), "--sample", stdin=b"one\n"),
-    Situation("translate: one file twice", ("train", "translate", "--data", "one.txt,one.txt", "{flags}", "--out", "new"), "the same file"),
-    Situation("translate: ~ of nobody", ("train", "translate", "--data", "~nobodyatall/x.tsv", "{flags}", "--out", "new"), "nobodyatall"),
+    Situation(
+        "translate: ~ of nobody",
+        ("train", "translate", "--data", "~nobodyatall/x.tsv", "{flags}", "--out", "new"),
+        "nobodyatall",
+    ),
 ]
 
 

@@ -32,7 +32,13 @@ REPLACED = [
     )
     for name, argv in {
         "predict, the model": ("predict", "model.safetensors", "{inputs}", "--out", "model.safetensors"),
-        "predict, the model by another path": ("predict", "model.safetensors", "{inputs}", "--out", "./run/../model.safetensors"),
+        "predict, the model by another path": (
+            "predict",
+            "model.safetensors",
+            "{inputs}",
+            "--out",
+            "./run/../model.safetensors",
+        ),
         "predict, the run's model": ("predict", "run", "{inputs}", "--out", "run/model.safetensors"),
         "predict, an exported model": ("predict", "model.onnx", "{inputs}", "--out", "model.onnx"),
         "explain, the model": ("explain", "model.safetensors", "{subject}", "--out", "model.safetensors"),
@@ -104,7 +110,12 @@ DAMAGED = [
     )
     if not (stage == "show" and name == "a card of a million layers")
 ] + [
-    Situation("an exported file that was cut", ("predict", "bad.onnx", "{inputs}"), "onnxruntime", cut("model.onnx", "bad.onnx")),
+    Situation(
+        "an exported file that was cut",
+        ("predict", "bad.onnx", "{inputs}"),
+        "onnxruntime",
+        cut("model.onnx", "bad.onnx"),
+    ),
     Situation("a folder without a model", ("predict", "folder", "{inputs}"), "", file("folder/notes.txt")),
     Situation(
         "NaN in --init-from",
@@ -124,7 +135,9 @@ DAMAGED = [
         "NaN|nan|finite",
         with_weights(float("nan")),
     ),
-    Situation("export NaN", ("export", "bad.safetensors", "--out", "new.onnx"), "NaN|nan|finite", with_weights(float("nan"))),
+    Situation(
+        "export NaN", ("export", "bad.safetensors", "--out", "new.onnx"), "NaN|nan|finite", with_weights(float("nan"))
+    ),
 ]
 RESUME = ("train", "{task}", "--data", "{data}", "{flags}", "--out", "run", "--resume")
 
@@ -138,7 +151,15 @@ def remove(*names):
 
 
 RUNS = [
-    Situation(f"resumed: {name}", RESUME, line, make, talks=True, changes=("run/tensorboard",), quick=name == "result.json is empty")
+    Situation(
+        f"resumed: {name}",
+        RESUME,
+        line,
+        make,
+        talks=True,
+        changes=("run/tensorboard",),
+        quick=name == "result.json is empty",
+    )
     for name, line, make in (
         ("result.json is empty", "result.json", file("run/result.json")),
         ("result.json is a list", "result.json", file("run/result.json", b"[1]")),

@@ -124,7 +124,19 @@ def test_training_goes_on_where_it_was_stopped(task, bench, number):
 @STOPPED
 def test_a_sweep_takes_its_runs_along(task, bench, number):
     made = bench(task)
-    words = ["train", task, "--data", made.words["data"], *made.words["flags"], "--epochs", "500", "--seeds", "2", "--jobs", "2"]
+    words = [
+        "train",
+        task,
+        "--data",
+        made.words["data"],
+        *made.words["flags"],
+        "--epochs",
+        "500",
+        "--seeds",
+        "2",
+        "--jobs",
+        "2",
+    ]
     started = Started(*words, "--out", "sweep")
     started.wait_for(lambda: list(made.place.glob("sweep/*/last.ckpt")))
     expect_one_line(started.stop(number), number, started.process.returncode)

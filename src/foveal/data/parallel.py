@@ -165,9 +165,9 @@ def _two_files(where: str, source: str | None, target: str | None) -> tuple[str,
     paths = [expanded(part.strip()) for part in where.split(",")]
     expect(len(paths) == 2, where, "two files with a comma between them", f"{len(paths)}")
     for path in paths:
-        expect(path.exists(), str(path), "a file that exists", "nothing there")
+        there = path.exists() and not path.is_dir()
+        expect(there, str(path), "a file that exists", "a folder" if path.is_dir() else "nothing there")
         expect_plain_file(path)
-    expect(not paths[0].samefile(paths[1]), where, "two files, one per language", "the same file twice")
     names = [language(path) or _stem(path) for path in paths]
     if names[0] == names[1]:
         names = list(SIDES)

@@ -199,12 +199,6 @@ def pruned_card(card: Kind, pruned: nn.Module, words: str) -> Kind:
     return dataclasses.replace(card, model=name, metrics={}, note=note, shapes=shapes_of(pruned))
 
 
-def expect_finite_weights(model: nn.Module, name: str) -> None:
-    """Raise a FovealError for weights that are no numbers: no importance could be told of them."""
-    broken = next((key for key, value in model.state_dict().items() if value.is_floating_point() and not bool(value.isfinite().all())), "")
-    expect(not broken, f"the weights of {name}", "finite numbers", f"NaN or infinity in {broken}", "choose another model")
-
-
 def _torch_pruning() -> Any:
     try:
         import torch_pruning

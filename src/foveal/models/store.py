@@ -81,7 +81,7 @@ def begin_with(model: nn.Module, init_from: str) -> int:
 
 
 def expect_finite_weights(tensors: Mapping[str, Tensor], where: str) -> None:
-    """Raise a FovealError unless these weights can be trained: else the learning rate would be blamed."""
+    """Raise a FovealError unless these weights are numbers: of others none is learned from, and none matters more than another."""
     for name, tensor in tensors.items():
         sound = not tensor.is_floating_point() or bool(tensor.isfinite().all())
         expect(sound, f"the weights of {where}", "finite numbers", f"NaN or infinity in {name}", "choose another file")

@@ -208,11 +208,11 @@ def trainer_of(recipe: Recipe, machine: Machine, journal: Journal, watched: tupl
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Lightning answers Ctrl-C by ending the process."""
+    """Lightning answers Ctrl-C and SIGTERM by ending the process: the caller learns which of them it was."""
     try:
         yield
-    except SystemExit:
-        raise KeyboardInterrupt from None
+    except SystemExit as end:
+        raise end.__context__ if isinstance(end.__context__, KeyboardInterrupt) else KeyboardInterrupt from None
 
 
 @contextlib.contextmanager

@@ -61,14 +61,14 @@ def expect_same_data(folder: Path, data: Any) -> None:
     """Raise a FovealError unless a run is resumed with the data that it began with: a sample that was trained on may now be tested."""
     if not (folder / DATA).exists():
         return
-    kept, now = _json(folder / DATA), data.facts()
+    kept, now = read_json(folder / DATA), data.facts()
     same = all(kept.get(name) in (None, now.get(name)) for name in ("fingerprint", "classes"))
     expect(same, f"the run in {folder}", f"the data it was begun with, {data.name}", "data that have changed", "choose another --out")
 
 
 def read_result(folder: Path) -> dict[str, Any]:
     """The result of a run that has ended."""
-    result = _json(folder / RESULT)
+    result = read_json(folder / RESULT)
     needed: dict[str, type | tuple[type, ...]] = {"model": str, "epoch": int, "val_score": (int, float), "seconds": (int, float)}
     damaged = sorted(name for name, kind in needed.items() if not isinstance(result.get(name), kind))
     do = "remove it to have the run finished again"
@@ -82,7 +82,8 @@ def tidy(folder: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def _json(file: Path) -> dict[str, Any]:
+def read_json(file: Path) -> dict[str, Any]:
+    """What a file of a run holds; an error names one that is damaged."""
     with reading(file):
         try:
             content = json.loads(file.read_text(encoding="utf-8"))

@@ -50,15 +50,15 @@ def run(args: argparse.Namespace) -> int:
     expect(not args.out.is_dir(), "--out", "the name of a file", f"the folder {args.out}")
     given = None if unit == "heads" else number(getattr(args, unit), f"--{unit}")
 
-    from foveal.deploy.prune import expect_finite_weights, prune, pruned_card
-    from foveal.models.store import save_model
+    from foveal.deploy.prune import prune, pruned_card
+    from foveal.models.store import expect_finite_weights, save_model
 
     model = load(args.model, device="cpu")
     expect_not_input(args.out, [model.path])
     expect_folder(args.out.parent)
     if model.random:
         print(f"{args.model}: no weights come with foveal, so they are random")
-    expect_finite_weights(model.network, args.model)
+    expect_finite_weights(model.network.state_dict(), args.model)
     if unit == "heads":
         pruned, words = _without(model, args.heads, by)
     else:

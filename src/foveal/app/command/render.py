@@ -128,7 +128,7 @@ def _mark(out: Path, facts: dict[str, Any]) -> None:
 
 def _draw_all(source: Source, size: int, out: Path, jobs: int) -> None:
     assert isinstance(source.images, RenderedImages)
-    left = [(out, index, source.images.frame_seed(index), size) for index in range(len(source)) if not _part(out, index).exists()]
+    left = [(out, index, source.images.frame_seed(index), size) for index in range(len(source)) if not _drawn(out, index)]
     for folder in ("images", "masks", PARTS):
         (out / folder).mkdir(exist_ok=True)
     jobs = min(jobs, 1 + len(left) // ALONE)
@@ -187,6 +187,14 @@ def _file(index: int) -> str:
 
 def _part(out: Path, index: int) -> Path:
     return out / PARTS / f"{index:06d}.json"
+
+
+def _drawn(out: Path, index: int) -> bool:
+    """Whether a frame is there, with what is known of it."""
+    try:
+        return isinstance(json.loads(_part(out, index).read_bytes()), list)
+    except (OSError, ValueError):
+        return False
 
 
 def _write_labels(source: Source, out: Path) -> None:

@@ -11,7 +11,7 @@ from torch import nn
 
 from foveal.atomic import write_atomic
 from foveal.data.source import Source
-from foveal.errors import FovealError, expect, reading, short_repr
+from foveal.errors import FovealError, expect, short_repr
 from foveal.models.store import begin_with, load_for
 from foveal.models.zoo import config_of, create
 from foveal.runtime.card import SEWER_MEAN, SEWER_STD
@@ -25,6 +25,7 @@ from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.teachers import Teachers, Wanted, load_teachers
 from foveal.training.harness import Machine, Progress, Training
 from foveal.training.journal import Journal
+from foveal.training.run_folder import read_json
 
 TEACHERS = "teachers.json"
 FAMILIES = ("icam", "peer")
@@ -100,8 +101,7 @@ def teachers_of(recipe: ClassifyRecipe, source: Source, folder: Path) -> tuple[T
     wanted = Wanted(source, recipe.size, SEWER_MEAN, SEWER_STD, recipe.fold, blank, finer)
     teachers, digests = load_teachers(recipe.teachers, wanted, folder)
     if (folder / TEACHERS).exists():
-        with reading(folder / TEACHERS):
-            kept = json.loads((folder / TEACHERS).read_text(encoding="utf-8"))
+        kept = read_json(folder / TEACHERS)
         expect(kept == digests, f"the run in {folder}", f"the {len(kept)} teachers it was begun with", "others", "choose another --out")
     return teachers, digests
 
