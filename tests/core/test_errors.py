@@ -114,5 +114,5 @@ def test_a_pipe_is_not_opened(tmp_path):
 
 
 def test_what_the_system_refuses_is_one_line():
-    with pytest.raises(FovealError, match="^cannot read it: Is a directory$"), reading("it"):
+    with pytest.raises(FovealError, match=r"^cannot read it: Is a directory$"), reading("it"):
         raise IsADirectoryError(21, "Is a directory")
