@@ -21,7 +21,7 @@ from foveal.deploy.twins.fused_icam import Frames
 from foveal.models.store import describe
 from foveal.models.zoo import create
 from foveal.tasks.classify.card import ClassifyCard
-from foveal.train.cuda_graph import CudaGraph
+from foveal.training.cuda_graph import CudaGraph
 
 GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if GPU else "cpu")

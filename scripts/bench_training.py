@@ -9,7 +9,7 @@ hidden layer, too, which the paper does not: compare builds with the same dropou
     ours-unchunked        the loss of all tokens at once
 
 Every build runs in every way of --how: `compiled` by torch.compile; `graphs`: forward and backward pass are recorded as a CUDA graph and replayed
-(train/cuda_graph.py), so that no time goes to launching kernels; `compiled+graphs` both. Rounds of all take turns.
+(training/cuda_graph.py), so that no time goes to launching kernels; `compiled+graphs` both. Rounds of all take turns.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from foveal.deploy.measure.origin import origin
 from foveal.losses.token_loss import token_loss
 from foveal.models.zoo import create
 from foveal.position.sinusoidal import sinusoid
-from foveal.train.cuda_graph import GraphedLoss
+from foveal.training.cuda_graph import GraphedLoss
 
 VOCABULARY, WARM_UP, STEPS, ROUNDS, CHUNK = 37000, 6, 10, 7, 4096
 Batch = tuple[Tensor, Tensor, Tensor]

@@ -24,10 +24,10 @@ import onnxruntime
 import torch
 from torch import Tensor, nn
 
-from foveal.report.catalogue import Entry, Ran, entries, run_example, samples
 from foveal.core.attend import attend
 from foveal.core.mask import Mask
 from foveal.errors import FovealError
+from foveal.report.catalogue import Entry, Ran, entries, run_example, samples
 
 
 @dataclass
@@ -43,7 +43,8 @@ class Case:
 
 
 def cases() -> list[Entry]:
-    return list(entries())
+    """Models have tests of their own: an oracle of loops would be a model of its own, too."""
+    return [entry for entry in entries() if entry.kind != "model"]
 
 
 def case(entry: Entry) -> Case:

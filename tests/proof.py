@@ -22,13 +22,13 @@ import torch
 from case import Case, Masked, Method, as_tensors, case, cases, cast, error, run_by_onnx, tensors
 from torch import Tensor, nn
 
-from foveal.report.catalogue import Entry, samples
 from foveal.atomic import write_atomic
 from foveal.core import attend as core
 from foveal.deploy.measure.origin import origin
 from foveal.errors import FovealError
 from foveal.mask import causal, padding
 from foveal.position import Position
+from foveal.report.catalogue import Entry, samples
 
 
 def loops(one: Case) -> float:

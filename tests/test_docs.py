@@ -26,7 +26,10 @@ def test_every_python_block_runs_and_prints_what_the_page_shows(page, tmp_path, 
     monkeypatch.chdir(tmp_path)
     namespace, printed = {}, None
     for kind, text in blocks(page):
-        if kind == "python":
+        if kind == "bash":  # the images that a page has made by then
+            for line in re.findall(r"^foveal render .*", text, re.MULTILINE):
+                subprocess.run([sys.executable, "-m", *shlex.split(line)], capture_output=True, timeout=240, check=True)
+        elif kind == "python":
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
                 exec(compile(text, page.name, "exec"), namespace)
@@ -47,7 +50,7 @@ def test_every_command_of_a_page_works_one_after_the_other(page, tmp_path):
         if line.startswith("foveal bench"):
             line += " --rounds 1"
         if line.startswith(("foveal bench attention", "foveal bench crossover")):
-            line += " --longest 1024"
+            line += " --max-length 1024"
         done = subprocess.run(
             [sys.executable, "-m", *shlex.split(line)], capture_output=True, text=True, timeout=240, check=False, cwd=tmp_path
         )
@@ -69,36 +72,85 @@ def test_readme_is_short():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 200
 
 
-def test_a_newcomer_adds_a_mask_and_a_score_in_one_file_each_and_changes_nothing_else(tmp_path):
+ADDED = re.compile(r"^`((?:src|tests)/[\w/]+\.py)`:\n\n```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def newcomer(tmp_path_factory):
+    """A copy of the tree, with all that CONTRIBUTING adds; python(…) runs in it."""
+    tree = tmp_path_factory.mktemp("tree")
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    files = re.findall(r"^`((?:src|tests)/[\w/]+\.py)`:\n\n```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert len(files) == 4
     for folder in ("src", "tests"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tree)
+    files = ADDED.findall(page)
+    assert len(files) == 9
     for path, text in files:
-        assert not (tmp_path / path).exists()
-        (tmp_path / path).write_text(text, encoding="utf-8")
-    # The copy must be found before the installed package.
-    environment = {"PYTHONPATH": str(tmp_path / "src"), "PATH": "", "OMP_NUM_THREADS": "1"}
-    for name in ("checkerboard", "gaussian"):
-        shown = subprocess.run(
-            [sys.executable, "-m", "foveal", "show", name], capture_output=True, text=True, env=environment, timeout=120, check=False
-        )
-        assert shown.returncode == 0, shown.stderr
-        assert "Paper" in shown.stdout or "paper" in shown.stdout
-    tests = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/test_every.py", "-k", "checkerboard or gaussian"]
-    done = subprocess.run(tests, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=300, check=False)
-    assert done.returncode == 0, done.stdout
-    assert re.search(r"\d+ passed", done.stdout)
+        assert not (tree / path).exists(), path
+        (tree / path).write_text(text, encoding="utf-8")
+    place, plus = re.search(r"^```diff\n (.*)\n\+(.*)\n```", page, re.MULTILINE).groups()
+    source = (tree / "src/foveal/app/cli.py").read_text(encoding="utf-8")
+    assert source.count(place) == 1
+    (tree / "src/foveal/app/cli.py").write_text(source.replace(place, f"{place}\n{plus}"), encoding="utf-8")
+
+    def python(*arguments):
+        # The copy must be found before the installed package.
+        environment = {"PYTHONPATH": str(tree / "src"), "PATH": "", "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tree, timeout=300, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return python
+
+
+def test_a_newcomer_adds_a_mask_a_score_and_a_layer_in_one_file_each(newcomer):
+    for name in ("checkerboard", "gaussian", "mean"):
+        assert "paper" in newcomer("-m", "foveal", "show", name)
+    done = newcomer("-m", "pytest", "-p", "no:cacheprovider", "tests/test_every.py", "-k", "checkerboard or gaussian or mean")
+    assert re.search(r"\d+ passed", done)
     use = "import foveal, torch\nx = torch.randn(1, 2, 300, 8)\n"
     use += "m = foveal.mask.checkerboard() & foveal.mask.causal\n"
     use += "d = foveal.attend(x, x, x, mask=m, kernel='blocks') - foveal.attend(x, x, x, mask=m, kernel='explicit')\n"
     use += "assert d.abs().max() < 1e-5\n"
     use += "y = foveal.layers.Attention(foveal.score.gaussian)(x[0])\n"
     use += "assert (y - foveal.weigh(foveal.score.gaussian(x[0][:, None], x[0][:, None]), x[0][:, None])[:, 0]).abs().max() < 1e-6\n"
-    done = subprocess.run([sys.executable, "-c", use], capture_output=True, text=True, env=environment, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    use += "layer = foveal.layers.Mean(8)\nassert 'Mean' in dir(foveal.layers)\n"
+    use += "with foveal.watch(layer) as seen: layer(x[0], x[0])\nassert (seen['Mean'].weights - 1 / 300).abs().max() < 1e-6\n"
+    newcomer("-c", use)
+
+
+def test_a_newcomer_adds_a_model_in_one_file(newcomer):
+    use = "import foveal\nm = foveal.create('pool', classes=5)\nassert m(*m.example(2)).shape == (2, 5)\n"
+    use += "from foveal.models.store import describe\nprint(describe(m))"
+    assert newcomer("-c", use).startswith("('pool'")
+
+
+def test_a_newcomer_adds_a_reader_in_one_file(newcomer, tmp_path):
+    use = "import numpy as np\nrandom = np.random.default_rng(0)\n"
+    use += "parts = {f'{split}_images': random.integers(0, 256, (n, 28, 28), dtype=np.uint8) for split, n in (('train', 12), ('val', 6), ('test', 6))}\n"
+    use += "parts |= {name.replace('images', 'labels'): np.arange(len(some))[:, None] % 3 for name, some in parts.items()}\n"
+    use += f"np.savez({str(tmp_path / 'digits.npz')!r}, **parts)"
+    newcomer("-c", use)
+    said = newcomer("-m", "foveal", "data", tmp_path / "digits.npz")
+    assert "3 classes" in said
+    assert "train 12" in said
+    flags = ["--size", "32", "--config", "{image: 32, patch: 16}", "--epochs", "1", "--batch", "6", "--out", tmp_path / "run"]
+    newcomer("-m", "foveal", "train", "classify", "--data", tmp_path / "digits.npz", *flags)
+
+
+def test_a_newcomer_adds_a_command_in_one_file_and_one_line(newcomer):
+    assert newcomer("-m", "foveal", "count", "icam-31k").strip() == "31,371"
+    assert "count the parameters" in newcomer("-m", "foveal", "--help")
+
+
+def test_the_lines_of_the_toy_task_are_those_of_its_files():
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    shown = [text for kind, text in FENCE.findall(page) if kind == "python" and "Gauge" in text]
+    files = [(ROOT / f"tests/toy/toy_task/{name}.py").read_text(encoding="utf-8") for name in ("module", "task")]
+    assert len(shown) == 2
+    for text, file in zip(shown, files, strict=True):
+        assert text in file
 
 
 def test_no_page_has_a_hole():

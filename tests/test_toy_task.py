@@ -149,7 +149,8 @@ def test_several_seeds_are_one_sweep(place, tmp_path):
 def test_what_cannot_be_is_one_line(place, tmp_path):
     assert "no task is called 'guage'; the nearest is 'gauge'" in foveal("train", "guage", status=2)
     assert "no option" in foveal("train", "gauge", "--recipe", _recipe(tmp_path, "eposchs: 3"), status=2)
-    assert "values.csv" in foveal("train", "gauge", "--data", tmp_path, "--out", tmp_path / "run", status=2)
+    (tmp_path / "empty").mkdir()
+    assert "values.csv" in foveal("train", "gauge", "--data", tmp_path / "empty", "--out", tmp_path / "run", status=2)
     assert foveal("predict", place / "run", "nothing.png", status=2).count("\n") <= 1
 
 

@@ -122,8 +122,8 @@ def test_without_a_compiler_the_others_are_timed(monkeypatch, tmp_path, capsys):
     ("words", "says"),
     [
         ([], "at least one model, got none"),
-        (["icam-30k", "--batch", "0"], "--batch: expected integers from 1 on"),
-        (["icam-30k", "--batch", "few"], "--batch: expected integers from 1 on"),
+        (["icam-30k", "--batch", "0"], "--batch: expected integers from 1 to 4,096"),
+        (["icam-30k", "--batch", "few"], "--batch: expected integers from 1 to 4,096"),
         (["icam-30k", "--runtime", "onnx"], "no runtime is called 'onnx'"),
         (["icam-9k"], "no model is called 'icam-9k'; the nearest is 'icam-31k'"),
         (["none.onnx"], "the model none.onnx: expected a file or a run's folder that exists"),

@@ -85,7 +85,13 @@ def test_json(tmp_path, capsys):
     assert facts["images"] == 23
     assert facts["bad"] == [{"file": "7.png", "reason": "is empty (0 bytes)"}]
     assert facts["sizes"] == {"130×110": 22}
-    assert facts["near_duplicates"][0] == {"first": "0.png", "second": "19.png", "splits": ["train", "test"], "distance": 0, "likeness": 1.0}
+    assert facts["near_duplicates"][0] == {
+        "first": "0.png",
+        "second": "19.png",
+        "splits": ["train", "test"],
+        "distance": 0,
+        "likeness": 1.0,
+    }
 
 
 def test_progress_in_a_log(capsys, monkeypatch):

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 from cards import classify_card
-from train.little import a_set, trained
+from training.little import a_set, trained
 
 import foveal.tasks.classify.ablate as ablate
 import foveal.tasks.classify.ablate_pruned as ablate_pruned
-import foveal.train.sweep as sweep
+import foveal.training.sweep as sweep
 from foveal.app.cli import main
 from foveal.app.command.prune import number
 from foveal.deploy.measure.cost import parameters
@@ -18,7 +18,7 @@ from foveal.models.heads import head_layers
 from foveal.models.store import describe, save_model
 from foveal.models.zoo import create
 from foveal.tasks.load import load
-from foveal.train.harness import Machine
+from foveal.training.harness import Machine
 
 pytest.importorskip("torch_pruning")
 LITTLE = ["--size", "32", "--batch", "5", "--epochs", "1", "--device", "cpu"]

@@ -9,11 +9,11 @@ import pytest
 import torch
 from PIL import Image
 
-from foveal.report.catalogue import Entry, Paper, entries, find, run_example
 from foveal.app.cli import main
 from foveal.app.command.show import described, in_text, listing
 from foveal.core.attend import attend, normalise
 from foveal.errors import FovealError
+from foveal.report.catalogue import Entry, Paper, entries, find, run_example
 from foveal.report.mechanism_picture import PANELS, portrait
 from foveal.report.picture import Picture
 

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 import torch
-from train.little import FLAGS, a_set, result, rows, same_run, typed
+from training.little import FLAGS, a_set, result, rows, same_run, typed
 
 from foveal.app import cli
 from foveal.app.cli import main

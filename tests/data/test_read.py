@@ -10,7 +10,7 @@ from PIL import Image
 from foveal.data.read import has_column, read
 from foveal.data.source import FileImages, Names, Source
 from foveal.errors import FovealError
-from foveal.train.recipe import located
+from foveal.training.recipe import located
 
 
 def refused(what, **how):

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from foveal.data import sewer_ml
+from foveal.data.formats import sewer_ml
+from foveal.data.formats.sewer_ml import CODES
+from foveal.data.formats.sewer_ml import read as read_sewer_ml
 from foveal.data.read import read
-from foveal.data.sewer_ml import CODES, read_sewer_ml
 from foveal.errors import FovealError
 from foveal.metrics.importance import CIW
 from foveal.runtime.image import BadImage

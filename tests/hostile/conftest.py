@@ -5,7 +5,7 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
-from train.little import typed
+from training.little import typed
 
 from foveal.tasks.task import task_names
 

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from train.little import ENVIRONMENT
+import pytest
+from training.little import ENVIRONMENT
 
 from foveal.app.cli import main
 
@@ -35,6 +36,7 @@ class Situation:
     status: int = 2
     changes: tuple[str, ...] = ()  # patterns of files that may come, go or change; all others stay as they are
     printed: str = ""  # a pattern that must be found on stdout
+    error: bool = True  # whether the one line is an error of foveal's, and no summary of what was found
     talks: bool = False  # whether stderr may have other lines before the one, such as the epochs of a run
     apart: bool = False  # in a process of its own: for what ends or blocks a process
     stdin: bytes = b""
@@ -56,6 +58,11 @@ class TooLong(BaseException):
     pass
 
 
+def params(situations):
+    """For pytest: all but the quick core are slow."""
+    return [pytest.param(one, id=one.name, marks=() if one.quick else pytest.mark.slow) for one in situations]
+
+
 def check(situation, place, capfd, words=None):
     """Run the situation in its folder, and see that what it promises is true."""
     argv = filled(situation.argv, words or {})
@@ -69,7 +76,7 @@ def check(situation, place, capfd, words=None):
     assert ended.status == situation.status, f"exit status {ended.status}{told}"
     assert "\x1b" not in ended.stdout + ended.stderr, told
     lines = ended.stderr.splitlines()
-    if situation.status:
+    if situation.status and situation.error:
         assert [line.startswith("foveal: ") for line in lines].count(True) == 1, told
         assert situation.talks or len(lines) == 1, told
         assert lines[-1].startswith("foveal: error: "), told

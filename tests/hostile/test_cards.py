@@ -2,7 +2,7 @@
 
 import pytest
 from hostile.broken import set_config, set_field, with_card, with_onnx_card
-from hostile.situation import Situation, check
+from hostile.situation import Situation, check, params
 
 ESCAPE = "\x1b[31mred"
 
@@ -66,7 +66,7 @@ SITUATIONS = [
 ]
 
 
-@pytest.mark.parametrize("situation", SITUATIONS, ids=str)
+@pytest.mark.parametrize("situation", params(SITUATIONS))
 def test_card(situation, bench, capfd):
     made = bench("classify")
     check(situation, made.place, capfd, made.words)

@@ -1,10 +1,10 @@
 """Commands of no task, or of one only: render, bench, check, convert, translate."""
 
 import pytest
+from hostile.broken import file, pipe, together
+from hostile.situation import Situation, check, content, params
 
 from foveal.app.cli import main
-from hostile.broken import cut, file, pipe, together
-from hostile.situation import Situation, check
 
 MODULE = b"""
 import os, sys
@@ -31,6 +31,9 @@ BENCHES = [
         (("models", "icam-fast", "--batch", "0"), "--batch"),
         (("models", "icam-fast", "--batch", "x"), "--batch"),
         (("models", "icam-fast", "--threads", "-1"), "--threads"),
+        (("translate", "--batch", "9" * 20), "--batch"),
+        (("translate", "--beam", "9" * 20), "--beam"),
+        (("translate", "--tokens", "9" * 20), "--tokens"),
         (("nope",), "no bench is called"),
     )
 ]
@@ -55,15 +58,12 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("situation", [*BENCHES, *OTHERS], ids=str)
+@pytest.mark.parametrize("situation", params([*BENCHES, *OTHERS]))
 def test_command(situation, place, capfd):
     check(situation, place, capfd)
 
 
-def clip(name, share=0.5):
-    return cut(name, name, share)
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage",
     [
@@ -84,8 +84,6 @@ def clip(name, share=0.5):
     ],
 )
 def test_a_rendering_is_made_whole_again(place, damage, capfd):
-    from hostile.situation import content
-
     assert main(list(RENDER)) == 0
     before = content(place)
     damage(place)
@@ -138,7 +136,7 @@ CONVERTED = [
 ]
 
 
-@pytest.mark.parametrize("situation", CONVERTED, ids=str)
+@pytest.mark.parametrize("situation", params(CONVERTED))
 def test_translator(situation, bench, capfd):
     made = bench("translate")
     check(situation, made.place, capfd, made.words)

@@ -2,7 +2,7 @@
 
 import pytest
 from hostile.broken import cut, file, pipe, set_field, together, with_card, with_weights
-from hostile.situation import Situation, check
+from hostile.situation import Situation, check, params
 
 GONE = "no model is called|the model[^:]*: expected|--model: expected"
 
@@ -28,7 +28,7 @@ REPLACED = [
         f"--out is what is read: {name}",
         argv,
         "another name than what is read|outside of|a new or empty one|a name that ends in",
-        quick="the model" in name,
+        quick=name == "predict, the model",
     )
     for name, argv in {
         "predict, the model": ("predict", "model.safetensors", "{inputs}", "--out", "model.safetensors"),
@@ -161,12 +161,17 @@ RUNS = [
             "last.ckpt: expected a checkpoint, got a damaged",
             together(file("run/last.ckpt"), remove("run/result.json")),
         ),
+        (
+            "weights.safetensors is damaged",
+            "weights.safetensors",
+            together(file("run/weights.safetensors", b"x" * 100), remove("run/result.json")),
+        ),
         ("last.ckpt is text", "last.ckpt", together(file("run/last.ckpt", b"hello"), remove("run/result.json"))),
     )
 ]
 
 
-@pytest.mark.parametrize("situation", [*MISTYPED, *REPLACED, *PIPES, *DAMAGED, *RUNS], ids=str)
+@pytest.mark.parametrize("situation", params([*MISTYPED, *REPLACED, *PIPES, *DAMAGED, *RUNS]))
 def test_situation(situation, task, bench, capfd):
     made = bench(task)
     check(situation, made.place, capfd, made.words)

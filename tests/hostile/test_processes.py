@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from safetensors.torch import load_file
-from train.little import ENVIRONMENT, image, typed
+from training.little import ENVIRONMENT, image, typed
 
 MARK = "HOSTILE_TEST"  # in the environment of a command and of all that it starts
-pytestmark = pytest.mark.skipif(not Path("/proc").exists(), reason="processes are found in /proc")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc").exists(), reason="processes are found in /proc")]
 
 
 class Started:

@@ -5,13 +5,14 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 import torch
 from hostile.broken import file, together
-from hostile.situation import Situation, check, filled
+from hostile.situation import Situation, check, filled, params
 from safetensors.torch import load_file
-from train.little import typed
+from training.little import ENVIRONMENT, typed
 
 RESUME = ("train", "{task}", "--data", "{data}", "{flags}", "--out", "run", "--resume")
 TRAIN = ("train", "{task}", "--data", "{data}", "{flags}", "--out", "new")
@@ -90,12 +91,13 @@ SITUATIONS = [
 ]
 
 
-@pytest.mark.parametrize("situation", SITUATIONS, ids=str)
+@pytest.mark.parametrize("situation", params(SITUATIONS))
 def test_situation(situation, task, bench, capfd):
     made = bench(task)
     check(situation, made.place, capfd, made.words)
 
 
+@pytest.mark.slow
 def test_data_that_changed(task, bench, capfd):
     """Samples that were tested might be trained on."""
     made = bench(task)
@@ -108,6 +110,7 @@ def test_data_that_changed(task, bench, capfd):
     check(situation, made.place, capfd, made.words)
 
 
+@pytest.mark.slow
 def test_evaluation_counts_samples_that_were_trained_on(task, bench, capfd):
     made = bench(task)
     made.tiny.change_data(made.place)
@@ -123,6 +126,7 @@ def test_evaluation_counts_samples_that_were_trained_on(task, bench, capfd):
     assert "trained on" in ended.stdout or "in the training split" in ended.stdout, ended.stdout
 
 
+@pytest.mark.slow
 def test_a_model_that_is_gone_is_made_again(task, bench, capfd):
     made = bench(task)
     before = load_file(made.place / "run/model.safetensors")
@@ -155,20 +159,17 @@ def test_names_that_are_no_utf8(task, bench, environment):
 
 
 def typed_bytes(*words, **environment):
-    import sys
-
-    from train.little import ENVIRONMENT
-
     command = [sys.executable, "-m", "foveal", *words]
     return subprocess.run(command, capture_output=True, timeout=120, env=ENVIRONMENT | environment, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix" or os.getuid() != 0 or shutil.which("mount") is None, reason="a disk of its own needs root")
 def test_a_full_disk(task, bench):
     made = bench(task)
     disk = made.place / "disk"
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=60k", "tmpfs", disk], check=False, capture_output=True).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", disk], check=False, capture_output=True).returncode:
         pytest.skip("no tmpfs here")
     try:
         for words in (
@@ -189,16 +190,13 @@ def test_a_full_disk(task, bench):
         subprocess.run(["umount", disk], check=True)
 
 
+@pytest.mark.slow
 def test_an_output_that_is_closed(task, bench):
     """>&- and a reader that has gone away: no traceback, and what was asked for is done."""
     made = bench(task)
     words = filled(("predict", "run", "{inputs}"), made.words)
     quoted = " ".join(f"'{word}'" for word in words)
     for shell in (f"{quoted} >&-", f"{quoted} | true", f"{quoted} > /dev/full"):
-        import sys
-
-        from train.little import ENVIRONMENT
-
         done = subprocess.run(
             ["bash", "-c", f"'{sys.executable}' -m foveal {shell}"],
             capture_output=True,
@@ -212,11 +210,8 @@ def test_an_output_that_is_closed(task, bench):
         assert done.returncode in (0, 2), done.stderr
 
 
+@pytest.mark.slow
 def test_a_working_folder_that_is_gone(place):
-    import sys
-
-    from train.little import ENVIRONMENT
-
     (place / "gone").mkdir()
     command = f"cd gone && rmdir ../gone && '{sys.executable}' -m foveal predict photo.jpg"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=ENVIRONMENT, timeout=60, check=False)
@@ -225,6 +220,7 @@ def test_a_working_folder_that_is_gone(place):
     assert "working folder" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_rank_of_a_single_process_changes_nothing(task, bench):
     """LOCAL_RANK=1 left over in an environment: the run is whole."""
     made = bench(task)

@@ -26,9 +26,9 @@ from foveal.metrics.classification import (
 )
 from foveal.metrics.importance import CIW, f1_normal, f2_ciw
 from foveal.metrics.ranking import Ranking
+from foveal.runtime.answers import decide
 
 IMAGES, CLASSES = 101, 7
-from foveal.runtime.answers import decide
 
 
 def one_label(seed=0, images=IMAGES, classes=CLASSES):

@@ -153,7 +153,7 @@ def _parsed(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.N
 def _switches(parser: argparse.ArgumentParser, arguments: list[str]) -> list[str]:
     """--sample before a word that is no value means --sample true: the word is an input."""
     names = {name for action in parser._actions if action.nargs == "?" and action.const == "true" for name in action.option_strings}
-    following = [*arguments[1:], ""]
+    following = [*arguments, ""][1:]  # one for each, and none for no argument
     return [
         f"{word}=true" if word in names and after.lower() not in ("true", "false") else word
         for word, after in zip(arguments, following, strict=False)  # without arguments there is none

@@ -22,6 +22,7 @@ from foveal.data.filter_pairs import PairFilter, Row
 from foveal.data.parallel_files import SIDES, aligned, choose, in_name, jsonl, language, tsv
 from foveal.data.source import SPLITS
 from foveal.errors import FovealError, expect, expect_plain_file, reading
+from foveal.file_names import expanded
 
 MAX_LENGTH = 250  # words of a sentence to learn from
 SHARE, MOST = 0.05, 2000  # of all sentences, and sentences: val and test each, where nobody gave them
@@ -108,7 +109,7 @@ def read_parallel(
         for what, asked, given in (("source", source, "en"), ("target", target, "de")):
             expect(asked in (None, given), what, f"{given}: the grammar's languages are en and de", asked)
         return _gathered("grammar", "made by a grammar", ("en", "de"), read_grammar(where), pair_filter, notes)
-    path = _expanded(where)
+    path = expanded(where)
     with reading(where):
         if path.is_dir():
             name = path.resolve().name
@@ -116,13 +117,6 @@ def read_parallel(
         if path.exists() or "," not in where:
             return _gathered(_stem(path), *_table(path, source, target), pair_filter, notes)
         return _gathered(*_two_files(where, source, target), pair_filter, notes)
-
-
-def _expanded(name: str) -> Path:
-    try:
-        return Path(name).expanduser()
-    except RuntimeError:  # ~somebody who is not there
-        return Path(name)
 
 
 def _folder(folder: Path, source: str | None, target: str | None, notes: list[str]) -> tuple[str, tuple[str, str], list[Stream]]:
@@ -168,7 +162,7 @@ def _table(path: Path, source: str | None, target: str | None) -> tuple[str, tup
 
 
 def _two_files(where: str, source: str | None, target: str | None) -> tuple[str, str, tuple[str, str], list[Stream]]:
-    paths = [_expanded(part.strip()) for part in where.split(",")]
+    paths = [expanded(part.strip()) for part in where.split(",")]
     expect(len(paths) == 2, where, "two files with a comma between them", f"{len(paths)}")
     for path in paths:
         expect(path.exists(), str(path), "a file that exists", "nothing there")

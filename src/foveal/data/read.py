@@ -1,7 +1,7 @@
 """read(what) → Source: finds out which of the field's formats a name or a path is, and reads it.
 
 pipes, pipes:N, pipes:N:SEED           rendered pipes, no download
-a folder with SewerML_{Train,Val,Test}.csv
+what a reader of data/formats/ knows     such as a folder with SewerML_{Train,Val,Test}.csv
 a .csv file, or a folder with labels.csv (or index.csv, or one csv alone that has no class folders beside it)
 any other folder                       class folders
 """
@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from foveal.data.class_folders import holds_classes, read_folder
 from foveal.data.divide import SHARES, divide
-from foveal.data.sewer_ml import is_sewer_ml, read_sewer_ml
+from foveal.data.formats import reader_of
 from foveal.data.source import SPLITS, Source
 from foveal.data.table import columns_of, read_table
 from foveal.errors import FovealError, expect, reading
+from foveal.file_names import expanded
 
 FAR = 0.1  # how much of the images a split may have more or fewer than its share, and still be called by that
 TABLES = ("labels.csv", "index.csv")
@@ -42,7 +43,7 @@ def read(
 
         expect(fold_column is None, "--fold-column", "none: rendered pipes have no columns", fold_column)
         return _divided(read_pipes(text), split, seed)
-    path = _expanded(text)
+    path = expanded(text)
     with reading(path):
         source = _from_path(path, label, fold_column)
     alike = _alike(source.classes)
@@ -56,33 +57,26 @@ def is_rendered(name: str) -> bool:
 
 def has_column(name: str, column: str) -> bool:
     """Whether the csv of a set has this column; a set without a csv has none."""
-    path = _expanded(name)
-    if is_rendered(name) or not path.exists() or (path.is_dir() and is_sewer_ml(path)):
+    path = expanded(name)
+    if is_rendered(name) or not path.exists() or reader_of(path) is not None:
         return False
     table = _table_in(path) if path.is_dir() else path
     return table is not None and column in columns_of(table)
-
-
-def _expanded(name: str) -> Path:
-    try:
-        return Path(name).expanduser()
-    except RuntimeError:  # ~somebody who is not there
-        return Path(name)
 
 
 def _from_path(path: Path, label: str | None, fold_column: str | None) -> Source:
     if not path.exists():
         raise FovealError(f"{path}: expected pipes, or a folder or a csv file that exists, got nothing there")
     name = path.resolve().name if path.is_dir() else path.resolve().parent.name
+    if (reader := reader_of(path)) is not None:
+        for what, column in (("--label", label), ("--fold-column", fold_column)):
+            expect(column is None, what, f"none: {reader.__name__.rpartition('.')[2]} has its own columns", column)
+        return reader.read(path, name)  # type: ignore[no-any-return]
     if not path.is_dir():
         expect(
             path.suffix.lower() in (".csv", ".tsv", ".txt"), str(path), "a folder or a csv file", f"a file of kind {path.suffix or 'none'}"
         )
         return read_table(path, name, label, fold_column)
-    if is_sewer_ml(path):
-        for what, column in (("--label", label), ("--fold-column", fold_column)):
-            expect(column is None, what, "none: Sewer-ML has its own columns", column)
-        return read_sewer_ml(path, name)
     if (table := _table_in(path)) is not None:
         return read_table(table, name, label, fold_column)
     unfinished = (path / MARK).is_file()  # a rendering has its labels only when all frames are drawn; its folders are no classes

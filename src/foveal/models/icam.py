@@ -4,8 +4,10 @@
     Q⁰ = softmax(W_emb(Q_latent) Kᵀ/√C) V;   Q̂ = LN(Q + MHCA(Q, K, V));   Q ← LN(Q̂ + FFN(Q̂)),  L times;   logits = MLP(W_out Q)
 
 Symbols: p_i the patches of the image, P of them; Φ one CNN shared by all; C the width; Q_latent a few learned vectors. No token looks at its like, so attention costs O(P) where a ViT's costs O(P²).
+Paper: Hannibal730 (2025). Instance-adaptive Cross-Attention Model. github.com/Hannibal730/On-device-Sewer-Defect-Inspection.
 Departs from the paper: the plain build is the equations above. The published build (`Projected`, a mixer over the grid of patches, first queries whose values know no position) scales the first softmax by 1/√C, as the equation does and its code does not.
 Cost: Φ's on every pixel, and O(P·C) for each query and layer.
+Example: Icam(IcamConfig(image=64, patch=16, width=14, classes=3))(torch.rand(2, 3, 64, 64))
 """
 
 from collections.abc import Callable

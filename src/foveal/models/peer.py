@@ -1,6 +1,16 @@
 """Peers: what others use, built from transformers' configs without their weights, to be trained by the same command on the same data.
 
-Papers: EfficientNet (Tan and Le, 2019), MobileNetV2 (Sandler et al., 2018), MobileViT (Mehta and Rastegari, 2022), DeiT (Touvron et al., 2021), ResNet (He et al., 2016).
+    logits = peer(images)
+
+Symbols: peer one of efficientnet-b0, mobilenet-v2, mobilevit-xxs, deit-tiny, vit-24 (DeiT, as wide and as deep as ICAM's decoder) and resnet-18.
+Paper: Mingxing Tan, Quoc V. Le (2019). EfficientNet: rethinking model scaling for convolutional neural networks. ICML. arXiv:1905.11946.
+Paper: Mark Sandler, Andrew Howard, Menglong Zhu, Andrey Zhmoginov, Liang-Chieh Chen (2018). MobileNetV2: inverted residuals and linear bottlenecks. CVPR. arXiv:1801.04381.
+Paper: Sachin Mehta, Mohammad Rastegari (2022). MobileViT: light-weight, general-purpose, and mobile-friendly vision transformer. ICLR. arXiv:2110.02178.
+Paper: Hugo Touvron, Matthieu Cord, Matthijs Douze, Francisco Massa, Alexandre Sablayrolles, Hervé Jégou (2021). Training data-efficient image transformers & distillation through attention. ICML. arXiv:2012.12877.
+Paper: Kaiming He, Xiangyu Zhang, Shaoqing Ren, Jian Sun (2016). Deep residual learning for image recognition. CVPR. arXiv:1512.03385.
+Departs from the paper: none learns from ImageNet first, none distils, and all are trained by the recipe of the run. What transformers leaves unset is initialised as the papers do.
+Cost: each its own; `foveal bench models resnet-18` measures it.
+Example: Peer(PeerConfig("vit-24", classes=3, image=32))(torch.rand(2, 3, 32, 32))
 """
 
 import importlib

@@ -10,6 +10,7 @@ Paper: Ilya Sutskever, Oriol Vinyals, Quoc V. Le (2014). Sequence to sequence le
 Paper: Dzmitry Bahdanau, Kyunghyun Cho, Yoshua Bengio (2015). Neural machine translation by jointly learning to align and translate. ICLR. arXiv:1409.0473.
 Departs from the paper: without attention the encoder reads both ways, and the last states reach every step, as in Cho's. t_i is one tanh layer where the papers have maxout, and the tokens' tables are tied and scaled as in the Transformer, so that the two compare. s_0 is made of both last states, where Bahdanau takes one.
 Cost: O((M + N)·C²) time, one step after the other; with attention O(N·M·C) more. With the vocabulary of 37,000 tokens (4,736,000 parameters) `rnn` has 1,330,324 parameters beside it and `rnn-attention` 1,326,832: about what transformer-tiny has, 1,325,056.
+Example: Seq2Seq(Seq2SeqConfig(17, 19, width=6, hidden=5, tied="output"))(torch.arange(4, 11)[None], torch.arange(4, 9)[None])
 """
 
 from dataclasses import dataclass, field
@@ -53,7 +54,7 @@ PRESETS = {
 class Seq2Seq(nn.Module):
     """Tokens of a source (B, M) and of a target (B, N), both padded on the right → logits of the target's next tokens (B, N, target_words)."""
 
-    recordable = False  # as a CUDA graph (train/cuda_graph.py): packing reads lengths on the CPU
+    recordable = False  # as a CUDA graph (training/cuda_graph.py): packing reads lengths on the CPU
 
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from foveal.atomic import write_atomic
 from foveal.errors import FovealError, expect, expect_plain_file, short_repr
+from foveal.file_names import utf8_name
 from foveal.models.shrink import Shapes, shorter, shrink
 from foveal.models.zoo import family
 from foveal.runtime import packaged
@@ -107,7 +108,7 @@ def model_file(path: str | Path) -> Path:
 def read_tensors(file: Path) -> tuple[dict[str, Tensor], str]:
     """The tensors of a file, and the text of its card."""
     try:
-        with safe_open(file, framework="pt") as content:
+        with utf8_name(file) as link, safe_open(link, framework="pt") as content:
             text = (content.metadata() or {}).get(CARD)
             if text is None:
                 raise FovealError(f"{file}: expected a model that foveal wrote, got safetensors without a card of foveal's")
@@ -119,7 +120,7 @@ def read_tensors(file: Path) -> tuple[dict[str, Tensor], str]:
 def read_text(file: Path) -> str:
     """The text of a file's card; no tensor is read."""
     try:
-        with safe_open(file, framework="np") as content:
+        with utf8_name(file) as link, safe_open(link, framework="np") as content:
             text = (content.metadata() or {}).get(CARD)
     except (SafetensorError, OSError) as error:
         raise FovealError(f"{file}: expected a .safetensors file, got something else: {error}") from None

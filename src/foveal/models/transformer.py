@@ -7,16 +7,7 @@ Symbols: B batch, M tokens of the source, N of the target, C the width, PE the p
 Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
 Departs from the paper: the projections of attention have biases, as in torch and Marian. norm="pre" ends each stack with one more LayerNorm; norm="none" and residual=False are ablations. position="relative" is Shaw's (a vector for each distance up to 16, one table per layer for all heads, no term on the values) and "rotary" RoFormer's, both in self-attention only, with nothing added to the input.
 Cost: O((M² + N² + N·M)·C + (M + N)·C²) time per layer.
-
-Parameters with one vocabulary of 37,000 tokens, tied="all":
-
-    preset              width  hidden  heads  layers   tables      blocks       all          the paper says
-    transformer-tiny    128    256     4      4 + 4    4,736,000   1,325,056    6,061,056
-    transformer-small   256    1024    4      6 + 6    9,472,000   11,059,200   20,531,200
-    transformer-base    512    2048    8      6 + 6    18,944,000  44,138,496   63,082,496   65 million
-    transformer-big     1024   4096    16     6 + 6    37,888,000  176,357,376  214,245,376  213 million
-
-Of these, 36,864 (base) and 73,728 (big) are biases of attention. No vocabulary gives both of the paper's figures: 65 million would take some 40,700 tokens, 213 million some 35,800.
+Example: Transformer(TransformerConfig(17, 19, width=14, hidden=28, heads=2, layers=1, decoder_layers=1, tied="output"))(torch.arange(4, 11)[None], torch.arange(4, 9)[None])
 """
 
 from collections.abc import Callable
@@ -75,6 +66,15 @@ class TransformerConfig:
         return self.layers + self.decoder_layers
 
 
+# Parameters with one vocabulary of 37,000 tokens, tied="all":
+#
+#     preset              width  hidden  heads  layers   tables      blocks       all          the paper says
+#     transformer-tiny    128    256     4      4 + 4    4,736,000   1,325,056    6,061,056
+#     transformer-small   256    1024    4      6 + 6    9,472,000   11,059,200   20,531,200
+#     transformer-base    512    2048    8      6 + 6    18,944,000  44,138,496   63,082,496   65 million
+#     transformer-big     1024   4096    16     6 + 6    37,888,000  176,357,376  214,245,376  213 million
+#
+# Of these, 36,864 (base) and 73,728 (big) are biases of attention. No vocabulary gives both of the paper's figures: 65 million would take some 40,700 tokens, 213 million some 35,800.
 PRESETS = {
     "transformer-tiny": TransformerConfig(width=128, hidden=256, heads=4, layers=4, decoder_layers=4, dropout=0.3),
     "transformer-small": TransformerConfig(width=256, hidden=1024, heads=4),

@@ -11,6 +11,7 @@ from pathlib import Path
 from foveal.atomic import write_atomic
 from foveal.deploy.measure.clock import Job, Timing, interleaved
 from foveal.deploy.measure.origin import origin
+from foveal.report.table import Table, write_tables
 
 WARM_UP = 3
 ROUNDS, LONGEST = 11, 16384  # by default
@@ -90,9 +91,7 @@ class Bench:
         # A quick look does not take the place of the full run.
         stem += f"-{self.rounds}-rounds" if self.rounds != ROUNDS else ""
         stem += f"-to-{self.longest}" if self.longest != LONGEST else ""
-        header = " · ".join(f"{key} {value}" for key, value in facts.items())
-        lines = [f"# foveal bench {self.name}", "", f"{header}", "", self._method(), "", *_markdown(self.rows), ""]
-        write_atomic(folder / f"{stem}.md", "\n".join(lines).encode())
+        write_tables(folder, stem, [_table(self.rows)], f"foveal bench {self.name}", self._method(), facts)
         seconds = {what: {name: asdict(timing) for name, timing in taken.items()} for what, taken in self.timings.items()}
         content = {"origin": facts, "warm_up": WARM_UP, "rows": [asdict(row) for row in self.rows], "seconds": seconds}
         write_atomic(folder / f"{stem}.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
@@ -101,7 +100,7 @@ class Bench:
         else:
             (folder / f"{stem}.svg").unlink(missing_ok=True)  # of an earlier run
         with contextlib.suppress(OSError):
-            print(f"written: {folder / stem}.md and .json{' and .svg' if self.picture else ''}")
+            print(f"written: {folder / stem}.md, .csv, .tex and .json{' and .svg' if self.picture else ''}")
 
     def _method(self) -> str:
         return (
@@ -110,13 +109,13 @@ class Bench:
         )
 
 
-def _markdown(rows: list[Row]) -> list[str]:
-    lines = ["| what | ours | theirs | ratio | bar |", "|---|---|---|---|---|"]
+def _table(rows: list[Row]) -> Table:
+    cells = []
     for row in rows:
         ratio = "" if row.ratio is None else f"{row.ratio:.2f} {row.meaning}"
-        outcome = "" if row.met is None else f"{row.bar}: {'met' if row.met else '**not met**'}"
-        lines.append(f"| {row.what} | {row.ours} | {row.theirs} | {ratio} | {outcome} |")
-    return lines
+        bar = "" if row.met is None else f"{row.bar}: {'met' if row.met else 'NOT MET'}"
+        cells.append([row.what, row.ours, row.theirs, ratio, bar])
+    return Table(["what", "ours", "theirs", "ratio", "bar"], cells, words=5)
 
 
 def _time(timing: Timing) -> str:

@@ -2,7 +2,7 @@
 
     Paper: First Last, First Last (YEAR). Title. Venue. arXiv:ID. doi:ID.
 
-Venue, arXiv and doi may be missing. All authors are named; a family name is the last word, with the small words before it (van der Maaten).
+Venue, arXiv and doi may be missing. A venue such as github.com/NAME/REPOSITORY makes it software. All authors are named; a family name is the last word, with the small words before it (van der Maaten).
 """
 
 import re
@@ -44,6 +44,8 @@ JOURNALS = {
     "TPAMI": "IEEE Transactions on Pattern Analysis and Machine Intelligence",
 }
 JOURNAL_WORDS = re.compile(r"\b(Journal|Transactions|Letters|Magazine|Review|Neural Computation|Neurocomputing|Nature|Science|Distill)\b")
+
+REPOSITORY = re.compile(r"(github|gitlab)\.com/\S+$")
 
 WITHOUT_ACCENT = {"ł": "l", "ø": "o", "ß": "ss", "æ": "ae", "œ": "oe", "đ": "d", "ı": "i"}  # what Unicode does not take apart
 
@@ -103,6 +105,8 @@ class Paper:
     def _place(self) -> tuple[str, dict[str, str]]:
         if not self.venue:
             return "misc", {}
+        if REPOSITORY.match(self.venue):
+            return "software", {"url": f"https://{self.venue}"}
         if self.venue in JOURNALS or JOURNAL_WORDS.search(self.venue):
             return "article", {"journal": _escaped(JOURNALS.get(self.venue, self.venue))}
         return "inproceedings", {"booktitle": _escaped(CONFERENCES.get(self.venue, self.venue))}

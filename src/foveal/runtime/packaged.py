@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from foveal.file_names import expanded
+
 WEIGHTS = Path(__file__).parent / "weights"
 SUFFIX, EXPORTED = ".safetensors", ".onnx"
 FILE = "model.safetensors"  # what a model is called in a run's folder
@@ -21,8 +23,5 @@ def packaged(name: str, suffix: str = SUFFIX) -> Path | None:
 
 def is_file(name: str) -> bool:
     """Whether a name means a model that lies somewhere: a file, a run's folder, or weights in the package. Else it may be a preset's."""
-    try:
-        path = Path(name).expanduser()
-    except RuntimeError:  # ~somebody who is not there
-        path = Path(name)
+    path = expanded(name)
     return path.suffix == SUFFIX or (path / FILE).is_file() or packaged(name) is not None

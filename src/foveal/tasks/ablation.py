@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from foveal.report.table import Table
 
 if TYPE_CHECKING:
-    from foveal.train.sweep import Run
+    from foveal.training.sweep import Run
 
 Variants = Mapping[str, Mapping[str, Any]]  # table → name of a variant → its recipe; the first one is what the others are compared with
 Plans = Mapping[tuple[str, str], Sequence["Run"]]  # (table, variant) → its runs over folds and seeds

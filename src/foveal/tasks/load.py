@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from foveal.errors import FovealError, expect, reading, unknown
+from foveal.file_names import expanded
 from foveal.runtime import packaged
 from foveal.runtime.card import read_card, task_in
 from foveal.runtime.exported import open_exported
@@ -42,7 +43,7 @@ def load(name: "str | Path", *, device: str = "auto", threads: int = 1, config: 
 def find_model(name: "str | Path") -> Path | None:
     """The path of a model; None where the name is a preset's. An error names what is near a name that nobody has."""
     text = str(name)
-    path = Path(text).expanduser() if not text.startswith("~") or text[:2] in ("~", "~/") else Path(text)
+    path = expanded(text)
     with reading(path):
         exists = path.exists()
     if exists:

@@ -18,7 +18,7 @@ from foveal.tasks.task import Evaluation, Explanation, Exported, Predictor, Task
 if TYPE_CHECKING:
     from torch import nn
 
-    from foveal.train.harness import Progress
+    from foveal.training.harness import Progress
 
 
 def _silent(items: Iterable[Any], total: int, what: str) -> Iterable[Any]:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from foveal.tasks.ablation import Ablation
     from foveal.tasks.model import Model
-    from foveal.train.harness import Data, Machine, Progress, Training
-    from foveal.train.recipe import Recipe
+    from foveal.training.harness import Data, Machine, Progress, Training
+    from foveal.training.recipe import Recipe
 
 GROUP = "foveal.tasks"  # the entry points of packages that bring a task
 

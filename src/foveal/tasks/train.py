@@ -14,8 +14,8 @@ from foveal.tasks.task import Task, find_task
 
 if TYPE_CHECKING:
     from foveal.tasks.model import Model
-    from foveal.train.harness import Progress
-    from foveal.train.recipe import Recipe
+    from foveal.training.harness import Progress
+    from foveal.training.recipe import Recipe
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,8 +60,8 @@ def train(
 
     from foveal.deploy.measure.origin import origin
     from foveal.device import choose
-    from foveal.train.harness import Machine, silent
-    from foveal.train.harness import train as run
+    from foveal.training.harness import Machine, silent
+    from foveal.training.harness import train as run
 
     what = find_task(task)
     whole = recipe_of(what, recipe, options)

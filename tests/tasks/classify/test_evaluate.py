@@ -5,14 +5,14 @@ import shutil
 import numpy as np
 import pytest
 from data.bad import BAD, spoiled
-from train.little import FIELDS, a_set, result, rows, trained
+from training.little import FIELDS, a_set, result, rows, trained
 
 from foveal.app import cli
 from foveal.report import progress as progress_module
 from foveal.tasks.classify.evaluate import plain_thresholds
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.summary import summarise
-from foveal.train.harness import Machine
+from foveal.training.harness import Machine
 
 
 def typed(capsys, *words):

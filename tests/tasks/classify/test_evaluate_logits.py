@@ -10,7 +10,7 @@ from foveal.errors import FovealError
 from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.classify.evaluate import logits_of, predict_split
 from foveal.tasks.classify.predict_torch import TorchClassifier
-from foveal.train.harness import silent
+from foveal.training.harness import silent
 
 
 class Colour(nn.Module):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from train.little import FIELDS, a_set, rows, trained
+from training.little import FIELDS, a_set, rows, trained
 
 from foveal.errors import FovealError
 from foveal.models.store import load_model
@@ -12,7 +12,7 @@ from foveal.models.zoo import create
 from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.classify.logit_adjustment import adjust_logits
 from foveal.tasks.classify.recipe import ClassifyRecipe
-from foveal.train.harness import Machine
+from foveal.training.harness import Machine
 
 
 @pytest.mark.parametrize("name", ["icam-31k", "resnet-18", "efficientnet-b0", "deit-tiny"])

@@ -12,8 +12,8 @@ from foveal.errors import FovealError
 from foveal.models.zoo import create
 from foveal.tasks.classify.module import ClassifyModule, blocks_of, is_backbone
 from foveal.tasks.classify.recipe import ClassifyRecipe
-from foveal.train.average import Average
-from foveal.train.schedule import cosine
+from foveal.training.average import Average
+from foveal.training.schedule import cosine
 
 COUNTS = np.array([2, 3, 11, 1, 7])
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
-from train.little import FIELDS, a_set, rows, same_run, trained
+from training.little import FIELDS, a_set, rows, same_run, trained
 
 from foveal.data.read import read
 from foveal.errors import FovealError
@@ -16,7 +16,7 @@ from foveal.models.zoo import create
 from foveal.runtime.card import SEWER_MEAN, SEWER_STD
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.teachers import Teachers, Wanted, load_teachers
-from foveal.train.harness import Machine
+from foveal.training.harness import Machine
 
 CPU = Machine(device="cpu")
 

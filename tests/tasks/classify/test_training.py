@@ -13,7 +13,7 @@ from data.bad import BAD, spoiled
 from PIL import Image
 from safetensors.torch import load_file as read_file
 from torch.nn import functional as F
-from train.little import FIELDS, a_set, figures, image, result, rows, same_run, trained
+from training.little import FIELDS, a_set, figures, image, result, rows, same_run, trained
 
 from foveal.data.name_sketch import count_known
 from foveal.data.read import read
@@ -27,7 +27,7 @@ from foveal.tasks.classify.module import ClassifyModule
 from foveal.tasks.classify.predictions import read_predicted
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.training import build
-from foveal.train.harness import Machine
+from foveal.training.harness import Machine
 
 CPU = Machine("cpu", workers=0)
 FILES = {

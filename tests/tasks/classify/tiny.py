@@ -3,8 +3,8 @@
 import shutil
 
 from PIL import Image
-from train.little import FLAGS as SMALL
-from train.little import a_set, image
+from training.little import FLAGS as SMALL
+from training.little import a_set, image
 
 FLAGS = [*SMALL, "--augment", "none", "--epochs", "1"]
 

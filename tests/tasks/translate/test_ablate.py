@@ -3,15 +3,15 @@
 import json
 
 import pytest
-from train.little import typed
-from train.sentences import FLAGS, sentences
+from training.little import typed
+from training.sentences import FLAGS, sentences
 
 from foveal.app.cli import main
 from foveal.errors import FovealError
 from foveal.models.zoo import create
 from foveal.tasks.translate.ablate import AS_IT_IS, BASE, TABLES, TransformerAblation, same, table_of, varied
 from foveal.tasks.translate.recipe import TranslateRecipe
-from foveal.train import sweep
+from foveal.training import sweep
 
 
 @pytest.mark.parametrize(("table", "name"), [(table, name) for table, rows in TABLES.items() for name in rows])

@@ -55,7 +55,7 @@ def test_without_a_cache_as_long_as_was_asked_for(monkeypatch, longest):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--batch", "1,x"], "--batch: expected integers from 1, such as 1,4, got 1,x"),
+        (["--batch", "1,x"], "--batch: expected integers from 1 to 4,096, such as 1,4, got 1,x"),
         (["--tokens", "1"], "--tokens: expected at least 2, got 1"),
         (["transformer-tiny", "other"], "foveal bench translate: expected one model at most, got transformer-tiny other"),
     ],

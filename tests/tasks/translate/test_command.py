@@ -9,8 +9,8 @@ import subprocess
 import sys
 
 import pytest
-from train.little import ENVIRONMENT, typed
-from train.sentences import FIELDS, FLAGS, sentences
+from training.little import ENVIRONMENT, typed
+from training.sentences import FIELDS, FLAGS, sentences
 
 from foveal.app.cli import main
 from foveal.tasks.translate.command import lines_ahead

@@ -3,13 +3,13 @@
 import json
 
 import pytest
-from train.killed import train_translate
-from train.sentences import FIELDS, sentences
+from training.killed import train_translate
+from training.sentences import FIELDS, sentences
 
 from foveal.errors import FovealError
 from foveal.tasks.load import load
 from foveal.tasks.translate.recipe import TranslateRecipe
-from foveal.train.harness import Machine
+from foveal.training.harness import Machine
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tasks.translate.translator import SIZE, made, opened
-from train.little import typed
+from training.little import typed
 
 from foveal.core.watch import watch
 from foveal.errors import FovealError

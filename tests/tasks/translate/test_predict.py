@@ -11,7 +11,7 @@ import pytest
 import torch
 from tasks.translate.translator import KINDS, SIZE, made
 from tasks.translate.translator import opened as as_model
-from train.little import ENVIRONMENT, typed
+from training.little import ENVIRONMENT, typed
 
 from foveal.app.cli import main
 from foveal.deploy.onnx.file import write_export

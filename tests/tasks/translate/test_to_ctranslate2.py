@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 from tasks.translate.translator import made
-from train.little import typed
+from training.little import typed
 
 from foveal.app.cli import main
 from foveal.errors import FovealError

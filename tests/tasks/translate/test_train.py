@@ -8,9 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch.nn import functional as F
-from train.killed import killed_and_resumed, train_translate
-from train.little import rows, typed
-from train.sentences import FIELDS, sentences
+from training.killed import killed_and_resumed, train_translate
+from training.little import rows, typed
+from training.sentences import FIELDS, sentences
 
 from foveal.data.parallel import read_parallel
 from foveal.data.token_batches import TokenPairs, collate
@@ -22,8 +22,8 @@ from foveal.tasks.task import find_task
 from foveal.tasks.translate.card import TranslateCard
 from foveal.tasks.translate.module import TranslateModule
 from foveal.tasks.translate.recipe import TranslateRecipe
-from foveal.train.harness import Machine
-from foveal.train.schedule import root
+from foveal.training.harness import Machine
+from foveal.training.schedule import root
 
 CPU = Machine(device="cpu")
 

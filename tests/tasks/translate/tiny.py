@@ -1,7 +1,7 @@
 """A training run of a few seconds, and inputs for its model: what every hostile situation of this task starts from."""
 
-from train.sentences import FLAGS as SMALL
-from train.sentences import sentences
+from training.sentences import FLAGS as SMALL
+from training.sentences import sentences
 
 FLAGS = [*SMALL, "--beam", "1", "--average", "1", "--epochs", "1"]
 

@@ -1,7 +1,7 @@
 """Translators of every kind, small enough to export in a moment, whose translations differ from sentence to sentence."""
 
 import torch
-from train.sentences import WORDS
+from training.sentences import WORDS
 
 from foveal.models.store import describe
 from foveal.models.zoo import create

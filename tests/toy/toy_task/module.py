@@ -14,12 +14,12 @@ from foveal.data.order import Order
 from foveal.models.store import begin_with, describe, save_model
 from foveal.models.zoo import create
 from foveal.runtime.packaged import FILE
-from foveal.train.diverged import expect_finite
-from foveal.train.harness import Training
-from foveal.train.journal import Journal
-from foveal.train.module import TaskModule
-from foveal.train.run_folder import RESULT
-from foveal.train.schedule import cosine
+from foveal.training.diverged import expect_finite
+from foveal.training.harness import Training
+from foveal.training.journal import Journal
+from foveal.training.module import TaskModule
+from foveal.training.run_folder import RESULT
+from foveal.training.schedule import cosine
 from toy_task.card import GaugeCard
 from toy_task.data import Readings
 from toy_task.recipe import GaugeRecipe

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from foveal.options import option
-from foveal.train.recipe import Recipe
+from foveal.training.recipe import Recipe
 
 
 @dataclass(frozen=True)

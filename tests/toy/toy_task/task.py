@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from foveal.options import Options
     from foveal.tasks.model import Model
-    from foveal.train.harness import Data, Machine, Progress, Training
-    from foveal.train.recipe import Recipe
+    from foveal.training.harness import Data, Machine, Progress, Training
+    from foveal.training.recipe import Recipe
 
 
 class GaugeTask(Task):
@@ -43,7 +43,7 @@ class GaugeTask(Task):
         import statistics
 
         from foveal.atomic import write_atomic
-        from foveal.train.run_folder import read_result
+        from foveal.training.run_folder import read_result
 
         errors = [-read_result(folder)["val_score"] for folder in folders]
         text = f"| runs | mean squared error |\n|---|---|\n| {len(errors)} | {statistics.mean(errors):.2g} |\n"

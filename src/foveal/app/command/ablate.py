@@ -39,8 +39,8 @@ def known() -> dict[str, Ablation]:
 def run(args: argparse.Namespace) -> int:
     from foveal.deploy.measure.origin import origin
     from foveal.device import choose
-    from foveal.train.run_folder import expect_outside
-    from foveal.train.sweep import expect_sweep_folder, plan, run_all
+    from foveal.training.run_folder import expect_outside
+    from foveal.training.sweep import expect_sweep_folder, plan, run_all
 
     check_machine(args)
     ablation = _ablation(args.task)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from foveal.app.command.flags import expect_not_input
 from foveal.atomic import expect_folder, write_atomic
 from foveal.errors import FovealError, expect, expect_plain_file, reading, unknown
+from foveal.file_names import utf8_name
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -102,8 +103,8 @@ def _read_weights(file: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
 
     try:
         expect_plain_file(file)
-        with reading(file), safe_open(file, framework="pt") as content:
-            return {name: content.get_tensor(name) for name in content.keys()}, content.metadata() or {}  # noqa: SIM118 — no dict
+        with reading(file), utf8_name(file) as name, safe_open(name, framework="pt") as content:
+            return {key: content.get_tensor(key) for key in content.keys()}, content.metadata() or {}  # noqa: SIM118 — no dict
     except SafetensorError as error:
         raise FovealError(f"{file}: expected a .safetensors file, got something else: {error}") from None
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from foveal.deploy.onnx.archive import texts
 from foveal.errors import FovealError, expect, expect_plain_file, reading
+from foveal.file_names import utf8_name
 from foveal.runtime.card import read_card, task_in
 from foveal.runtime.onnx_names import CARD, EXPORTED, PROOF, TORCH
 from foveal.tasks.task import find_task, task_names
@@ -43,7 +44,7 @@ def _texts(file: Path) -> dict[str, str]:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(file, framework="np") as content:
+        with utf8_name(file) as name, safe_open(name, framework="np") as content:
             return dict(content.metadata() or {})
     except SafetensorError as error:
         raise FovealError(f"{file}: expected a {WEIGHTS} file, got something else: {error}") from None

@@ -73,8 +73,8 @@ def check_machine(args: argparse.Namespace) -> None:
 
 def sweep(args: argparse.Namespace, task: Task, recipe: Any, folder: Path, folds: Sequence[int | None]) -> list[Any]:
     """All runs over folds and seeds, done; those of a sweep that was stopped are continued."""
-    from foveal.train.run_folder import expect_outside
-    from foveal.train.sweep import expect_sweep_folder, plan, run_all
+    from foveal.training.run_folder import expect_outside
+    from foveal.training.sweep import expect_sweep_folder, plan, run_all
 
     runs = list(plan(task.name, recipe, folder, folds, seeds_of(args, recipe.seed)))
     expect_outside(folder, recipe.data)
@@ -111,7 +111,7 @@ def folds_of(text: str | None, count: int) -> list[int | None]:
 
 
 def _one(args: argparse.Namespace, task: Task, recipe: str | None, given: dict[str, Any]) -> int:
-    from foveal.train.harness import Machine, is_first
+    from foveal.training.harness import Machine, is_first
 
     first = is_first(Machine(args.device, args.devices))
     done = train(

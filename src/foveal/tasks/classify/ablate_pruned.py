@@ -12,7 +12,7 @@ from foveal.errors import FovealError
 from foveal.models.store import load_model, save_model
 from foveal.runtime.packaged import SUFFIX
 from foveal.tasks.classify.card import ClassifyCard
-from foveal.train.sweep import Run
+from foveal.training.sweep import Run
 
 
 def pruned_runs(wholes: Mapping[str, Sequence[Run]], place: Callable[[str], Path]) -> Iterator[tuple[str, list[Run]]]:

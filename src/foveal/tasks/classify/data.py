@@ -17,7 +17,7 @@ from foveal.data.source import SPLITS, Source
 from foveal.errors import expect
 from foveal.runtime.blank import paint
 from foveal.tasks.classify.recipe import ClassifyRecipe
-from foveal.train.sweep import cores
+from foveal.training.sweep import cores
 
 ROOM = 4 * 2**30  # bytes of images that are kept in memory
 

@@ -33,7 +33,7 @@ from foveal.tasks.task import Evaluation
 
 if TYPE_CHECKING:
     from foveal.tasks.model import Model
-    from foveal.train.harness import Progress
+    from foveal.training.harness import Progress
 
 THUMBNAIL = 224  # pixels of an image in the report
 THREADS = 4  # that open images

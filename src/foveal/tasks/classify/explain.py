@@ -22,7 +22,7 @@ from foveal.tasks.task import Explanation
 if TYPE_CHECKING:
     from foveal.tasks.classify.predict_torch import TorchClassifier
     from foveal.tasks.model import Model
-    from foveal.train.harness import Progress
+    from foveal.training.harness import Progress
 
 SHARP = 660  # pixels of the photo's side on a sheet
 CELLS = (7, 7)  # of the maps of a model whose attention gives no grid

@@ -27,7 +27,7 @@ from foveal.tasks.task import Explanation
 
 if TYPE_CHECKING:
     from foveal.tasks.model import Model
-    from foveal.train.harness import Progress
+    from foveal.training.harness import Progress
 
 FRESH = 2001  # millions: seeds from here on are in no set that `pipes:N:SEED` names, so that no model was trained on them
 STEM = "faithful"

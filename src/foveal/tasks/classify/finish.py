@@ -29,9 +29,9 @@ from foveal.tasks.classify.card import TRAINED, ClassifyCard
 from foveal.tasks.classify.data import ClassifyData
 from foveal.tasks.classify.logit_adjustment import adjust_logits
 from foveal.tasks.classify.module import ClassifyModule
-from foveal.train.gather import gathered
-from foveal.train.journal import Journal
-from foveal.train.run_folder import RESULT
+from foveal.training.gather import gathered
+from foveal.training.journal import Journal
+from foveal.training.run_folder import RESULT
 
 BAD = "bad.csv"
 

@@ -20,12 +20,12 @@ from foveal.models.mbconv import Stages
 from foveal.runtime.answers import decide, probabilities
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.teachers import Teachers
-from foveal.train.diverged import expect_finite
-from foveal.train.gather import gathered
-from foveal.train.module import TaskModule
-from foveal.train.recipe import FULL
-from foveal.train.recompute import recompute
-from foveal.train.schedule import cosine
+from foveal.training.diverged import expect_finite
+from foveal.training.gather import gathered
+from foveal.training.module import TaskModule
+from foveal.training.recipe import FULL
+from foveal.training.recompute import recompute
+from foveal.training.schedule import cosine
 
 
 class ClassifyModule(TaskModule):

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from foveal.errors import expect
+from foveal.file_names import expanded
 from foveal.options import option
 from foveal.runtime.blank import expect_box
 from foveal.tasks.classify.card import OLD_RECIPE
-from foveal.train.recipe import Recipe
+from foveal.training.recipe import Recipe
 
 AUGMENTATIONS = ("none", "light", "lamp", "mild", "pipe", "strong")
 BALANCES = ("none", "weights", "margin", "sampling")
@@ -73,8 +74,8 @@ class ClassifyRecipe(Recipe):
 
     def from_anywhere(self) -> Self:
         teachers = self.teachers
-        if teachers is not None and not Path(teachers).expanduser().is_absolute():  # a pattern, in a folder whose name is none
+        if teachers is not None and not expanded(teachers).is_absolute():  # a pattern, in a folder whose name is none
             teachers = f"{glob.escape(str(Path.cwd())).replace('{', '[{]')}/{teachers}"
         elif teachers is not None:
-            teachers = str(Path(teachers).expanduser())
+            teachers = str(expanded(teachers))
         return super().from_anywhere().changed(teachers=teachers)

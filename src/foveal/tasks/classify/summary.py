@@ -28,7 +28,7 @@ from foveal.tasks.classify.finish import predictions
 from foveal.tasks.classify.predictions import Predicted, read_predicted
 from foveal.tasks.classify.scores import Scores
 from foveal.tasks.classify.scoring import score
-from foveal.train.run_folder import read_result
+from foveal.training.run_folder import read_result
 
 TESTED = "Every run is tested on images that chose nothing."
 CHOSEN = "There are no labelled test images: these are the validation images, which chose the epoch, so the figures flatter."

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from foveal.tasks.ablation import Ablation
     from foveal.tasks.classify.recipe import ClassifyRecipe
     from foveal.tasks.model import Model
-    from foveal.train.harness import Machine, Progress, Training
+    from foveal.training.harness import Machine, Progress, Training
 
 
 class ClassifyTask(Task):

@@ -33,7 +33,7 @@ from foveal.models.store import load_model, model_file
 from foveal.runtime.packaged import FILE
 from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.classify.data import divided
-from foveal.train.cuda_graph import CudaGraph
+from foveal.training.cuda_graph import CudaGraph
 
 PLACE = "{fold}"
 

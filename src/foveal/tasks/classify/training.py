@@ -23,8 +23,8 @@ from foveal.tasks.classify.module import ClassifyModule
 from foveal.tasks.classify.reading import read_for
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.teachers import Teachers, Wanted, load_teachers
-from foveal.train.harness import Machine, Progress, Training
-from foveal.train.journal import Journal
+from foveal.training.harness import Machine, Progress, Training
+from foveal.training.journal import Journal
 
 TEACHERS = "teachers.json"
 FAMILIES = ("icam", "peer")

@@ -11,7 +11,7 @@ from foveal.errors import expect
 from foveal.report.table import Table
 from foveal.tasks.ablation import Ablation, Plans, Variants
 from foveal.tasks.translate.recipe import TranslateRecipe
-from foveal.train.run_folder import read_result
+from foveal.training.run_folder import read_result
 
 
 class Change(NamedTuple):
@@ -86,7 +86,7 @@ class TransformerAblation(Ablation):
         return found
 
     def results(self, variants: Variants, plans: Plans, data: Parallel) -> list[Table]:
-        from foveal.train.sweep import diverged
+        from foveal.training.sweep import diverged
 
         outcomes = {key: [None if diverged(run) else read_result(run.folder) for run in runs] for key, runs in plans.items()}
         return [table_of(outcomes, list(variants), split_of(data))]

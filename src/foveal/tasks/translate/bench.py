@@ -43,6 +43,7 @@ BARS = {  # of the base model: what ours is at least, as a multiple of theirs
     (OURS, "fp32", THEIRS): {(1, 1): 1.4, (1, 4): 2.0, (32, 1): 1.2, (32, 4): 1.1},
     (OURS, "int8", FASTEST): {(1, 1): 1.0, (1, 4): 1.0, (32, 1): 1.0, (32, 4): 0.8},
 }
+LARGEST = 4096  # sentences at once, or sentences of a beam
 OBEYS = ("models", "batch", "beam", "tokens", "max_length")  # flags of `foveal bench`
 ON_CPU = True  # unless --device names another
 Decoding = Callable[[list[list[int]], int, int], list[list[int]]]  # sources, beam, steps → the best sentence of each, without marks
@@ -81,7 +82,8 @@ def measure(bench: Bench) -> None:
 
 def _numbers(text: str, what: str) -> list[int]:
     parts = text.split(",")
-    expect(all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts), what, "integers from 1, such as 1,4", text)
+    fits = all(part.isascii() and part.isdigit() and len(part) < 6 and 0 < int(part) <= LARGEST for part in parts)
+    expect(fits, what, f"integers from 1 to {LARGEST:,}, such as 1,4", text)
     return [int(part) for part in parts]
 
 

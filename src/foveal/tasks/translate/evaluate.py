@@ -23,7 +23,7 @@ from foveal.tasks.translate.read import read_like
 
 if TYPE_CHECKING:
     from foveal.tasks.model import Model
-    from foveal.train.harness import Progress
+    from foveal.training.harness import Progress
 
 EDGES = (5, 10, 15, 20, 25, 30)  # words of the source
 

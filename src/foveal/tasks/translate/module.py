@@ -22,11 +22,11 @@ from foveal.runtime.decode.batched import decode_all, max_positions, truncated
 from foveal.runtime.decode.search import Search
 from foveal.runtime.vocabulary import PAD, Vocabulary
 from foveal.tasks.translate.recipe import TranslateRecipe
-from foveal.train.cuda_graph import GraphedLoss
-from foveal.train.diverged import expect_finite
-from foveal.train.gather import gathered
-from foveal.train.module import TaskModule
-from foveal.train.schedule import root
+from foveal.training.cuda_graph import GraphedLoss
+from foveal.training.diverged import expect_finite
+from foveal.training.gather import gathered
+from foveal.training.module import TaskModule
+from foveal.training.schedule import root
 
 BATCH = {"cpu": 64, "cuda": 512}  # sentences that are translated together
 

@@ -1,14 +1,14 @@
 """A recipe of translation: every option of a training run on pairs of sentences."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from foveal.data.parallel import MAX_LENGTH
 from foveal.errors import expect
+from foveal.file_names import expanded
 from foveal.options import option
 from foveal.tasks.translate.card import OLD_RECIPE
-from foveal.train.recipe import Recipe, located
+from foveal.training.recipe import Recipe, located
 
 DATA = "the data: a folder with train, val and test, two files a.en,a.de, a .tsv or .jsonl file, or grammar"
 
@@ -48,4 +48,4 @@ class TranslateRecipe(Recipe):
 def _located(data: str) -> str:
     """The absolute path of a folder, of a file or of two files; a name of foveal's own as it is."""
     expect(bool(data), "--data", "a name or a path", "nothing")
-    return located(data) if Path(data).expanduser().exists() else ",".join(map(located, data.split(",")))
+    return located(data) if expanded(data).exists() else ",".join(map(located, data.split(",")))

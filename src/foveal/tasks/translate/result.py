@@ -13,7 +13,7 @@ from foveal.data.parallel import Pairs
 from foveal.metrics.bleu import Score
 from foveal.report.table import Table, write_tables
 from foveal.runtime.packaged import FILE
-from foveal.train.run_folder import read_result
+from foveal.training.run_folder import read_result
 
 FIGURES = {"bleu": "BLEU", "lowercased": "BLEU, lowercased", "chrf": "chrF"}
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from foveal.tasks.model import Model
     from foveal.tasks.translate.recipe import TranslateRecipe
     from foveal.tasks.translate.training import TranslateTraining
-    from foveal.train.harness import Machine, Progress
+    from foveal.training.harness import Machine, Progress
 
 
 class TranslateTask(Task):

@@ -25,9 +25,9 @@ from foveal.tasks.translate.data import TranslateData
 from foveal.tasks.translate.module import TranslateModule, translate
 from foveal.tasks.translate.recipe import TranslateRecipe
 from foveal.tasks.translate.result import plain_scores, translations_file, translations_table
-from foveal.train.harness import Training
-from foveal.train.journal import Journal
-from foveal.train.run_folder import RESULT
+from foveal.training.harness import Training
+from foveal.training.journal import Journal
+from foveal.training.run_folder import RESULT
 
 RESAMPLES = 200  # of the interval that a run reports; `foveal evaluate` has more
 FAMILIES = ("transformer", "seq2seq")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from foveal.app.command.bench.compiled import CannotCompileError, Compiled
 from foveal.deploy.measure.clock import Job, Timing
 from foveal.deploy.measure.footprint import footprint
-from foveal.errors import FovealError, expect, unknown
+from foveal.errors import FovealError, expect, expect_plain_file, reading, unknown
 from foveal.report.bench import RUNTIMES, Bench, Row
 from foveal.report.plot import curve
 from foveal.report.table import plain_name
@@ -29,6 +29,7 @@ from foveal.tasks.load import load
 
 OBEYS = ("models", "peer", "batch", "runtime")  # the flags that it obeys
 
+LARGEST_BATCH = 4096
 KINDS = {"tensor(uint8)": np.uint8, "tensor(float)": np.float32}
 
 
@@ -235,12 +236,12 @@ def _batches(text: str) -> list[int]:
         counts = [int(word) for word in text.split(",")]
     except ValueError:
         counts = []
-    expect(bool(counts) and min(counts) >= 1, "--batch", "integers from 1 on, such as 1,4,16", text)
+    fits = bool(counts) and min(counts) >= 1 and max(counts) <= LARGEST_BATCH
+    expect(fits, "--batch", f"integers from 1 to {LARGEST_BATCH:,}, such as 1,4,16", text)
     return counts
 
 
 def read_graph(file: Path) -> bytes:
-    try:
+    expect_plain_file(file)
+    with reading(file):
         return file.read_bytes()
-    except OSError as error:
-        raise FovealError(f"cannot read {file}: {error.strerror or error}") from None

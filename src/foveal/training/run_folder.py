@@ -7,7 +7,7 @@ from typing import Any
 from foveal.errors import FovealError, expect, reading
 from foveal.options import load_yaml
 from foveal.runtime.packaged import FILE
-from foveal.train.recipe import Recipe, located
+from foveal.training.recipe import Recipe, located
 
 RECIPE, DATA, RESULT = "recipe.yaml", "data.json", "result.json"
 PATHS = ("data", "init_from")  # options that may be written as they were typed in another folder

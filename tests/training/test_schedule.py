@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveal.train.schedule import FLOOR, cosine
+from foveal.training.schedule import FLOOR, cosine
 
 
 def test_by_hand():

@@ -11,10 +11,10 @@ import torch
 from pytorch_lightning.callbacks import EarlyStopping
 from safetensors.torch import load
 from torch import nn
-from train.little import rows
+from training.little import rows
 
 from foveal.errors import FovealError
-from foveal.train.journal import AtomicCheckpoint, Journal, weights
+from foveal.training.journal import AtomicCheckpoint, Journal, weights
 
 
 class Trainer:

@@ -12,11 +12,13 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Checkpoint, EarlyStopping, RichProgressBar
 from pytorch_lightning.plugins import TorchCheckpointIO
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import nn
 
 from foveal.atomic import write_atomic
 from foveal.errors import FovealError, expect
+from foveal.file_names import utf8_name
 
 LOG, CHECKPOINT, WEIGHTS = "log.csv", "last.ckpt", "weights.safetensors"
 TRAIL = "weights-{}.safetensors"  # of the last epochs
@@ -107,7 +109,7 @@ class Journal(Checkpoint):
         files = [file for place in range(trail) if (file := self.folder / TRAIL.format(place)).exists()] if trail > 1 else []
         files = files or [self.folder / WEIGHTS]
         expect(files[0].exists(), f"the run in {self.folder}", f"weights that it kept, such as {files[0].name}", "none")
-        parts = [load_file(file) for file in files]
+        parts = [_tensors(file) for file in files]
         if len(parts) == 1:
             model.load_state_dict(parts[0])
             return
@@ -120,6 +122,14 @@ class Journal(Checkpoint):
         table.writeheader()
         table.writerows(self.rows)
         write_atomic(self.folder / LOG, text.getvalue().encode())
+
+
+def _tensors(file: Path) -> dict[str, torch.Tensor]:
+    try:
+        with utf8_name(file) as name:
+            return dict(load_file(name))
+    except SafetensorError as error:
+        raise FovealError(f"{file}: expected the weights that the run kept, got a damaged file ({error}); begin the run anew") from None
 
 
 class Bar(RichProgressBar):

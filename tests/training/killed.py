@@ -5,7 +5,7 @@ from safetensors.torch import load_file
 
 from foveal.tasks.task import find_task
 from foveal.tasks.translate.module import TranslateModule
-from foveal.train.harness import train
+from foveal.training.harness import train
 
 
 class Killed(Exception):  # noqa: N818 — no error of foveal

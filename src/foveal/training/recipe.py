@@ -1,10 +1,10 @@
 """A recipe: everything that configures a training run. What every task has stands here; a task's own recipe extends it."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 from foveal.errors import reading
+from foveal.file_names import expanded
 from foveal.options import Options, option
 from foveal.runtime.packaged import is_file
 
@@ -49,9 +49,6 @@ class Recipe(Options):
 
 def located(name: str) -> str:
     """A path that exists, as an absolute path, so that it is found from any folder; any other name as it is."""
-    try:
-        path = Path(name).expanduser()
-    except RuntimeError:  # ~somebody who is not there
-        return name
+    path = expanded(name)
     with reading(path):
         return str(path.resolve()) if path.exists() else name

@@ -14,9 +14,9 @@ from typing import Any
 from foveal.atomic import write_atomic
 from foveal.child import PARENT
 from foveal.errors import FovealError, expect
-from foveal.train.diverged import DIVERGED
-from foveal.train.recipe import Recipe
-from foveal.train.run_folder import RECIPE, finished, is_empty, read_result
+from foveal.training.diverged import DIVERGED
+from foveal.training.recipe import Recipe
+from foveal.training.run_folder import RECIPE, finished, is_empty, read_result
 
 OUTCOME = "diverged.txt"  # in the folder of a run that has: remove it to have the run done again
 FIRST, FACTOR, RAREST = 10.0, 1.5, 120.0  # seconds until the first line of a log, how much rarer they become, and the longest silence

@@ -28,19 +28,19 @@ COMMA, LINE, ZERO, ONE = b",\n01"
 Bytes = NDArray[np.uint8]
 
 
-def is_sewer_ml(folder: Path) -> bool:
-    return any((folder / file).is_file() for file in FILES.values())
+def matches(path: Path) -> bool:
+    return any((path / file).is_file() for file in FILES.values())
 
 
-def read_sewer_ml(folder: Path, name: str) -> Source:
+def read(path: Path, name: str) -> Source:
     """The Source of a folder with at least one of the three csv files."""
-    there = [split for split in SPLITS if (folder / FILES[split]).is_file()]
-    parts = [_Part(folder / FILES[split]) for split in there]
+    there = [split for split in SPLITS if (path / FILES[split]).is_file()]
+    parts = [_Part(path / FILES[split]) for split in there]
     sizes = [len(part.labels) for part in parts]
-    places = [next((place for place in FOLDERS[split] if (folder / place).is_dir()), "") for split in there]
+    places = [next((place for place in FOLDERS[split] if (path / place).is_dir()), "") for split in there]
     lengths = np.concatenate([np.zeros(1, np.int64), *(part.lengths for part in parts)])
     names = Names(b"".join(part.names for part in parts), np.cumsum(lengths, dtype=np.int64))
-    images = FileImages(str(folder), names, tuple(places), np.repeat(np.arange(len(there), dtype=np.int8), sizes))
+    images = FileImages(str(path), names, tuple(places), np.repeat(np.arange(len(there), dtype=np.int8), sizes))
     return Source(
         name=name,
         format="Sewer-ML",

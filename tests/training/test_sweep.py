@@ -13,8 +13,8 @@ import pytest
 
 from foveal.errors import FovealError
 from foveal.tasks.classify.recipe import ClassifyRecipe
-from foveal.train import sweep
-from foveal.train.sweep import Run, Status, diverged, expect_sweep_folder, plan, run_all
+from foveal.training import sweep
+from foveal.training.sweep import Run, Status, diverged, expect_sweep_folder, plan, run_all
 
 STAND_IN = """
 import json, os, pathlib, signal, sys, time
@@ -36,7 +36,7 @@ if (out.parent / f"fail-{out.name}").exists():
     print("first line", file=sys.stderr)
     sys.exit("foveal: error: it went wrong")
 if (out.parent / f"diverge-{out.name}").exists():
-    from foveal.train.diverged import DIVERGED
+    from foveal.training.diverged import DIVERGED
     sys.exit(f"foveal: error: {DIVERGED}")
 time.sleep(0.3)
 (out / "result.json").write_text(json.dumps({"model": "icam", "val_score": 0.5, "epoch": 3, "seconds": 2.0, "began": began, "ended": time.time()}))

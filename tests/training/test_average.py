@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from foveal.train.average import Average
+from foveal.training.average import Average
 
 
 def test_three_steps_by_hand():

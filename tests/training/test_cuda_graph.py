@@ -4,9 +4,9 @@ import json
 
 import pytest
 import torch
-from train.killed import killed_and_resumed, train_translate
-from train.little import rows
-from train.sentences import FIELDS, sentences
+from training.killed import killed_and_resumed, train_translate
+from training.little import rows
+from training.sentences import FIELDS, sentences
 
 from foveal.data.token_batches import TokenBatches, TokenPairs, bucketed, collate
 from foveal.errors import FovealError
@@ -14,8 +14,8 @@ from foveal.models.zoo import create
 from foveal.runtime.vocabulary import END, PAD
 from foveal.tasks.translate.module import TranslateModule, records
 from foveal.tasks.translate.recipe import TranslateRecipe
-from foveal.train.cuda_graph import GraphedLoss
-from foveal.train.harness import Machine
+from foveal.training.cuda_graph import GraphedLoss
+from foveal.training.harness import Machine
 
 GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")]
 DEVICES = ["cpu", pytest.param("cuda", marks=GPU)]

@@ -25,10 +25,10 @@ from torch.utils import deterministic
 from foveal.atomic import folder_for, write_atomic
 from foveal.device import choose
 from foveal.errors import FovealError, expect
-from foveal.train.journal import CHECKPOINT, AtomicCheckpoint, Bar, Journal
-from foveal.train.module import TaskModule
-from foveal.train.recipe import Recipe
-from foveal.train.run_folder import DATA, RECIPE, expect_outside, expect_same_data, finished, tidy
+from foveal.training.journal import CHECKPOINT, AtomicCheckpoint, Bar, Journal
+from foveal.training.module import TaskModule
+from foveal.training.recipe import Recipe
+from foveal.training.run_folder import DATA, RECIPE, expect_outside, expect_same_data, finished, tidy
 
 fcntl: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None  # Windows has none: there nobody is kept out
 Item = TypeVar("Item")

@@ -12,8 +12,8 @@ import pytorch_lightning as pl
 import torch
 from torch import nn
 
-from foveal.train.average import Average
-from foveal.train.recipe import FULL, Recipe
+from foveal.training.average import Average
+from foveal.training.recipe import FULL, Recipe
 
 
 class TaskModule(pl.LightningModule):

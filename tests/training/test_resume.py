@@ -9,7 +9,7 @@ import time
 
 import pytest
 import torch
-from train.little import ENVIRONMENT, FIELDS, FLAGS, a_set, figures, result, same_run, trained, typed
+from training.little import ENVIRONMENT, FIELDS, FLAGS, a_set, figures, result, same_run, trained, typed
 
 from foveal.errors import FovealError
 from foveal.tasks.classify import finish as finish_module
@@ -17,8 +17,8 @@ from foveal.tasks.classify import training as training_module
 from foveal.tasks.classify.data import ClassifyData
 from foveal.tasks.classify.module import ClassifyModule
 from foveal.tasks.classify.recipe import ClassifyRecipe
-from foveal.train import journal as journal_module
-from foveal.train.harness import Machine
+from foveal.training import journal as journal_module
+from foveal.training.harness import Machine
 
 CPU = Machine("cpu")
 SLOW = """

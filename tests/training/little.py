@@ -12,7 +12,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from foveal.tasks.task import find_task
-from foveal.train.harness import train
+from foveal.training.harness import train
 
 SIDE = 32
 FIELDS = {"size": SIDE, "config": {"image": SIDE, "patch": 8}, "batch": 5, "epochs": 2, "ema": 0.9, "lr": 0.003, "warmup": 0.2}

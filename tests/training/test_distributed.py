@@ -9,11 +9,11 @@ import sys
 import pytest
 import torch
 from torch.nn import functional as F
-from train.little import ENVIRONMENT, FLAGS, a_set, figures, result, rows, same_run, typed
+from training.little import ENVIRONMENT, FLAGS, a_set, figures, result, rows, same_run, typed
 
 from foveal.metrics.classification import balanced_accuracy
 from foveal.tasks.classify.predictions import read_predicted
-from foveal.train import gather
+from foveal.training import gather
 
 TWO = [
     "--devices",
@@ -34,7 +34,7 @@ TWO = [
 DEADLY = """
 import os, signal, sys
 from foveal.app import cli
-from foveal.train import journal
+from foveal.training import journal
 real = journal.Journal.on_train_epoch_end
 def deadly(self, trainer, module):
     real(self, trainer, module)
