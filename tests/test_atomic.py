@@ -36,7 +36,7 @@ def test_file_and_folder_are_on_the_disk_before_and_after_the_name_is_taken(tmp_
     fsync, replace = os.fsync, Path.replace
 
     def synced(handle):
-        happened.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
+        happened.append(Path(f"/proc/self/fd/{handle}").readlink().name)
         fsync(handle)
 
     def replaced(self, target):
@@ -73,16 +73,26 @@ def test_a_link_stays_and_its_target_is_written(tmp_path, there):
 
 def test_what_goes_wrong_leaves_the_old_file(tmp_path):
     write_atomic(tmp_path / "file", b"old")
-    with pytest.raises(KeyboardInterrupt), beside(tmp_path / "file") as part:
-        part.write_bytes(b"half")
-        raise KeyboardInterrupt
+
+    def interrupted():
+        with beside(tmp_path / "file") as part:
+            part.write_bytes(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert (tmp_path / "file").read_bytes() == b"old"
     assert names(tmp_path) == ["file"]
 
 
 def test_half_files_of_dead_processes_are_removed_and_those_of_living_ones_are_not(tmp_path):
     left = tmp_path / f".file[1].{dead()}.part"
-    others = [tmp_path / f".file[1].{os.getppid()}.part", tmp_path / f".other.{dead()}.part", tmp_path / ".file[1].x.part", tmp_path / "file[1].part"]
+    others = [
+        tmp_path / f".file[1].{os.getppid()}.part",
+        tmp_path / f".other.{dead()}.part",
+        tmp_path / ".file[1].x.part",
+        tmp_path / "file[1].part",
+    ]
     for path in (left, *others):
         path.write_bytes(b"half")
     write_atomic(tmp_path / "file[1]", b"whole")
@@ -121,9 +131,14 @@ def test_folders_that_were_made_for_nothing_are_gone_again(tmp_path):
     with pytest.raises(ZeroDivisionError), folder_for(tmp_path / "a" / "b"):
         raise ZeroDivisionError
     assert names(tmp_path) == []
-    with pytest.raises(ZeroDivisionError), folder_for(tmp_path / "a" / "b"):
-        (tmp_path / "a" / "kept").write_bytes(b"")
-        raise ZeroDivisionError
+
+    def fails_late():
+        with folder_for(tmp_path / "a" / "b"):
+            (tmp_path / "a" / "kept").write_bytes(b"")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails_late()
     assert names(tmp_path / "a") == ["kept"]
     (tmp_path / "mine").mkdir()
     with pytest.raises(ZeroDivisionError), folder_for(tmp_path / "mine"):

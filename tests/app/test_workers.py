@@ -65,7 +65,16 @@ def test_results_come_in_order():
 
 
 def test_what_goes_wrong_around_them_is_raised():
-    with pytest.raises(ZeroDivisionError), pool(1) as workers:
-        assert next(workers.map(double, [3])) == 6
-        raise ZeroDivisionError
-    assert not [one for one in (workers._processes or {}).values() if one.is_alive()]
+    seen = []
+
+    def fails():
+        with pool(1) as workers:
+            seen.extend(workers.map(double, [3]))
+            seen.extend(workers._processes.values())
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    answer, process = seen
+    assert answer == 6
+    assert not process.is_alive()
