@@ -10,7 +10,12 @@ import foveal.runtime
 FLOOR = ("foveal", "foveal.errors", "foveal.atomic", "foveal.options", "foveal.file_names", "foveal.lazy")
 HEAVY = {"torch", "safetensors", "pytorch_lightning", "kornia", "onnx", "yaml", "transformers", "rich", "tokenizers"}
 MODULES = sorted(one.name for one in pkgutil.walk_packages(foveal.runtime.__path__, "foveal.runtime."))
-PREDICTORS = ["foveal.tasks.classify.predict", "foveal.tasks.classify.card", "foveal.tasks.translate.predict", "foveal.tasks.translate.card"]
+PREDICTORS = [
+    "foveal.tasks.classify.predict",
+    "foveal.tasks.classify.card",
+    "foveal.tasks.translate.predict",
+    "foveal.tasks.translate.card",
+]
 
 
 def loaded(modules):
