@@ -99,11 +99,12 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> FovealError:
 
 
 def _nearest(name: str, known: list[str]) -> str | None:
-    """The known name that is meant: whatever its case and its - and _, one that begins like it before one that only looks like it."""
+    """The known name that is meant: whatever its case and its - and _, one that is a letter away, then one that begins like it, then any alike."""
     plain = {_plain(one): one for one in reversed(known)}
     wanted = _plain(name)
     shorter = [one for one in plain if min(len(one), len(wanted)) >= 3 and (wanted.startswith(one) or one.startswith(wanted))]
-    near = difflib.get_close_matches(wanted, shorter, n=1, cutoff=0.0) or difflib.get_close_matches(wanted, plain, n=1, cutoff=0.5)
+    searches: list[tuple[Iterable[str], float]] = [(plain, 0.9), (shorter, 0.0), (plain, 0.5)]
+    near = next((found for among, least in searches if (found := difflib.get_close_matches(wanted, among, n=1, cutoff=least))), None)
     return plain[near[0]] if near else None
 
 

@@ -56,7 +56,7 @@ class Options:
         return dataclasses.replace(self, **changes)
 
 
-def make(kind: type[Kind], what: str, **values: Any) -> Kind:
+def make(kind: type[Kind], what: str, /, **values: Any) -> Kind:
     """Options of this kind with these values; a name that is none is an error with the nearest one."""
     names = [one.name for one in dataclasses.fields(kind)]
     for name in values:

@@ -7,22 +7,24 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from cards import classify_card
 from onnx import TensorProto, helper
 
 from foveal.app.cli import main
-from foveal.app.command.bench.models import Contender, _check, told_apart
+from foveal.app.command.bench.models import Contender, _check, short_names
 from foveal.app.command.bench.resolution import exponent
 from foveal.errors import FovealError
-from foveal.models.store import load_or_new
+from foveal.models.store import describe
 from foveal.models.zoo import create
-from foveal.runtime.card import Card
-from foveal.tasks.classify.graph import export_onnx, write_export
+from foveal.tasks.load import load
+from foveal.tasks.model import Model
+from foveal.tasks.task import find_task
 
 
 def graph(operator="Relu", side="batch", pixels=8):
-    """A peer that does one thing to pictures of 8 × 8."""
-    given, told = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [side, 3, pixels, 8]) for name in ("x", "y"))
-    made = helper.make_graph([helper.make_node(operator, ["x"], ["y"])], "peer", [given], [told])
+    """A peer that does one thing to images of 8 × 8."""
+    given, made_of = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [side, 3, pixels, 8]) for name in ("x", "y"))
+    made = helper.make_graph([helper.make_node(operator, ["x"], ["y"])], "peer", [given], [made_of])
     model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)])
     model.ir_version = 8
     return model.SerializeToString()
@@ -33,8 +35,9 @@ def files(tmp_path_factory):
     place = tmp_path_factory.mktemp("files")
     torch.manual_seed(0)
     model = create("icam-31k", classes=2, image=28, patch=14).eval()
-    card = Card("icam-31k", "icam", {}, ("a", "b"), size=28)
-    write_export(export_onnx(model, card), {}, place / "small.onnx")
+    family, config = describe(model)
+    card = classify_card("icam-31k", family, config, ("a", "b"), size=28)
+    Model(find_task("classify"), card, place, network=model, device="cpu").export(place / "small.onnx")
     (place / "peer.onnx").write_bytes(graph())
     return place
 
@@ -42,12 +45,12 @@ def files(tmp_path_factory):
 def test_the_table_and_its_figures(files, tmp_path, capsys):
     words = ["bench", "models", files / "small.onnx", "--peer", files / "peer.onnx", "--batch", "1,3", "--rounds", "3", "--out", tmp_path]
     assert main([str(word) for word in words]) == 0
-    told = capsys.readouterr().out
-    assert "checked: 2 contenders answer the same twice" in told
+    output = capsys.readouterr().out
+    assert "checked: 2 contenders answer the same twice" in output
     (drawn,) = tmp_path.glob("models-*.svg")
     picture = ET.fromstring(drawn.read_text(encoding="utf-8"))
     assert len(picture.findall("{*}polyline")) == 2
-    assert {"small", "peer", "ms a picture"} <= {text.text for text in picture.findall("{*}text")}
+    assert {"small", "peer", "ms per sample"} <= {text.text for text in picture.findall("{*}text")}
     (file,) = tmp_path.glob("models-*.json")
     content = json.loads(file.read_text(encoding="utf-8"))
     assert set(content["seconds"]) == {"batch 1", "batch 3"}
@@ -63,27 +66,29 @@ def test_the_table_and_its_figures(files, tmp_path, capsys):
 
 def test_torch_runs_beside_it(tmp_path, capsys):
     assert main(["bench", "models", "icam-30k", "--runtime", "onnxruntime,torch,script", "--rounds", "1", "--out", str(tmp_path)]) == 0
-    told = capsys.readouterr()
-    assert "icam-30k: no weights come with foveal" in told.out
+    output = capsys.readouterr()
+    assert "icam-30k: no weights come with foveal" in output.out
     for name in ("icam-30k", "icam-30k (torch)", "icam-30k (script)"):
-        assert f"batch 1: {name}: " in told.out
-    assert "29,691 weights" in told.out
-    assert not told.err
+        assert f"batch 1: {name}: " in output.out
+    assert "29,691 parameters" in output.out
+    assert not output.err
 
 
 def run_small(monkeypatch, tmp_path, *words):
     """A model of one layer, so that torch.compile has little to do."""
     made = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 5 * 5, 2), torch.nn.SiLU()).eval()
-    monkeypatch.setattr("foveal.models.store.load_or_new", lambda name: (made, Card(name, "icam", {}, ("a", "b"), size=5), True))
+    made.example = lambda batch=1: (torch.zeros(batch, 3, 5, 5),)
+    model = Model(find_task("classify"), classify_card("small", size=5), network=made, device="cpu")
+    monkeypatch.setattr("foveal.app.command.bench.models.load", lambda name, **_: model)
     return main(["bench", "models", "small", *words, "--rounds", "2", "--out", str(tmp_path)])
 
 
 @pytest.mark.slow
-def test_compiling_is_told_apart_from_running(monkeypatch, tmp_path, capsys):
+def test_compiling_is_timed_apart_from_running(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("torch._inductor.config.cpp_cache_precompile_headers", False)  # pays for many graphs only
     assert run_small(monkeypatch, tmp_path, "--runtime", "torch,compile", "--batch", "3") == 0
-    told = capsys.readouterr().out
-    assert "checked: 2 contenders" in told
+    output = capsys.readouterr().out
+    assert "checked: 2 contenders" in output
     (file,) = tmp_path.glob("models-*.json")
     content = json.loads(file.read_text(encoding="utf-8"))
     rows = {row["what"]: row for row in content["rows"]}
@@ -92,20 +97,21 @@ def test_compiling_is_told_apart_from_running(monkeypatch, tmp_path, capsys):
     assert batch == "3"
     assert rows["batch 3: small (compile)"]["ratio"] is not None
     assert content["seconds"]["batch 3"]["small (compile)"]["median"] < float(seconds)  # no round of them had to compile
-    assert "small (torch): compiled" not in told
+    assert "small (torch): compiled" not in output
 
 
 def test_without_a_compiler_the_others_are_timed(monkeypatch, tmp_path, capsys):
     torch._dynamo.reset()
     monkeypatch.setattr("torch._inductor.config.cpp.cxx", (None, str(tmp_path / "g++")))
     assert run_small(monkeypatch, tmp_path, "--runtime", "compile,torch") == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
-        "small (compile): left out: torch.compile: expected a C++ compiler, got none that works; install g++, or name one in CXX\n" in told
+        "small (compile): left out: torch.compile: expected a C++ compiler, got none that works; install g++, or name one in CXX\n"
+        in output
     )
-    assert "checked: 1 contenders" in told
-    assert "batch 1: small (torch): " in told
-    assert "batch 1: small (compile)" not in told
+    assert "checked: 1 contenders" in output
+    assert "batch 1: small (torch): " in output
+    assert "batch 1: small (compile)" not in output
     assert run_small(monkeypatch, tmp_path, "--runtime", "compile") == 2
     error = capsys.readouterr().err
     assert "--runtime: expected one that this machine has, got compile; add onnxruntime or torch" in error
@@ -119,8 +125,8 @@ def test_without_a_compiler_the_others_are_timed(monkeypatch, tmp_path, capsys):
         (["icam-30k", "--batch", "0"], "--batch: expected integers from 1 to 4,096"),
         (["icam-30k", "--batch", "few"], "--batch: expected integers from 1 to 4,096"),
         (["icam-30k", "--runtime", "onnx"], "no runtime is called 'onnx'"),
-        (["icam-9k"], "the model: expected a .safetensors file"),
-        (["none.onnx"], "cannot read none.onnx"),
+        (["icam-9k"], "no model is called 'icam-9k'; the nearest is 'icam-31k'"),
+        (["none.onnx"], "the model none.onnx: expected a file or a run's folder that exists"),
         (["peer.onnx"], "without foveal's card"),
         (["small.onnx", "small.onnx"], "one of each name"),
         (["small.onnx", "--peer", "broken.onnx"], "broken: expected an ONNX graph"),
@@ -153,12 +159,11 @@ def test_a_model_that_answers_otherwise_is_refused():
 
 
 def test_a_preset_without_weights_is_new_and_the_same_each_time():
-    model, card, new = load_or_new("icam-30k", classes=3)
-    other = load_or_new("icam-30k", classes=3)[0]
-    assert new
-    assert card.classes == ("class 0", "class 1", "class 2")
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
-    assert load_or_new("icam-pipes")[2] is False
+    model, other = load("icam-30k", config={"classes": 3}), load("icam-30k", config={"classes": 3})
+    assert model.random
+    assert model.classes == ("class 0", "class 1", "class 2")
+    assert all(torch.equal(a, b) for a, b in zip(model.network.parameters(), other.network.parameters(), strict=True))
+    assert not load("icam-pipes").random
 
 
 def test_the_empty_graph_is_one():
@@ -172,19 +177,21 @@ def test_how_time_grows_with_pixels():
     assert exponent((224, 448, 896), [1.0, 16.0, 256.0]) == pytest.approx(2)
 
 
+@pytest.mark.slow
 def test_resolution(tmp_path, capsys, monkeypatch, files):
     monkeypatch.setattr("foveal.app.command.bench.resolution.SIDES", (224, 448))
     words = ["bench", "resolution", "icam-30k", "vit-24", "--peer", files / "peer.onnx", "--rounds", "1", "--out", tmp_path]
     assert main([str(word) for word in words]) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for name in ("icam-30k", "vit-24", "peer"):
-        assert f"448 × 448: {name}: " in told
-        assert f"{name}: grows with pixels to the power: " in told
+        assert f"448 × 448: {name}: " in output
+        assert f"{name}: grows with pixels to the power: " in output
     assert main(["bench", "resolution", "icam-pipes", "--rounds", "1", "--out", str(tmp_path)]) == 2
     assert "a preset or a peer, which can be built for any side" in capsys.readouterr().err
 
 
-def test_files_of_one_name_are_told_apart():
+def test_files_of_one_name_have_names_of_their_own():
     files = ["a/m.onnx", "b/m.onnx", "icam-31k", "runs/x/model.onnx", "c/b/m.onnx"]
-    assert list(told_apart(files).values()) == ["a/m", "b/m", "icam-31k", "model", "c/b/m"]
-    assert told_apart(["m.onnx"]) == {"m.onnx": "m"}
+    assert list(short_names(files).values()) == ["a/m", "b/m", "icam-31k", "model", "c/b/m"]
+    assert short_names(["m.onnx"]) == {"m.onnx": "m"}
+    assert short_names(["a/m", "a/m.onnx"]) == {"a/m": "m", "a/m.onnx": "m.onnx"}

@@ -15,12 +15,6 @@ from foveal.data.read import read
 from foveal.report import progress as progress_module
 
 
-@pytest.fixture(autouse=True)
-def commands(monkeypatch):
-    monkeypatch.setitem(cli.COMMANDS, "data", ("foveal.app.command.data", "look at a set of pictures"))
-    monkeypatch.setitem(cli.COMMANDS, "render", ("foveal.app.command.render", "draw a set of pictures"))
-
-
 def typed(capsys, *words):
     status = cli.main([str(word) for word in words])
     out, err = capsys.readouterr()
@@ -45,20 +39,20 @@ def test_the_one_line(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_check_and_twins(tmp_path, capsys, monkeypatch, jobs):
+def test_check_and_near_duplicates(tmp_path, capsys, monkeypatch, jobs):
     monkeypatch.setattr(data_command, "ALONE", 10)
     a_set(tmp_path)
     (tmp_path / "7.png").write_bytes(b"")
     (tmp_path / "9.png").unlink()
-    status, out, _ = typed(capsys, "data", tmp_path, "--check", "--twins", "--jobs", jobs)
-    assert status == 0
+    status, out, _ = typed(capsys, "data", tmp_path, "--check", "--near-duplicates", "--jobs", jobs)
+    assert status == 1  # a script sees that files are bad
     assert out[2:] == [
         "opened 23: 21 good, 2 bad",
         "  kinds: PNG RGB 21",
         "  sizes: 130×110 21",
         "  7.png: is empty (0 bytes)",
         "  9.png: no such file",
-        "near-twins across splits: train–test 4",
+        "near-duplicates across splits: train–test 4",
         "  0.png (train)  19.png (test)  1.00",
         "  1.png (train)  20.png (test)  1.00",
         "  2.png (train)  21.png (test)  1.00",
@@ -66,32 +60,38 @@ def test_check_and_twins(tmp_path, capsys, monkeypatch, jobs):
     ]
 
 
-def test_folds_by_a_column_and_twins_across_them(tmp_path, capsys):
+def test_folds_by_a_column_and_near_duplicates_across_them(tmp_path, capsys):
     table = a_set(tmp_path) / "labels.csv"
     head, *lines = table.read_text().splitlines()
     campaigns = [f"{line},{('May', 'June', 'July')[number % 3]}" for number, line in enumerate(lines)]  # 19 is 0 again, in another month
     table.write_text("\n".join([f"{head},campaign", *campaigns]) + "\n")
-    status, out, _ = typed(capsys, "data", tmp_path, "--by", "campaign", "--twins")
+    status, out, _ = typed(capsys, "data", tmp_path, "--fold-column", "campaign", "--near-duplicates")
     assert status == 0
     assert out[0].endswith("train 15 · val 4 · test 4, 3 folds")
     assert out[1] == "  folds by campaign: July, June, May"
-    assert out[3] == "near-twins across splits: train–test 4"
-    assert out[8:10] == ["near-twins across folds: July–June 1, July–May 1, June–May 2", "  19.png (June)  0.png (May)  1.00"]
-    facts = json.loads("\n".join(typed(capsys, "data", tmp_path, "--by", "campaign", "--twins", "--json")[1]))
-    assert len(facts["twins"]) == len(facts["fold_twins"]) == 4
+    assert out[3] == "near-duplicates across splits: train–test 4"
+    assert out[8:10] == ["near-duplicates across folds: July–June 1, July–May 1, June–May 2", "  19.png (June)  0.png (May)  1.00"]
+    facts = json.loads("\n".join(typed(capsys, "data", tmp_path, "--fold-column", "campaign", "--near-duplicates", "--json")[1]))
+    assert len(facts["near_duplicates"]) == len(facts["fold_near_duplicates"]) == 4
     assert facts["fold_names"] == ["July", "June", "May"]
 
 
 def test_json(tmp_path, capsys):
     a_set(tmp_path)
     (tmp_path / "7.png").write_bytes(b"")
-    status, out, _ = typed(capsys, "data", tmp_path, "--check", "--twins", "--json")
+    status, out, _ = typed(capsys, "data", tmp_path, "--check", "--near-duplicates", "--json")
     facts = json.loads("\n".join(out))
-    assert status == 0
-    assert facts["pictures"] == 23
+    assert status == 1
+    assert facts["images"] == 23
     assert facts["bad"] == [{"file": "7.png", "reason": "is empty (0 bytes)"}]
     assert facts["sizes"] == {"130×110": 22}
-    assert facts["twins"][0] == {"first": "0.png", "second": "19.png", "splits": ["train", "test"], "distance": 0, "likeness": 1.0}
+    assert facts["near_duplicates"][0] == {
+        "first": "0.png",
+        "second": "19.png",
+        "splits": ["train", "test"],
+        "distance": 0,
+        "likeness": 1.0,
+    }
 
 
 def test_progress_in_a_log(capsys, monkeypatch):
@@ -112,7 +112,7 @@ def test_data_that_cannot_be_used(tmp_path, capsys):
     assert typed(capsys, "data", tmp_path, "--jobs", 0)[0] == 2
 
 
-def test_drawn_pipes_as_files(tmp_path, capsys):
+def test_rendered_pipes_as_files(tmp_path, capsys):
     out = tmp_path / "set"
     status, lines, err = typed(capsys, "render", "pipes", "--count", 17, "--seed", 5, "--size", 43, "--out", out, "--jobs", 1)
     assert (status, err) == (0, "")

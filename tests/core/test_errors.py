@@ -1,8 +1,12 @@
 """What foveal says when it is given something it cannot use."""
 
-import pytest
+import os
 
-from foveal.errors import FovealError, expect, unknown
+import numpy as np
+import pytest
+import torch
+
+from foveal.errors import FovealError, expect, expect_integer, expect_plain_file, is_integer, is_number, reading, short_repr, unknown
 
 
 def test_the_message_has_what_was_expected_and_what_was_found():
@@ -30,7 +34,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, nearest):
     assert nearest is None or f"the nearest is {nearest!r}" in message
 
 
-LAYERS = ["Attention", "MultiHead", "Additive", "Encoder", "two_way", "icam-31k", "icam-fast"]
+LAYERS = ["Attention", "MultiHead", "Additive", "Encoder", "two_way", "icam-31k", "icam-fast", "icam-fast-pipes"]
 
 
 @pytest.mark.parametrize(
@@ -42,6 +46,7 @@ LAYERS = ["Attention", "MultiHead", "Additive", "Encoder", "two_way", "icam-31k"
         ("TwoWay", "two_way"),
         ("icam31k", "icam-31k"),
         ("icamfast", "icam-fast"),
+        ("icam-fast-pips", "icam-fast-pipes"),
         ("enc", "Encoder"),
         ("Adaptive", "Additive"),
         ("e", None),
@@ -61,3 +66,53 @@ def test_a_model_has_no_near_mask():
 
 def test_there_may_be_no_names_at_all():
     assert str(unknown("mask", "local", [])).startswith("no mask is called 'local'")
+
+
+@pytest.mark.parametrize(
+    ("value", "integer", "number"),
+    [(3, True, True), (True, False, False), (np.int64(3), True, True), (3.0, False, True), ("3", False, False), (None, False, False)],
+)
+def test_what_is_a_number(value, integer, number):
+    assert (is_integer(value), is_number(value)) == (integer, number)
+
+
+def test_a_tensor_is_no_size():
+    assert not is_integer(torch.tensor(3))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (0, "count: expected at least 1, got 0"),
+        (2**31, "count: expected a number below 2³¹, got 2147483648"),
+        ("7", "count: expected an integer, at least 1, got '7'"),
+        (True, "count: expected an integer, at least 1, got True"),
+    ],
+)
+def test_a_count_that_is_none(value, message):
+    with pytest.raises(FovealError) as error:
+        expect_integer(value, "count")
+    assert str(error.value) == message
+
+
+def test_what_is_shown_of_a_value_is_short():
+    assert len(short_repr("a" * 10_000)) < 200
+    assert len(short_repr(list(range(10_000)))) < 200
+    assert "\n" not in short_repr("a\nb")
+
+
+def test_a_pipe_is_not_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path, got in ((tmp_path / "pipe", "a pipe or a device"), (tmp_path, "a folder")):
+        with pytest.raises(FovealError) as error:
+            expect_plain_file(path)
+        assert str(error.value) == f"{path}: expected a plain file, got {got}"
+    with pytest.raises(FovealError, match=r"cannot read .*nowhere: No such file or directory"):
+        expect_plain_file(tmp_path / "nowhere")
+    (tmp_path / "file").write_text("")
+    expect_plain_file(tmp_path / "file")
+
+
+def test_what_the_system_refuses_is_one_line():
+    with pytest.raises(FovealError, match=r"^cannot read it: Is a directory$"), reading("it"):
+        raise IsADirectoryError(21, "Is a directory")

@@ -44,8 +44,6 @@ def looped_folder(place):
 
 def photo(name="photo.png", side=64):
     def make(place):
-        Image.fromarray(np.random.default_rng(0).integers(0, 255, (side, side, 3), np.uint8)).save(
-            place / os.fsdecode(name)
-        )
+        Image.fromarray(np.random.default_rng(0).integers(0, 255, (side, side, 3), np.uint8)).save(place / os.fsdecode(name))
 
     return make

@@ -85,11 +85,7 @@ def check(situation, place, capfd, words=None):
     if situation.printed:
         assert re.search(situation.printed, ended.stdout), f"no {situation.printed!r} in{told}"
     other = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-    other = [
-        name
-        for name in other
-        if not any(Path(name).match(one) or name.startswith(f"{one}/") for one in situation.changes)
-    ]
+    other = [name for name in other if not any(Path(name).match(one) or name.startswith(f"{one}/") for one in situation.changes)]
     assert not other, f"changed: {', '.join(other)}{told}"
     return ended
 

@@ -16,8 +16,10 @@ FULL = ("32", "tf32")  # the others are mixed: weights in 32 bits, most products
 class Recipe(Options):
     data: str = option("", "the data: a path, or a name that foveal makes data for", metavar="PATH")
     model: str = option("", "the model: a preset, or a model file whose build and weights to begin with", metavar="NAME")
-    config: dict[str, Any] = option({}, "fields of the model's config that differ from the preset, as YAML")  # noqa: RUF009 — it is a field
-    init_from: str | None = option(None, "a trained model whose weights to begin with, wherever shapes agree", metavar="MODEL")
+    config: dict[str, Any] = option({}, "fields of the model's config that differ from the preset, as YAML; none: all are the preset's")  # noqa: RUF009 — it is a field
+    init_from: str | None = option(
+        None, "a trained model whose weights to begin with, wherever shapes agree; none: random weights", metavar="MODEL"
+    )
     epochs: int = option(30, "epochs: how often the training split is seen", least=1)
     accumulate: int = option(1, "batches whose gradients are added before each step of the optimizer", least=1)
     lr: float = option(1e-3, "largest learning rate", least=0)

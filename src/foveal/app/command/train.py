@@ -21,16 +21,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "task", metavar="TASK", help=f"{', '.join(task_names())}; `foveal train TASK --help` lists the options of its recipe"
     )
-    parser.add_argument("--recipe", metavar="NAME_OR_FILE", help="options to begin with: a recipe that is shipped, or a YAML file")
+    parser.add_argument(
+        "--recipe",
+        metavar="NAME_OR_FILE",
+        help="options to begin with: a recipe that is shipped, or a YAML file (default: with --data none)",
+    )
     parser.add_argument("--out", metavar="FOLDER", help="folder that the run is written to (default: runs/DATA-MODEL)")
     parser.add_argument("--resume", action="store_true", help="continue the run in that folder")
-    parser.add_argument("--folds", metavar="all|0,1,…", help="cross-validation: one run per fold, for data that has folds")
-    parser.add_argument("--seeds", metavar="N", type=int, help="one run for each of N seeds, from --seed on")
+    parser.add_argument(
+        "--folds", metavar="all|0,1", help="cross-validation: one run per fold, for data that has folds (default: one run on the splits)"
+    )
+    parser.add_argument("--seeds", metavar="N", type=int, help="one run for each of N seeds, from --seed on (default: 1)")
     parser.add_argument("--jobs", metavar="N", type=int, default=1, help="runs of a sweep side by side, which share the cores (default: 1)")
     add_device(parser)
     parser.add_argument("--devices", metavar="N", type=int, default=1, help="GPUs, or processes on a CPU, of one run (default: 1)")
-    parser.add_argument("--strategy", metavar="NAME", default="auto", help="how several devices share the work: Lightning's ddp, fsdp, …")
-    parser.add_argument("--workers", metavar="N", type=int, help="processes that decode samples, where these do not fit into memory")
+    parser.add_argument(
+        "--strategy", metavar="NAME", default="auto", help="how several devices share the work: Lightning's ddp, fsdp, … (default: auto)"
+    )
+    parser.add_argument(
+        "--workers",
+        metavar="N",
+        type=int,
+        help="processes that decode samples, where these do not fit into memory (default: one per core but one)",
+    )
 
 
 def add_more(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:

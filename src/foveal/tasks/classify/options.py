@@ -42,10 +42,16 @@ class EvaluateOptions(Options):
 @dataclass(frozen=True)
 class ExplainOptions(Options):
     faithful: int | None = option(
-        None, "measure on N images how far the maps explain the answers: rendered pipes, or images of --data", least=1
+        None,
+        "measure on N images how far the maps explain the answers: rendered pipes, or images of --data; none: explain one image",
+        least=1,
     )
-    data: str | None = option(None, "images of one's own to measure faithfulness on, by deletion only", metavar="PATH")
-    label: str | None = option(None, "the column of the labels.csv of --data that holds the classes", metavar="COLUMN")
+    data: str | None = option(
+        None, "images of one's own to measure faithfulness on, by deletion only; none: rendered pipes", metavar="PATH"
+    )
+    label: str | None = option(
+        None, "the column of the labels.csv of --data that holds the classes; none: the training's", metavar="COLUMN"
+    )
     seed: int = option(
         0,
         "which images are rendered or drawn for the measure, and in which random orders cells are hidden",

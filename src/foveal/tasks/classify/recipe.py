@@ -36,10 +36,14 @@ class ClassifyRecipe(Recipe):
     )
     checkpoint: str = option("best", "which epoch is kept: the best by the validation score, or the last", ("best", "last"))
 
-    label: str | None = option(None, "the column of labels.csv that holds the classes, or several 0/1 columns as a,b,c", metavar="COLUMN")
+    label: str | None = option(
+        None,
+        "the column of labels.csv that holds the classes, or several 0/1 columns as a,b,c; none: label, or all 0/1 columns",
+        metavar="COLUMN",
+    )
     teachers: str | None = option(
         None,
-        "trained models whose probabilities to learn: a pattern of files or run folders, {fold} standing for the fold",
+        "trained models whose probabilities to learn: a pattern of files or run folders, {fold} standing for the fold; none: labels alone",
         metavar="PATTERN",
     )
     label_weight: float = option(0.2, "weight of the labels in the loss beside the teachers' probabilities", least=0)
@@ -55,10 +59,12 @@ class ClassifyRecipe(Recipe):
     )
     mixup: float = option(0.0, "α of mixup; 0: none", least=0)
     augment: str = option("pipe", "how strongly images are augmented", AUGMENTATIONS)
-    fold_column: str | None = option(None, "the column of labels.csv whose values are the folds, such as a campaign", metavar="COLUMN")
+    fold_column: str | None = option(
+        None, "the column of labels.csv whose values are the folds, such as a campaign; none: fold", metavar="COLUMN"
+    )
     fold: int | None = option(None, "cross-validation: this fold tests, and the next one validates; none: the splits of the data", least=0)
     blank: list[list[float]] = option(  # noqa: RUF009 — it is a field
-        [], "boxes [x0, y0, x1, y1] in shares of the image that are painted grey, such as burnt-in text"
+        [], "boxes [x0, y0, x1, y1] in shares of the image that are painted grey, such as burnt-in text; none: no box"
     )
 
     def __post_init__(self) -> None:

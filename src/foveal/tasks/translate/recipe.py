@@ -22,11 +22,15 @@ class TranslateRecipe(Recipe):
     model: str = option(
         "transformer-tiny", "the model: a preset such as transformer-base or rnn-attention, or a trained one to continue", metavar="NAME"
     )
-    init_from: str | None = option(None, "a trained model to continue with: its weights and its vocabulary", metavar="MODEL")
+    init_from: str | None = option(
+        None,
+        "a trained model to continue with: its weights and its vocabulary; none: random weights, and a vocabulary of the data",
+        metavar="MODEL",
+    )
     lr: float = option(0.0, "largest learning rate; 0: the paper's, (width · warmup)^−½", least=0)
     average: int = option(5, "keep the mean of the weights of the last N epochs; 1: of one epoch", least=1)
-    source: str | None = option(None, "the language to translate from, where the data's names do not say it", metavar="LANGUAGE")
-    target: str | None = option(None, "the language to translate into", metavar="LANGUAGE")
+    source: str | None = option(None, "the language to translate from; none: the first that the data's names say", metavar="LANGUAGE")
+    target: str | None = option(None, "the language to translate into; none: the second that the data's names say", metavar="LANGUAGE")
     bad: str = option("drop", "what to do with bad pairs: empty, too long, not UTF-8", ("drop", "refuse"))
     max_length: int = option(MAX_LENGTH, "most words of a training sentence; pairs with a longer one are bad", least=1)
     subwords: str = option("bpe", "the algorithm that learns subwords", ("bpe", "unigram"))

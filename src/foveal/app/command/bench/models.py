@@ -40,7 +40,7 @@ class Contender:
     name: str
     job: Callable[[int], Job]  # of a batch
     graph: bytes | None = None  # of onnxruntime: what a process of its own would open
-    facts: tuple[str, ...] = field(default=())  # weights, work, size of the file: in words
+    facts: tuple[str, ...] = field(default=())  # parameters, work, size of the file: in words
     compiled: Mapping[int, float] = field(default_factory=dict)  # of a batch: seconds until its graph was made
 
 
@@ -89,7 +89,8 @@ def short_names(files: list[str]) -> dict[str, str]:
             if sum(other.parts[-depth:] == path.parts[-depth:] for other in paths.values()) == 1:
                 break
         else:
-            names[file] = Path(file).name if names[file] != file else file
+            alike = sum(other == path for other in paths.values()) > 1  # such as a run m beside m.onnx
+            names[file] = Path(file).name if alike else names[file]
     return names
 
 
