@@ -3,7 +3,6 @@
 import importlib
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -26,13 +25,9 @@ def test_importing_foveal_loads_no_torch():
 
 
 def test_importing_foveal_takes_no_time():
-    def seconds(code):
-        start = time.perf_counter()
-        python(code)
-        return time.perf_counter() - start
-
-    bare, ours = (min(seconds(code) for _ in range(5)) for code in ("pass", "import foveal"))
-    assert ours - bare < 0.15
+    """Of a core: what else the machine does is not counted."""
+    code = "import time; start = time.process_time(); import foveal; print(time.process_time() - start)"
+    assert min(float(python(code)) for _ in range(5)) < 0.15
 
 
 def test_every_public_name_is_there():

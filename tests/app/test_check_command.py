@@ -10,7 +10,7 @@ import torch
 
 from foveal.app.cli import main
 
-Said = Callable[..., str]
+Refusal = Callable[..., str]
 
 ATTENTION = """
 import sys
@@ -45,7 +45,7 @@ def attention(at_import: str = "", in_constructor: str = "", in_forward: str = "
 
 
 @pytest.fixture
-def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Said:
+def refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Refusal:
     """Check this code under this name, which must fail with one line; that line."""
     monkeypatch.setattr(sys, "path", list(sys.path))
 
@@ -76,11 +76,11 @@ RAISED = [
 
 
 @pytest.mark.parametrize(("statement", "got"), RAISED, ids=[statement for statement, _ in RAISED])
-def test_code_that_leaves_is_an_error_that_names_how(statement: str, got: str, said: Said) -> None:
-    assert got in said(attention(at_import=statement))
-    assert got in said(attention(in_constructor=statement))
-    assert got in said(attention(in_forward=statement))
-    assert got in said(attention(in_forward=statement, good_calls=3))
+def test_code_that_leaves_is_an_error_that_names_how(statement: str, got: str, refusal: Refusal) -> None:
+    assert got in refusal(attention(at_import=statement))
+    assert got in refusal(attention(in_constructor=statement))
+    assert got in refusal(attention(in_forward=statement))
+    assert got in refusal(attention(in_forward=statement, good_calls=3))
 
 
 def test_sys_exit_is_no_green_light_for_the_shell(tmp_path: Path) -> None:
@@ -100,15 +100,15 @@ def test_ctrl_c_still_stops(tmp_path: Path, capsys: pytest.CaptureFixture[str], 
         assert capsys.readouterr().err == "foveal: stopped\n"
 
 
-def test_a_failure_after_good_calls_is_one_line(said: Said) -> None:
-    assert "OSError: gone" in said(attention(in_forward="raise OSError('gone')", good_calls=3))
-    assert "NoneType" in said(attention(in_forward="return None", good_calls=3))
-    assert "TypeError: it answers" in said(attention(in_forward="return x[:, :2]", good_calls=3))
+def test_a_failure_after_good_calls_is_one_line(refusal: Refusal) -> None:
+    assert "OSError: gone" in refusal(attention(in_forward="raise OSError('gone')", good_calls=3))
+    assert "NoneType" in refusal(attention(in_forward="return None", good_calls=3))
+    assert "TypeError: it answers" in refusal(attention(in_forward="return x[:, :2]", good_calls=3))
 
 
-def test_a_module_that_raises_when_it_is_asked_for_a_name(said: Said) -> None:
-    assert "got ValueError: Attention" in said("def __getattr__(name):\n    raise ValueError(name)\n")
-    assert "got SystemExit: 0" in said("def __getattr__(name):\n    raise SystemExit(0)\n")
+def test_a_module_that_raises_when_it_is_asked_for_a_name(refusal: Refusal) -> None:
+    assert "got ValueError: Attention" in refusal("def __getattr__(name):\n    raise ValueError(name)\n")
+    assert "got SystemExit: 0" in refusal("def __getattr__(name):\n    raise SystemExit(0)\n")
 
 
 @pytest.mark.parametrize(
@@ -134,20 +134,20 @@ def test_somebodys_file_does_not_take_the_place_of_torch(tmp_path: Path, monkeyp
     assert sys.modules.pop("_checked_torch").__file__ == str(file)
 
 
-def test_a_file_that_fails_leaves_nothing_behind(said: Said, tmp_path: Path) -> None:
+def test_a_file_that_fails_leaves_nothing_behind(refusal: Refusal, tmp_path: Path) -> None:
     (tmp_path / "half_loaded.py").write_text("raise OSError\n", encoding="utf-8")
     assert main(["check", f"{tmp_path}/half_loaded.py:Attention"]) == 2
     assert "half_loaded" not in sys.modules
 
 
-def test_what_is_there_is_listed(said: Said) -> None:
+def test_what_is_there_is_listed(refusal: Refusal) -> None:
     for name in ("Nothing", "Attention.forward.x", "plain.x"):
-        assert f"has no {name!r}; expected one of its classes or functions: Attention, plain" in said(attention(), name)
-    assert "it has none" in said("NUMBER = 3\n", "NUMBER.x.y")
+        assert f"has no {name!r}; expected one of its classes or functions: Attention, plain" in refusal(attention(), name)
+    assert "it has none" in refusal("NUMBER = 3\n", "NUMBER.x.y")
 
 
-def test_a_call_that_cannot_be_guessed_names_options_of_the_command_line(said: Said) -> None:
-    line = said(attention(in_forward="raise OSError"))
+def test_a_call_that_cannot_be_guessed_names_options_of_the_command_line(refusal: Refusal) -> None:
+    line = refusal(attention(in_forward="raise OSError"))
     assert "--layout" in line
     assert "--shape B,N,C" in line
     assert "--set name=value" in line

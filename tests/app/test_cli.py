@@ -88,7 +88,7 @@ def test_signals_from_outside_too(number: int, status: int, says: str) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "on\n"
         process.send_signal(number)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (status, f"foveal: {says}\n")
 
 

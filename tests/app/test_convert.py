@@ -29,7 +29,7 @@ def near(path, other):
         return (one(SOURCE, TARGET) - two(SOURCE, TARGET)).abs().max() < 1e-6
 
 
-def said(capsys, *words, status=2):
+def output_of(capsys, *words, status=2):
     assert main(["convert", *map(str, words)]) == status
     out, err = capsys.readouterr()
     assert err.count("\n") == (status > 0)
@@ -39,9 +39,9 @@ def said(capsys, *words, status=2):
 @pytest.mark.parametrize("kind", ["torch", "marian"])
 def test_there_and_back(ours, tmp_path, capsys, kind):
     theirs, again = tmp_path / "new" / "theirs", tmp_path / "again.safetensors"
-    assert said(capsys, ours, "--to", kind, "--out", theirs, status=0) == f"wrote {theirs}\n"
-    told = said(capsys, theirs, "--from", kind, "--out", again, status=0)
-    assert "parameters, and no vocabulary" in told
+    assert output_of(capsys, ours, "--to", kind, "--out", theirs, status=0) == f"wrote {theirs}\n"
+    line = output_of(capsys, theirs, "--from", kind, "--out", again, status=0)
+    assert "parameters, and no vocabulary" in line
     assert near(ours, again)
     _, card = load_model(again, TranslateCard)
     assert (card.model, card.task, card.vocabulary) == ("transformer", "translate", "")
@@ -49,7 +49,7 @@ def test_there_and_back(ours, tmp_path, capsys, kind):
 
 
 def test_transformers_opens_the_folder(ours, tmp_path, capsys):
-    said(capsys, ours, "--to", "marian", "--out", tmp_path / "marian", status=0)
+    output_of(capsys, ours, "--to", "marian", "--out", tmp_path / "marian", status=0)
     theirs = MarianMTModel.from_pretrained(tmp_path / "marian").eval()
     with torch.no_grad():
         logits = theirs(input_ids=SOURCE, attention_mask=(SOURCE != 0).long(), decoder_input_ids=TARGET).logits
@@ -57,34 +57,34 @@ def test_transformers_opens_the_folder(ours, tmp_path, capsys):
 
 
 def test_weights_that_others_wrote_need_settings(ours, tmp_path, capsys):
-    theirs, bare, settings = tmp_path / "a", tmp_path / "b", tmp_path / "c.json"
-    said(capsys, ours, "--to", "torch", "--out", theirs, status=0)
+    theirs, bare, config = tmp_path / "a", tmp_path / "b", tmp_path / "c.json"
+    output_of(capsys, ours, "--to", "torch", "--out", theirs, status=0)
     save_file(load_file(theirs), bare)
-    assert "expected a header with 'transformer', as foveal convert writes it, got none; give --config" in said(
+    assert "expected a header with 'transformer', as foveal convert writes it, got none; give --config" in output_of(
         capsys, bare, "--from", "torch", "--out", tmp_path / "d"
     )
-    settings.write_text(json.dumps(load_model(ours, TranslateCard)[1].config))
-    said(capsys, bare, "--from", "torch", "--config", settings, "--out", tmp_path / "d", status=0)
+    config.write_text(json.dumps(load_model(ours, TranslateCard)[1].config))
+    output_of(capsys, bare, "--from", "torch", "--config", config, "--out", tmp_path / "d", status=0)
     assert near(ours, tmp_path / "d")
-    settings.write_text('{"haeds": 3}')
-    assert "no field of a Transformer's config is called 'haeds'; the nearest is 'heads'" in said(
-        capsys, bare, "--from", "torch", "--config", settings, "--out", tmp_path / "d"
+    config.write_text('{"haeds": 3}')
+    assert "no field of a Transformer's config is called 'haeds'; the nearest is 'heads'" in output_of(
+        capsys, bare, "--from", "torch", "--config", config, "--out", tmp_path / "d"
     )
 
 
 def test_what_cannot_be_converted_is_named_in_one_line(ours, tmp_path, capsys):
     out = ("--out", tmp_path / "out")
-    assert "convert: expected --to or --from, got neither" in said(capsys, ours, *out)
-    assert "convert: expected --to or --from, got both" in said(capsys, ours, "--to", "torch", "--from", "torch", *out)
-    assert "no kind of weights is called 'mariane'; the nearest is 'marian'" in said(capsys, ours, "--to", "mariane", *out)
-    assert "icam-pipes: expected a Transformer, got a Icam" in said(capsys, "icam-pipes", "--to", "torch", *out)
-    assert "cannot read" in said(capsys, tmp_path / "none", "--from", "torch", *out)
-    assert "cannot read" in said(capsys, tmp_path / "none", "--from", "marian", *out)
+    assert "convert: expected --to or --from, got neither" in output_of(capsys, ours, *out)
+    assert "convert: expected --to or --from, got both" in output_of(capsys, ours, "--to", "torch", "--from", "torch", *out)
+    assert "no kind of weights is called 'mariane'; the nearest is 'marian'" in output_of(capsys, ours, "--to", "mariane", *out)
+    assert "icam-pipes: expected a Transformer, got a Icam" in output_of(capsys, "icam-pipes", "--to", "torch", *out)
+    assert "cannot read" in output_of(capsys, tmp_path / "none", "--from", "torch", *out)
+    assert "cannot read" in output_of(capsys, tmp_path / "none", "--from", "marian", *out)
     (tmp_path / "config.json").write_text("[]")
-    assert "expected a config in JSON" in said(capsys, tmp_path, "--from", "marian", *out)
+    assert "expected a config in JSON" in output_of(capsys, tmp_path, "--from", "marian", *out)
     (tmp_path / "bad").write_bytes(b"bad")
-    assert "expected a .safetensors file, got something else" in said(capsys, tmp_path / "bad", "--from", "torch", *out)
-    assert "--config: expected to stand with --from torch" in said(capsys, ours, "--to", "torch", "--config", "c", *out)
+    assert "expected a .safetensors file, got something else" in output_of(capsys, tmp_path / "bad", "--from", "torch", *out)
+    assert "--config: expected to stand with --from torch" in output_of(capsys, ours, "--to", "torch", "--config", "c", *out)
     assert not (tmp_path / "out").exists()
 
 
@@ -92,4 +92,4 @@ def test_a_recurrent_model_is_refused(tmp_path, capsys):
     model = create("rnn", source_words=5, target_words=5, width=3, hidden=4)
     family, config = describe(model)
     save_model(model, tmp_path / "m", TranslateCard(model="rnn", family=family, config=config))
-    assert "expected a Transformer, got a Seq2Seq" in said(capsys, tmp_path / "m", "--to", "torch", "--out", tmp_path / "out")
+    assert "expected a Transformer, got a Seq2Seq" in output_of(capsys, tmp_path / "m", "--to", "torch", "--out", tmp_path / "out")

@@ -379,14 +379,14 @@ def test_pairs_of_padding_are_counted_by_a_formula():
 @pytest.mark.parametrize("mask", [causal & strided(3), bigbird(2, 2), longformer(2, 1), random(3), causal & local(5)], ids=repr)
 @pytest.mark.parametrize("size", [(10**9, 10**9), (10**6, 3), (3, 10**9), (2 * 10**6, 2 * 10**6)])
 def test_too_many_pairs_are_refused_or_counted_within_seconds(mask, size):
-    start, answer = time.perf_counter(), ""
+    start, answer = time.process_time(), ""
     try:
         answer = str(mask.pairs(*size))
     except FovealError as error:
         answer = str(error)
     refused = r"pairs of .*: expected at most [\d,]+ pairs to look at one by one, got .*; ask for a smaller size, a pattern repeats itself"
     assert re.fullmatch(rf"\d+|{refused}", answer)
-    assert time.perf_counter() - start < 10  # about one, on a machine that has nothing else to do
+    assert time.process_time() - start < 10  # about one
 
 
 def test_a_long_chain_is_not_a_deep_one():

@@ -72,6 +72,8 @@ def test_warnings_are_as_before(source):
 def test_an_interruption_does_not_wait_for_all(source, monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 2)
 
+    opened = []
+
     class Slow:
         file = source.file
 
@@ -79,6 +81,7 @@ def test_an_interruption_does_not_wait_for_all(source, monkeypatch):
             return 200
 
         def image(self, index, size):
+            opened.append(index)
             time.sleep(0.02)
             return np.zeros((size, size, 3), np.uint8)
 
@@ -87,10 +90,9 @@ def test_an_interruption_does_not_wait_for_all(source, monkeypatch):
             yield item
             raise KeyboardInterrupt
 
-    began = time.perf_counter()
     with pytest.raises(KeyboardInterrupt):
         pack(Slow(), 5, stop)
-    assert time.perf_counter() - began < 1
+    assert len(opened) < 100
     assert threading.active_count() < 20
 
 

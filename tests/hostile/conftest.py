@@ -27,9 +27,9 @@ def trained(tmp_path_factory):
             data = tiny.make_data(place)
             tiny.inputs(place)
             words = ["train", task, "--data", place / data, *tiny.FLAGS, "--out", place / "run"]
-            done = typed(*words, timeout=200)
+            done = typed(*words, timeout=600)
             assert done.returncode == 0, done.stderr
-            done = typed("export", place / "run", "--out", place / "model.onnx", timeout=200)
+            done = typed("export", place / "run", "--out", place / "model.onnx", timeout=600)
             assert done.returncode == 0, done.stderr
             MADE[task] = place, data
         return MADE[task]

@@ -37,7 +37,7 @@ class Started:
                     found.append(int(folder.name))
         return found
 
-    def wait_for(self, condition, seconds=60):
+    def wait_for(self, condition, seconds=300):
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, f"waited in vain; {Path('stderr.txt').read_text(errors='replace')}"
@@ -45,8 +45,8 @@ class Started:
 
     def stop(self, number):
         self.process.send_signal(number)
-        self.process.wait(30)
-        self.wait_for(lambda: not self.alive(), 20)
+        self.process.wait(300)
+        self.wait_for(lambda: not self.alive())
         self.errors.close()
         return Path("stderr.txt").read_text(errors="replace")
 

@@ -232,7 +232,7 @@ def test_an_output_that_is_closed(task, bench):
             capture_output=True,
             text=True,
             env=ENVIRONMENT,
-            timeout=60,
+            timeout=300,
             check=False,
         )
         assert "Traceback" not in done.stderr, done.stderr
@@ -244,7 +244,7 @@ def test_an_output_that_is_closed(task, bench):
 def test_a_working_folder_that_is_gone(place):
     (place / "gone").mkdir()
     command = f"cd gone && rmdir ../gone && '{sys.executable}' -m foveal predict photo.jpg"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=ENVIRONMENT, timeout=60, check=False)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=ENVIRONMENT, timeout=300, check=False)
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
     assert "working folder" in done.stderr

@@ -102,11 +102,11 @@ def test_bad_input():
         bootstrap(share(right), 5, level=1.0)
 
 
-def test_a_thousand_resamples_of_500_images_take_less_than_a_second():
+def test_a_thousand_resamples_of_500_images_take_less_than_a_second_of_a_core():
     random = np.random.default_rng(0)
     truth, probability = random.integers(2, size=500), random.dirichlet(np.ones(2), 500)
     figures = measure(truth, decide(probability, False), probability)
-    start = time.perf_counter()
+    start = time.process_time()
     bootstrap(lambda weight: figures(weight) | {"ECE": calibration_error(truth, probability, weight)}, 500)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     assert accuracy(truth, truth) == 1

@@ -170,7 +170,7 @@ def exact(model):
     return model
 
 
-def told(model, source, target):
+def logits_of(model, source, target):
     pad = model.config.pad_token_id
     with torch.no_grad():
         return model(input_ids=source, attention_mask=(source != pad).long(), decoder_input_ids=target).logits
@@ -192,11 +192,11 @@ def test_from_marian_and_back(changes, dtype):
     theirs = marian(dtype, **changes)
     ours = from_marian(theirs.config.to_dict(), theirs.state_dict())
     source, target = torch.where(SOURCE == 0, 28, SOURCE.clamp(max=27)), torch.where(TARGET == 1, 28, TARGET)
-    logits = told(theirs, source, target)
+    logits = logits_of(theirs, source, target)
     assert far(ours(source, target), logits) < CLOSE[dtype]
     assert (ours.config.pad, ours.config.begin, ours.config.end) == (28, 28, 0)
     settings, weights = to_marian(ours)
-    assert far(told(loaded(settings, weights, dtype), source, target), logits) < 1e-5
+    assert far(logits_of(loaded(settings, weights, dtype), source, target), logits) < 1e-5
 
 
 def loaded(settings, weights, dtype):
@@ -216,7 +216,7 @@ def test_to_marian_and_back(changes, dtype):
     model = small(dtype, **changes)
     settings, weights = to_marian(model)
     theirs = loaded(settings, weights, dtype)
-    assert far(told(theirs, SOURCE, TARGET), model(SOURCE, TARGET)) < CLOSE[dtype]
+    assert far(logits_of(theirs, SOURCE, TARGET), model(SOURCE, TARGET)) < CLOSE[dtype]
     again = from_marian(settings, weights)
     assert dataclasses.replace(again.config, output_bias=model.config.output_bias) == model.config
     assert far(again(SOURCE, TARGET), model(SOURCE, TARGET)) == 0
@@ -229,7 +229,7 @@ def test_transformers_opens_what_we_write(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(settings))
     (tmp_path / "model.safetensors").write_bytes(save(weights, {"format": "pt"}))
     theirs = MarianMTModel.from_pretrained(tmp_path).eval()
-    assert far(told(theirs, SOURCE, TARGET), model(SOURCE, TARGET)) < 1e-5
+    assert far(logits_of(theirs, SOURCE, TARGET), model(SOURCE, TARGET)) < 1e-5
     theirs.save_pretrained(tmp_path / "again")
     again = from_marian(
         json.loads((tmp_path / "again" / "config.json").read_text()), load((tmp_path / "again" / "model.safetensors").read_bytes())
@@ -280,8 +280,8 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_what_cannot_be_carried_over_is_named(name):
-    call, said = BAD[name]
+    call, message = BAD[name]
     with pytest.raises(FovealError) as caught:
         call()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -350,16 +350,16 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "said"), BAD)
-def test_a_config_that_cannot_be_built_is_named_in_one_line(changes, said):
+@pytest.mark.parametrize(("changes", "message"), BAD)
+def test_a_config_that_cannot_be_built_is_named_in_one_line(changes, message):
     with pytest.raises(FovealError) as caught:
         Icam(IcamConfig(**{**SMALL, **changes}))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("given_images", "said"),
+    ("given_images", "message"),
     [
         (torch.zeros(2, 3, 21, 22), "expected (B, 3, h, w) with sides that 7 divides, got (2, 3, 21, 22); resize them"),
         (torch.zeros(2, 3, 20, 21), "sides that 7 divides, got (2, 3, 20, 21)"),
@@ -370,10 +370,10 @@ def test_a_config_that_cannot_be_built_is_named_in_one_line(changes, said):
         (None, "Icam's images: expected a tensor (B, 3, h, w), got None"),
     ],
 )
-def test_images_that_do_not_fit_are_named_in_one_line(given_images, said):
+def test_images_that_do_not_fit_are_named_in_one_line(given_images, message):
     with pytest.raises(FovealError) as caught:
         Icam(IcamConfig(**SMALL))(given_images)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

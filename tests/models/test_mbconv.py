@@ -97,7 +97,7 @@ def carry(part, convolution, norm):
 
 
 @pytest.mark.parametrize(
-    ("stage", "said"),
+    ("stage", "message"),
     [
         (Stage(0), "a stage's width: expected at least 1, got 0"),
         (Stage(7, blocks=0), "a stage's blocks: expected at least 1, got 0"),
@@ -108,10 +108,10 @@ def carry(part, convolution, norm):
         (7, "Stages' stages: expected a tuple of Stage, got 7"),
     ],
 )
-def test_a_stage_that_cannot_be_built_is_named_in_one_line(stage, said):
+def test_a_stage_that_cannot_be_built_is_named_in_one_line(stage, message):
     with pytest.raises(FovealError) as caught:
         Stages(5, (stage,))
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 def test_a_stem_that_cannot_be_built():

@@ -167,7 +167,7 @@ def test_all_tables_may_be_one():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"attention": "dot"}, "no attention of Seq2Seq is called 'dot'"),
         ({"hidden": 0}, "Seq2Seq's hidden: expected at least 1, got 0"),
@@ -175,7 +175,7 @@ def test_all_tables_may_be_one():
         ({"begin": 40}, "Seq2Seq's begin: expected the id of one of 23 tokens, got 40"),
     ],
 )
-def test_settings_that_do_not_fit(changes, said):
+def test_settings_that_do_not_fit(changes, message):
     with pytest.raises(FovealError) as caught:
         Seq2Seq(Seq2SeqConfig(**{**SMALL, **changes}))
-    assert said in str(caught.value)
+    assert message in str(caught.value)

@@ -334,7 +334,7 @@ def test_every_layer_shows_its_weights():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"heads": 5}, "Transformer's heads: expected a divisor of the width 12, got 5"),
         ({"heads": 0}, "Transformer's heads: expected at least 1, got 0"),
@@ -356,10 +356,10 @@ def test_every_layer_shows_its_weights():
         ({"layers": 0}, "Transformer's layers: expected at least 1, got 0"),
     ],
 )
-def test_settings_that_do_not_fit(changes, said):
+def test_settings_that_do_not_fit(changes, message):
     with pytest.raises(FovealError) as caught:
         small(**changes)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 BAD = {
@@ -402,10 +402,10 @@ def begun(model):
 
 @pytest.mark.parametrize("name", BAD)
 def test_calls_that_do_not_fit(name):
-    call, said = BAD[name]
+    call, message = BAD[name]
     with pytest.raises(FovealError) as caught:
         call(small())
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -62,11 +62,11 @@ def test_stopping_early_and_leaving_the_batch_change_nothing(beam, penalty):
 def test_a_beam_of_one_is_greedy_and_ends_with_the_first_end():
     toy = Toy()
     for source, (found,) in zip(SOURCES, decode(toy, SOURCES, Search(beam=1)), strict=True):
-        said = []
-        while (word := int(toy.log_probabilities(source, said).argmax())) != END:
-            said.append(word)
-        assert found.tokens == tuple(said)
-        assert found.total == pytest.approx(toy.total(source, said))
+        drawn = []
+        while (word := int(toy.log_probabilities(source, drawn).argmax())) != END:
+            drawn.append(word)
+        assert found.tokens == tuple(drawn)
+        assert found.total == pytest.approx(toy.total(source, drawn))
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -116,7 +116,7 @@ def test_there_is_always_a_sentence(search):
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_model_that_gives_no_numbers_is_refused(beam):
     class Broken(Toy):
-        def log_probabilities(self, source, said):
+        def log_probabilities(self, source, drawn):
             return np.full(self.vocabulary, np.nan)
 
     with pytest.raises(FovealError, match="the model: expected log-probabilities of tokens, got NaN; its weights are damaged"):
@@ -157,14 +157,14 @@ def test_drawn_sentences_come_as_often_as_they_are_likely():
     toy = Toy(vocabulary=5, sharp=1.0)
     count = 4000
     (found,) = decode(toy, [(1, 2)], Search(sample=True, n_best=count, max_length=2))
-    said = [one.tokens for one in found]
+    drawn = [one.tokens for one in found]
     for words in ((), (3,), (4,), (3, 4)):
         probability = (
             np.exp(toy.total((1, 2), words))
             if len(words) < 2
             else np.exp(toy.total((1, 2), words) - toy.log_probabilities((1, 2), words)[END])
         )
-        assert said.count(words) / count == pytest.approx(probability, abs=5 * np.sqrt(probability / count))
+        assert drawn.count(words) / count == pytest.approx(probability, abs=5 * np.sqrt(probability / count))
     assert [one.tokens for one in decode(toy, [(1, 2)], Search(sample=True, n_best=9, seed=3))[0]] == [
         one.tokens for one in decode(toy, [(1, 2)], Search(sample=True, n_best=9, seed=3))[0]
     ]

@@ -72,7 +72,7 @@ def test_a_live_list_does_not_wait_for_its_next_line(files):
 
     def live():
         yield str(files / "1.png")
-        assert more.wait(20)
+        assert more.wait(300)
         yield str(files / "2.png")
 
     results = Means(batch=1).predict(live())

@@ -60,7 +60,7 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def a_run(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "run"
-    done = typed("train", "classify", "--data", data, "--out", folder, *FLAGS, *TWO, timeout=100)
+    done = typed("train", "classify", "--data", data, "--out", folder, *FLAGS, *TWO, timeout=3000)
     assert done.returncode == 0, done.stderr
     return folder, done
 
@@ -111,13 +111,13 @@ def test_killed_and_resumed(a_run, data, tmp_path):
         start_new_session=True,
     )
     try:
-        killed.communicate(timeout=60)  # the other process ends, too, or its pipe would stay open
+        killed.communicate(timeout=300)  # the other process ends, too, or its pipe would stay open
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(killed.pid, signal.SIGKILL)
     assert killed.returncode == -9
     assert len(figures(tmp_path / "run")) == 1
-    done = typed(*words, timeout=100)
+    done = typed(*words, timeout=3000)
     assert done.returncode == 0, done.stderr
     same_run(tmp_path / "run", a_run[0])
 

@@ -162,8 +162,8 @@ def test_sigkill_and_ctrl_c_of_a_true_process(data, whole_run, tmp_path):
         os.kill(process.pid, end)
         _, errors = process.communicate(timeout=300)
         assert process.returncode == (-9 if end == signal.SIGKILL else 130)
-        said = [line for line in errors.splitlines() if not line.startswith("epoch")]
-        assert said == ([] if end == signal.SIGKILL else ["foveal: stopped"])
+        lines = [line for line in errors.splitlines() if not line.startswith("epoch")]
+        assert lines == ([] if end == signal.SIGKILL else ["foveal: stopped"])
     done = typed(*words)
     assert done.returncode == 0, done.stderr
     same_run(folder, whole_run)

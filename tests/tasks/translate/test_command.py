@@ -219,7 +219,7 @@ def test_ctrl_c_while_it_translates(run):
         process.stdin.flush()
         assert process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=300)
     assert (process.returncode, out, err) == (130, b"", b"foveal: stopped\n")
 
 

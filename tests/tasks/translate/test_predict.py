@@ -202,12 +202,12 @@ def test_without_torch(file):
     text = "one two\n\nthree\n"
     words = [str(file), "--beam", "3", "--n-best", "2", "--max-length", "7"]
     program = f"import sys\nfrom foveal.app.cli import main\nstatus = main({['translate', *words]!r})\nprint(sorted(set(sys.modules) & {{'torch', 'onnx', 'yaml', 'safetensors', 'sacrebleu'}}))\nsys.exit(status)"
-    done = subprocess.run([sys.executable, "-c", program], input=text, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], input=text, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     *rows, modules = done.stdout.splitlines()
     assert modules == "[]"
     command = [sys.executable, "-m", "foveal", "translate", str(file.with_name("model.safetensors")), *words[1:], "--device", "cpu"]
-    with_torch = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=60, env=ENVIRONMENT)
+    with_torch = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=300, env=ENVIRONMENT)
     cut = [[row.split("\t") for row in some] for some in (rows, with_torch.stdout.splitlines())]
     assert [[number, text] for number, _, text in cut[0]] == [[number, text] for number, _, text in cut[1]]
     assert [float(score) for _, score, _ in cut[0]] == pytest.approx([float(score) for _, score, _ in cut[1]], abs=3e-4)
