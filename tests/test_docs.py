@@ -22,6 +22,7 @@ def blocks(page):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(kind == "python" for kind, _ in blocks(page))], ids=lambda page: page.name)
+@pytest.mark.slow
 def test_every_python_block_runs_and_prints_what_the_page_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace, printed = {}, None
@@ -45,6 +46,7 @@ def commands(page):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.name)
+@pytest.mark.slow
 def test_every_command_of_a_page_works_one_after_the_other(page, tmp_path):
     for line in commands(page):
         if line.startswith("foveal bench"):
@@ -104,6 +106,7 @@ def newcomer(tmp_path_factory):
     return python
 
 
+@pytest.mark.slow
 def test_a_newcomer_adds_a_mask_a_score_and_a_layer_in_one_file_each(newcomer):
     for name in ("checkerboard", "gaussian", "mean"):
         assert "paper" in newcomer("-m", "foveal", "show", name)
@@ -120,12 +123,14 @@ def test_a_newcomer_adds_a_mask_a_score_and_a_layer_in_one_file_each(newcomer):
     newcomer("-c", use)
 
 
+@pytest.mark.slow
 def test_a_newcomer_adds_a_model_in_one_file(newcomer):
     use = "import foveal\nm = foveal.create('pool', classes=5)\nassert m(*m.example(2)).shape == (2, 5)\n"
     use += "from foveal.models.store import describe\nprint(describe(m))"
     assert newcomer("-c", use).startswith("('pool'")
 
 
+@pytest.mark.slow
 def test_a_newcomer_adds_a_reader_in_one_file(newcomer, tmp_path):
     use = "import numpy as np\nrandom = np.random.default_rng(0)\n"
     use += "parts = {f'{split}_images': random.integers(0, 256, (n, 28, 28), dtype=np.uint8) for split, n in (('train', 12), ('val', 6), ('test', 6))}\n"
@@ -139,6 +144,7 @@ def test_a_newcomer_adds_a_reader_in_one_file(newcomer, tmp_path):
     newcomer("-m", "foveal", "train", "classify", "--data", tmp_path / "digits.npz", *flags)
 
 
+@pytest.mark.slow
 def test_a_newcomer_adds_a_command_in_one_file_and_one_line(newcomer):
     assert newcomer("-m", "foveal", "count", "icam-31k").strip() == "31,371"
     assert "count the parameters" in newcomer("-m", "foveal", "--help")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from case import Case, as_tensors, case, cases, cast, error, run_by_onnx, tensors
+from grid import one_of_each
 
 from foveal.mask import padding
 
@@ -128,6 +129,7 @@ def test_it_compiles_without_a_graph_break(one):
     assert error(compiled(*one.inputs), one.module(*one.inputs)) < 1e-5
 
 
+@pytest.mark.parametrize("one", one_of_each(sorted(ENTRIES), lambda name: ENTRIES[name].kind), indirect=True)  # a second each
 @pytest.mark.filterwarnings("ignore")  # those of the exporter about itself
 @torch.no_grad()
 def test_it_is_exported_and_onnxruntime_agrees(one):

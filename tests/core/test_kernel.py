@@ -181,6 +181,7 @@ def test_dropout_works_in_a_graph():
     assert not torch.equal(compiled(*tensors), compiled(*tensors))
 
 
+@pytest.mark.slow
 def test_it_compiles_with_inductor():
     tensors = heads(29, 29, dtype=torch.float32)
     compiled = torch.compile(lambda *x: attend(*x, mask=causal & local(3)), fullgraph=True)

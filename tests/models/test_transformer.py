@@ -2,6 +2,7 @@ import itertools
 
 import pytest
 import torch
+from grid import first_is_quick
 from layers.carry import scatter
 from torch import nn
 
@@ -300,7 +301,7 @@ def test_a_state_is_of_no_gradient():
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("position", ["sinusoidal", "rotary"])
+@pytest.mark.parametrize("position", first_is_quick(["sinusoidal", "rotary"]))
 def test_it_compiles_and_is_exported_for_any_batch_and_length(position):
     model = small(torch.float32, position=position)
     compiled = torch.compile(model, fullgraph=True, backend="eager")

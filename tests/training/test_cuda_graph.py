@@ -203,6 +203,7 @@ def test_the_moving_average_of_the_weights_is_not_trained():
     assert all(weight.grad is None for weight in task.average.parameters())
 
 
+@pytest.mark.slow
 def test_one_compiled_graph_takes_every_shape():
     """A size that is written down, in an error's words, would become a constant of it."""
     task = task_of(dropout=0.0)

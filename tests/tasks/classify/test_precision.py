@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 import torch
 from cards import classify_card
+from grid import first_is_quick
 from PIL import Image
 
 from foveal.app.cli import main
@@ -65,7 +66,7 @@ def answering(request):
     return model, card, answers
 
 
-@pytest.mark.parametrize("batch", [1, 3, 17])
+@pytest.mark.parametrize("batch", first_is_quick([3, 1, 17]))
 def test_every_precision_and_runtime_says_the_same(answering, batch):
     model, card, answers = answering
     assert len(answers) == 5
@@ -172,7 +173,9 @@ def run(tmp_path_factory):
     return place / "run"
 
 
-@pytest.mark.parametrize(("name", "precision"), [("m.onnx", "fp32"), ("m.onnx", "fp16"), ("m.pt", "fp32"), ("m.pt2", "fp32")])
+@pytest.mark.parametrize(
+    ("name", "precision"), first_is_quick([("m.onnx", "fp32"), ("m.onnx", "fp16"), ("m.pt", "fp32"), ("m.pt2", "fp32")])
+)
 def test_the_proof_of_an_export(run, name, precision, tmp_path, capsys):
     assert main(["export", str(run), "--out", str(tmp_path / name), "--precision", precision]) == 0
     out = capsys.readouterr().out
@@ -195,6 +198,7 @@ def test_the_proof_of_an_export(run, name, precision, tmp_path, capsys):
     assert '  classes: ["a", "b"]\n' in shown
 
 
+@pytest.mark.slow
 def test_an_int8_file_that_is_no_gain_is_refused_and_says_who_is_to_blame(run, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(LIMITS, "int8", Limits(mean=1e-9, points=0.5, faster=True))
     assert main(["export", str(run), "--out", str(tmp_path / "m.onnx"), "--precision", "int8"]) == 2
@@ -205,7 +209,7 @@ def test_an_int8_file_that_is_no_gain_is_refused_and_says_who_is_to_blame(run, t
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("wrong", ["probability", "found", "maps"])
+@pytest.mark.parametrize("wrong", first_is_quick(["probability", "found", "maps"]))
 def test_a_file_that_says_something_else_is_not_written(run, wrong, tmp_path, capsys, monkeypatch):
     right = Answers.forward
 
@@ -226,6 +230,7 @@ def test_a_file_that_says_something_else_is_not_written(run, wrong, tmp_path, ca
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_an_interrupted_export_leaves_the_old_file_and_its_proof(run, tmp_path, monkeypatch):
     assert main(["export", str(run), "--out", str(tmp_path / "m.onnx")]) == 0
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
@@ -238,6 +243,7 @@ def test_an_interrupted_export_leaves_the_old_file_and_its_proof(run, tmp_path, 
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
+@pytest.mark.slow
 def test_a_preset_without_weights_is_said_aloud(tmp_path, capsys):
     assert main(["export", "icam-30k", "--out", str(tmp_path / "m.onnx")]) == 0
     assert "icam-30k: no weights come with foveal, so they are random" in capsys.readouterr().out
@@ -245,6 +251,7 @@ def test_a_preset_without_weights_is_said_aloud(tmp_path, capsys):
         load("icam-3k")
 
 
+@pytest.mark.slow
 def test_an_int8_file_that_is_no_gain_in_time_is_written_anyway_where_asked(run, tmp_path, capsys, monkeypatch):
     """A plan that takes longer than float32 is refused, unless --anyway."""
     slow = interleaved

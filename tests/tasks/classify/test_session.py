@@ -11,6 +11,7 @@ import onnx
 import pytest
 import torch
 from cards import classify_card
+from grid import first_is_quick
 from PIL import Image
 
 from foveal.app.cli import main
@@ -69,7 +70,7 @@ def file(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first_is_quick(list(KINDS)))
 def test_the_same_answers_as_torch(kind, tmp_path):
     model, card = made(kind)
     write_export(export_onnx(model, card), {}, tmp_path / "m.onnx")
@@ -92,6 +93,7 @@ def test_the_same_answers_as_torch(kind, tmp_path):
     assert answers["attention"].shape == (17, 1 + 2 * 2, 1, 16)  # the first queries' map, then two layers of two heads
 
 
+@pytest.mark.slow
 def test_a_peer(tmp_path):
     model, card = made("one label", "mobilenet-v2")
     content = export_onnx(model, card)
@@ -244,7 +246,7 @@ def test_wrong_frames(file):
 # --- the command ----------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["several labels", "text masked"])
+@pytest.mark.parametrize("kind", first_is_quick(["several labels", "text masked"]))
 def test_export_as_it_is_typed(kind, tmp_path, capsys, monkeypatch):
     model, card = made(kind)
     save_model(model, tmp_path / "model.safetensors", card)

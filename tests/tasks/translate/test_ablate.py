@@ -28,6 +28,7 @@ def test_every_variant_can_be_built(table, name):
         assert sum(weight.numel() for weight in built.parameters()) == sum(weight.numel() for weight in plain.parameters())
 
 
+@pytest.mark.slow
 def test_a_table(tmp_path, capsys):
     data = sentences(tmp_path / "set")
     words = ["--data", data, *FLAGS, "--epochs", "1", "--only", "label smoothing", "--out", tmp_path / "out"]
@@ -81,6 +82,7 @@ def test_a_set_without_test_has_a_table_of_validation(tmp_path, monkeypatch):
     assert text.count("| 40.0 | 41.0 |") == 3
 
 
+@pytest.mark.slow
 def test_a_training_that_really_diverges(tmp_path):
     data = sentences(tmp_path / "set")
     words = ["--data", data, *FLAGS, "--epochs", "2", "--lr", "1e30", "--warmup", "1", "--only", "residual", "--out", tmp_path / "out"]

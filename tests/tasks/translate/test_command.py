@@ -162,6 +162,7 @@ def test_sentences_that_changed_are_refused(run, tmp_path, capsys):
     assert called(capsys, *evaluate, "--data", data / "numbers.tsv")[0] == 0
 
 
+@pytest.mark.slow
 def test_several_seeds(run, tmp_path):
     words = ["--data", run.parent / "numbers.tsv", *FLAGS, "--epochs", "1", "--seeds", "2", "--out", tmp_path / "two"]
     done = typed("train", "translate", *words, timeout=120)
@@ -192,6 +193,7 @@ def test_lines_of_a_file_are_sorted_and_those_of_a_pipe_are_not_waited_for(tmp_p
     os.close(other)
 
 
+@pytest.mark.slow
 def test_what_a_shell_may_do_to_stdin(run, tmp_path):
     closed = subprocess.run(
         f"{sys.executable} -m foveal translate {run} --device cpu <&-",
@@ -223,6 +225,7 @@ def test_ctrl_c_while_it_translates(run):
     assert (process.returncode, out, err) == (130, b"", b"foveal: stopped\n")
 
 
+@pytest.mark.slow
 def test_in_eight_bits(run):
     exact, rounded = said(run, b"one two\nthree\n"), said(run, b"one two\nthree\n", "--precision", "int8")
     assert rounded.returncode == 0, rounded.stderr

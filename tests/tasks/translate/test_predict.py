@@ -315,6 +315,7 @@ def test_what_cannot_be_exported(file, tmp_path, words, message):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_an_int8_file_that_is_not_near_enough_is_not_written(file, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(LIMITS, "int8", Limits(mean=0.0))  # by its error: which file is faster is for a quiet machine to say
     out = tmp_path / "int8.onnx"
@@ -325,6 +326,7 @@ def test_an_int8_file_that_is_not_near_enough_is_not_written(file, tmp_path, mon
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_an_int8_file_that_is_near_and_fast_enough(file, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(LIMITS, "int8", Limits(mean=2.0, points=0.3))  # weights that nobody trained are no measure
     out = tmp_path / "int8.onnx"

@@ -97,6 +97,7 @@ def test_proof(tmp_path):
     assert prove_ctranslate2(tmp_path / "folder", model, vocabularies, proof)[0].largest > 0.01, "a folder of other weights"
 
 
+@pytest.mark.slow
 def test_what_is_too_far_from_the_model_is_not_written(tmp_path, monkeypatch):
     model, card = sized()
     save_model(model, tmp_path / "model.safetensors", card)
@@ -108,6 +109,7 @@ def test_what_is_too_far_from_the_model_is_not_written(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
 
 
+@pytest.mark.slow
 def test_as_it_is_typed(tmp_path):
     model, card = sized()
     save_model(model, tmp_path / "model.safetensors", card)

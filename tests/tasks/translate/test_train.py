@@ -203,6 +203,7 @@ def test_a_summary_of_two_seeds_has_its_origin_in_every_format(data, tmp_path):
     assert json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))[1]["seed"] == 4
 
 
+@pytest.mark.slow
 def test_two_processes_train_as_one(data, tmp_path):
     words = [
         "--data",
