@@ -81,9 +81,9 @@ def _finding(name: str, painted: Painted, written: NDArray[np.bool_]) -> Finding
 
 def check(seed: object, size: object, kinds: object) -> None:
     """Raise a FovealError for a call that names no frame."""
-    expect(is_integer(seed) and seed >= 0, "seed of a pipe", "a whole number, at least 0", short_repr(seed))  # type: ignore[operator]
-    expected = f"a whole number of pixels from {SMALLEST} to {LARGEST}"
-    expect(is_integer(size) and SMALLEST <= size <= LARGEST, "size of a pipe's picture", expected, short_repr(size))  # type: ignore[operator]
+    expect(is_integer(seed) and seed >= 0, "seed of a pipe", "an integer, at least 0", short_repr(seed))  # type: ignore[operator]
+    expected = f"an integer of pixels from {SMALLEST} to {LARGEST}"
+    expect(is_integer(size) and SMALLEST <= size <= LARGEST, "size of a pipe's image", expected, short_repr(size))  # type: ignore[operator]
     if kinds is None:
         return
     if isinstance(kinds, str) or not isinstance(kinds, Sequence):
