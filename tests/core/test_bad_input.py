@@ -229,16 +229,16 @@ def test_any_kernel_name(kernel):
     ],
 )  # fmt: skip
 def test_a_number_that_is_no_whole_number(build, what, number):
-    refused(lambda: build(number), f"{what}: expected a whole number, at least ")
+    refused(lambda: build(number), f"{what}: expected an integer, at least ")
 
 
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda: strided(0), "strided's step: expected a whole number, at least 1"),
-        (lambda: random(1, block=0), "random's block: expected a whole number, at least 1"),
-        (lambda: window(0, 3), "window's h: expected a whole number, at least 1"),
-        (lambda: window(3, 3, size=0), "window's size: expected a whole number, at least 1"),
+        (lambda: strided(0), "strided's step: expected an integer, at least 1"),
+        (lambda: random(1, block=0), "random's block: expected an integer, at least 1"),
+        (lambda: window(0, 3), "window's h: expected an integer, at least 1"),
+        (lambda: window(3, 3, size=0), "window's size: expected an integer, at least 1"),
         (lambda: window(3, 3, size=2, shift=2), "window's shift: expected below its size 2, got 2"),
     ],
 )
@@ -255,7 +255,7 @@ def test_any_lengths(lengths):
 
 
 def test_lengths_of_a_wrong_kind():
-    refused(lambda: padding(torch.tensor([1.0])), "one whole number for each sample, (B,)", "torch.float32")
+    refused(lambda: padding(torch.tensor([1.0])), "one integer for each sample, (B,)", "torch.float32")
     refused(lambda: padding(torch.tensor([True])), "torch.bool")
     refused(lambda: padding(torch.tensor([1j])), "torch.complex64")
     refused(lambda: padding(torch.ones(2, 2, dtype=torch.long)), "shape (2, 2)")

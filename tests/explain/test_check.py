@@ -647,7 +647,7 @@ def test_a_causal_mask_that_is_one_off_is_told_from_what_only_looks_so():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"shape": 3}, r"shape: expected \(B, N, C\), whole numbers above 0, got 3"),
+        ({"shape": 3}, r"shape: expected \(B, N, C\), integers above 0, got 3"),
         ({"shape": "abc"}, "shape: .* got 'abc'"),
         ({"shape": (3, 7.5, 20)}, "shape: .* got"),
         ({"shape": (3, 0, 20)}, "shape: .* got"),

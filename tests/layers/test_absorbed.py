@@ -161,8 +161,8 @@ def test_autocast():
     ("call", "said"),
     [
         (lambda: Absorbed(15, 4, key_width=7), "Absorbed's heads: expected a divisor of the width 15, got 4"),
-        (lambda: Absorbed(15, 3, key_width=0), "Absorbed's key_width: expected a whole number, at least 1, got 0"),
-        (lambda: Absorbed("a", 3, key_width=7), "Absorbed's width: expected a whole number, at least 1, got 'a'"),
+        (lambda: Absorbed(15, 3, key_width=0), "Absorbed's key_width: expected an integer, at least 1, got 0"),
+        (lambda: Absorbed("a", 3, key_width=7), "Absorbed's width: expected an integer, at least 1, got 'a'"),
         (lambda: Absorbed(15, 3, key_width=7, dropout=1), "Absorbed's dropout: expected at least 0 and below 1, got 1"),
         (lambda: twins()[0](tokens(2, 5, 14), tokens(2, 3, 7)), "Absorbed's query: expected (B, N, 15), got (2, 5, 14)"),
         (lambda: twins()[0](tokens(2, 5, 15), tokens(2, 3, 8)), "Absorbed's memory: expected (B, N, 7), got (2, 3, 8)"),

@@ -169,9 +169,9 @@ def test_heads_that_are_dropped_are_dropped_from_the_inner_position_too():
 def test_bad_input():
     with pytest.raises(FovealError, match="AdaptiveSpan's position: expected one that rotates or adds a term, got Sinusoidal; it is added"):
         made(position=Sinusoidal(12))
-    with pytest.raises(FovealError, match="AdaptiveSpan's ramp: expected a whole number, at least 1, got 0"):
+    with pytest.raises(FovealError, match="AdaptiveSpan's ramp: expected an integer, at least 1, got 0"):
         AdaptiveSpan(12, 3, longest=7, ramp=0)
-    with pytest.raises(FovealError, match="AdaptiveSpan's longest: expected a whole number, at least 1, got -3"):
+    with pytest.raises(FovealError, match="AdaptiveSpan's longest: expected an integer, at least 1, got -3"):
         AdaptiveSpan(12, 3, longest=-3, ramp=2)
     layer = made()
     layer.position.p = torch.nn.Parameter(torch.zeros(2))

@@ -88,5 +88,5 @@ def test_bad_input():
         layer(query, query)
     with pytest.raises(FovealError, match=r"Additive's keys: expected \(2, 13, 5\), as keys\(memory\) gives them, got \(2, 13, 3\)"):
         layer(query, memory, keys=memory)
-    with pytest.raises(FovealError, match="Additive's hidden: expected a whole number, at least 1, got 0"):
+    with pytest.raises(FovealError, match="Additive's hidden: expected an integer, at least 1, got 0"):
         Additive(7, 3, 0)

@@ -61,5 +61,5 @@ def test_padding_is_the_shorter_memory():
 def test_bad_input():
     with pytest.raises(FovealError, match=r"Content's memory: expected \(B, N, 3\), got \(2, 13, 7\)"):
         made()(tokens(2, 11, 7), tokens(2, 13, 7))
-    with pytest.raises(FovealError, match="Content's key_width: expected a whole number, at least 1, got 0"):
+    with pytest.raises(FovealError, match="Content's key_width: expected an integer, at least 1, got 0"):
         Content(7, 0, 5)

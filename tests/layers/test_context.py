@@ -70,5 +70,5 @@ def test_bad_input():
         made()(tokens(2, 11, 3), tokens(2, 13, 3))
     with pytest.raises(FovealError, match=r"Context's earlier: expected \(B, N, 7\), got \(2, 7\)"):
         made()(tokens(2, 11, 7), tokens(2, 13, 3), earlier=tokens(2, 7))
-    with pytest.raises(FovealError, match="Context's query_width: expected a whole number, at least 1, got -1"):
+    with pytest.raises(FovealError, match="Context's query_width: expected an integer, at least 1, got -1"):
         Context(-1, 3, 5)

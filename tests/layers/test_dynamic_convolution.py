@@ -140,5 +140,5 @@ def test_bad_input():
         made()(tokens(2, 11, 6), mask=local(2))
     with pytest.raises(FovealError, match="DynamicConvolution's heads: expected a divisor of the width 6, got 4"):
         DynamicConvolution(6, 4, 5)
-    with pytest.raises(FovealError, match="DynamicConvolution's kernel_size: expected a whole number, at least 1, got 0"):
+    with pytest.raises(FovealError, match="DynamicConvolution's kernel_size: expected an integer, at least 1, got 0"):
         made(0)

@@ -97,7 +97,7 @@ def test_bad_input():
         made()(tokens(2, 11, 15), mask=local(2))
     with pytest.raises(FovealError, match=r"Linformer's x: expected \(B, N, 15\), got \(11, 15\)"):
         made()(tokens(11, 15))
-    with pytest.raises(FovealError, match="Linformer's projected: expected a whole number, at least 1, got 0"):
+    with pytest.raises(FovealError, match="Linformer's projected: expected an integer, at least 1, got 0"):
         made(projected=0)
     with pytest.raises(FovealError, match="Linformer's heads: expected a divisor of the width 15, got 2"):
         Linformer(15, 2, 17, 5)

@@ -57,5 +57,5 @@ def test_bad_input():
         made()(tokens(2, 11, 7), tokens(2, 17, 3))
     with pytest.raises(FovealError, match=r"Location's state: expected \(B, N, 7\)"):
         made()(tokens(2, 11, 5), tokens(2, 13, 3))
-    with pytest.raises(FovealError, match="Location's keys: expected a whole number, at least 1, got 0"):
+    with pytest.raises(FovealError, match="Location's keys: expected an integer, at least 1, got 0"):
         Location(7, 0)

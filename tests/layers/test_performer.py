@@ -145,7 +145,7 @@ def test_its_weights_can_be_seen():
 def test_bad_input():
     with pytest.raises(FovealError, match="Performer's heads: expected a divisor of the width 15, got 4"):
         Performer(15, heads=4)
-    with pytest.raises(FovealError, match="Performer's features: expected a whole number, at least 1, got 0"):
+    with pytest.raises(FovealError, match="Performer's features: expected an integer, at least 1, got 0"):
         Performer(15, heads=3, features=0)
     with pytest.raises(FovealError, match=r"Performer's query: expected \(B, N, 15\), got \(2, 11, 14\)"):
         made()(tokens(2, 11, 14))

@@ -67,7 +67,7 @@ def test_without_torch_an_exported_file_answers_as_the_model_does(bare, tmp_path
     assert [one["layer"] for one in seen["attention"]] == [one["layer"] for one in looked["attention"]]
     for mine, theirs in zip(seen["attention"], looked["attention"], strict=True):
         assert np.allclose(mine["map"], theirs["map"], atol=1e-5)
-    assert np.allclose(seen["occlusion"], looked["occlusion"], atol=0.02)  # a mean colour is a whole number there
+    assert np.allclose(seen["occlusion"], looked["occlusion"], atol=0.02)  # a mean colour is an integer there
     assert "gradient" not in seen
     with Image.open(tmp_path / "sheet.png") as sheet:
         assert sheet.size[0] > 600

@@ -190,11 +190,11 @@ def patterns() -> list[str]:
 
 
 def expect_whole(value: object, what: str, least: int = 0) -> None:
-    """Raise a FovealError unless `value` is a whole number that an index can hold."""
+    """Raise a FovealError unless `value` is an integer that an index can hold."""
     if isinstance(value, Tensor) and is_tracing():  # a tracer hands out sizes as tensors
         return
     if not is_integer(value) or not least <= value < 2**31:  # type: ignore[operator]
-        raise FovealError(f"{what}: expected a whole number, at least {least} and below 2³¹, got {short_repr(value)}")
+        raise FovealError(f"{what}: expected an integer, at least {least} and below 2³¹, got {short_repr(value)}")
 
 
 def _a_mask(mask: object, sign: str) -> Mask:

@@ -132,9 +132,9 @@ def check_dtype(layer: nn.Module, name: str, tokens: Tensor, weight: Tensor | No
 
 
 def check_sizes(layer: nn.Module, **sizes: int) -> None:
-    """Raise a FovealError that names the layer and the argument unless every size is a whole number from 1."""
+    """Raise a FovealError that names the layer and the argument unless every size is an integer from 1."""
     for name, size in sizes.items():
-        expect_integer(size, f"{type(layer).__name__}'s {name}", expected="a whole number, at least 1")
+        expect_integer(size, f"{type(layer).__name__}'s {name}", expected="an integer, at least 1")
 
 
 def check_dropout(layer: nn.Module, dropout: float) -> None:

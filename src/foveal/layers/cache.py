@@ -74,9 +74,7 @@ class Cache:
         """Sample b becomes what sample index[b] was: the step of a beam search."""
         batch = self.k.shape[0]
         counts = isinstance(index, Tensor) and index.dtype in (torch.int32, torch.int64)
-        expect(
-            counts, "the cache's new order", "a tensor of whole numbers", index.dtype if isinstance(index, Tensor) else short_repr(index)
-        )
+        expect(counts, "the cache's new order", "a tensor of integers", index.dtype if isinstance(index, Tensor) else short_repr(index))
         expect(tuple(index.shape) == (batch,), "the cache's new order", f"one sample for each of {batch}", tuple(index.shape))
         moved = None
         if index.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere a look would make the device wait

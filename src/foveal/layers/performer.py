@@ -28,7 +28,7 @@ class Performer(nn.Module):
         super().__init__()
         check_sizes(self, width=width, heads=heads, features=features)
         expect(width % heads == 0, "Performer's heads", f"a divisor of the width {width}", heads)
-        expect(is_integer(seed), "Performer's seed", "a whole number", short_repr(seed))
+        expect(is_integer(seed), "Performer's seed", "an integer", short_repr(seed))
         check_mask(self, mask)
         self.width, self.heads, self.mask = width, heads, mask
         self.qkv = nn.Linear(width, 3 * width)
@@ -37,7 +37,7 @@ class Performer(nn.Module):
 
     def redraw(self, seed: int) -> None:
         """Other features, of the same number: an average over several draws is nearer to the softmax."""
-        expect(is_integer(seed), "Performer's seed", "a whole number", short_repr(seed))
+        expect(is_integer(seed), "Performer's seed", "an integer", short_repr(seed))
         features, width = self.projection.shape
         self.projection.copy_(orthogonal(features, width, seed))
 

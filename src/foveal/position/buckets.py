@@ -103,7 +103,7 @@ def _bucket_of(buckets: int, max_distance: int, sides: int, device: str) -> Tens
 
 
 def bucket(distance: int, buckets: int, max_distance: int) -> int:
-    """The bucket of a distance ≥ 0 among the buckets of one side, in whole numbers: a logarithm may fall on the wrong side of a limit."""
+    """The bucket of a distance ≥ 0 among the buckets of one side, in integers: a logarithm may fall on the wrong side of a limit."""
     own = buckets // 2  # E: as many distances have their own bucket
     if distance < own:
         return distance

@@ -46,4 +46,4 @@ def check_places(position: Position, x: Tensor, shape: str, width: int, start: i
     fits = x.dim() == shape.count(",") + 1 and x.shape[-1] == width
     expect(fits, f"{name}'s tokens", shape, tuple(x.shape), do)
     if not is_integer(start):
-        raise FovealError(f"{name}'s start: expected a whole number, got {short_repr(start)}")
+        raise FovealError(f"{name}'s start: expected an integer, got {short_repr(start)}")

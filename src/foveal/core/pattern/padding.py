@@ -23,7 +23,7 @@ class padding(Mask):
     def __init__(self, lengths: Tensor | Sequence[int]) -> None:
         self.lengths = lengths if isinstance(lengths, Tensor) else _written(lengths)
         whole = self.lengths.dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-        expect(self.lengths.dim() == 1 and whole, "padding's lengths", "one whole number for each sample, (B,)", _described(self.lengths))
+        expect(self.lengths.dim() == 1 and whole, "padding's lengths", "one integer for each sample, (B,)", _described(self.lengths))
 
         if self.lengths.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere a look would make the device wait
             least = int(self.lengths.min()) if len(self.lengths) else 0
@@ -54,7 +54,7 @@ class padding(Mask):
 
 def _written(lengths: object) -> Tensor:
     if not isinstance(lengths, Iterable) or isinstance(lengths, str):
-        raise FovealError(f"padding's lengths: expected one whole number for each sample, got {type(lengths).__name__}")
+        raise FovealError(f"padding's lengths: expected one integer for each sample, got {type(lengths).__name__}")
     numbers = list(lengths)
     for sample, number in enumerate(numbers):
         expect_whole(number, f"padding's length of sample {sample}")

@@ -32,7 +32,7 @@ def adapt(
     expect(callable(target), "what is checked", "a module, a class or a function", type(target).__name__)
     expect(call is None or callable(call), "call", "a function (module, x, mask) → output", type(call).__name__)
     expect(layout is None or layout in [*LAYOUTS], "layout", f"one of {', '.join(LAYOUTS)}", layout)
-    expect(shape is None or _three_sizes(shape), "shape", "(B, N, C), whole numbers above 0", repr(shape))
+    expect(shape is None or _three_sizes(shape), "shape", "(B, N, C), integers above 0", repr(shape))
     expect(arguments is None or isinstance(arguments, Mapping), "arguments", "a dictionary name → value", type(arguments).__name__)
     expect(isinstance(target, type) or not arguments, "arguments", "a class that they construct", f"an instance, {type(target).__name__}")
     if isinstance(target, type):

@@ -51,7 +51,7 @@ def documentation_of(target: Any) -> str:
 
 
 def numbers_of(target: Any) -> dict[str, int]:
-    """The whole numbers that a module holds under a name: its own before those of its configuration and of its parts."""
+    """The integers that a module holds under a name: its own before those of its configuration and of its parts."""
     owners = [target, getattr(target, "config", None), *(target.children() if isinstance(target, nn.Module) else ())]
     numbers: dict[str, int] = {}
     for owner in owners:
