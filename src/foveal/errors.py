@@ -42,7 +42,9 @@ def expect_integer(value: object, what: str, least: int = 1, expected: str = "")
     """Raise a FovealError that names `what`, unless it is an integer from `least` on; `expected` says that in other words."""
     limit = expected or f"at least {least}"
     if not is_integer(value):
-        raise FovealError(f"{what}: expected {limit if 'number' in limit else f'an integer, {limit}'}, got {short_repr(value)}")
+        raise FovealError(
+            f"{what}: expected {limit if 'number' in limit or 'integer' in limit else f'an integer, {limit}'}, got {short_repr(value)}"
+        )
     if value < least or value >= 2**31:  # type: ignore[operator]
         raise FovealError(f"{what}: expected {limit if value < least else 'a number below 2³¹'}, got {short_repr(value)}")  # type: ignore[operator]
 
