@@ -47,7 +47,7 @@ def small(name="icam-31k", **settings):
     return model.eval(), classify_card(name, "icam", {}, ("a", "b", "c"), size=56)
 
 
-@pytest.fixture(scope="module", params=sorted(presets("icam")))
+@pytest.fixture(scope="module", params=first_is_quick(sorted(presets("icam"))))
 def answering(request):
     """name of a runtime and precision → the answers of this preset in it."""
     model, card = small(request.param)
@@ -160,8 +160,8 @@ def test_blame_names_the_worst_first():
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run's model beside the images it was trained on."""
-    place = tmp_path_factory.mktemp("run")
+    """A run's model, and its images in a folder of their own."""
+    runs, place = tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("set")
     rows = [("file", "label", "split")]
     for number in range(24):
         Image.fromarray(render(5_000_000 + number, 64).image).save(place / f"{number}.png")
@@ -169,8 +169,8 @@ def run(tmp_path_factory):
     with (place / "labels.csv").open("w", newline="") as file:
         csv.writer(file).writerows(rows)
     words = ["train", "classify", "--data", place, "--size", "56", "--config", "{image: 56, patch: 14}", "--epochs", "1", "--batch", "6"]
-    assert main([str(word) for word in [*words, "--device", "cpu", "--out", place / "run"]]) == 0
-    return place / "run"
+    assert main([str(word) for word in [*words, "--device", "cpu", "--out", runs / "run"]]) == 0
+    return runs / "run"
 
 
 @pytest.mark.parametrize(

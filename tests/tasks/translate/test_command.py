@@ -20,7 +20,7 @@ from foveal.tasks.translate.command import lines_ahead
 def run(tmp_path_factory):
     place = tmp_path_factory.mktemp("typed")
     data = sentences(place)
-    done = typed("train", "translate", "--data", data, *FLAGS, "--epochs", "2", "--average", "1", "--out", place / "run", timeout=120)
+    done = typed("train", "translate", "--data", data, *FLAGS, "--epochs", "2", "--average", "1", "--out", place / "run", timeout=600)
     assert done.returncode == 0, done.stderr
     assert "tsv" in done.stdout.lower()
     assert "test: BLEU" in done.stdout
@@ -88,7 +88,7 @@ def test_what_cannot_be(run, words, told):
 
 
 def test_evaluate(run, tmp_path):
-    done = typed("evaluate", run, "--device", "cpu", "--split", "val", "--resamples", "20", "--out", tmp_path / "e", timeout=120)
+    done = typed("evaluate", run, "--device", "cpu", "--split", "val", "--resamples", "20", "--out", tmp_path / "e", timeout=600)
     assert done.returncode == 0, done.stderr
     assert "nrefs:1|case:mixed|eff:no|tok:13a" in done.stdout
     assert "| words of the source | sentences | transformer-tiny |" in (tmp_path / "e" / "evaluation.md").read_text()
@@ -165,7 +165,7 @@ def test_sentences_that_changed_are_refused(run, tmp_path, capsys):
 @pytest.mark.slow
 def test_several_seeds(run, tmp_path):
     words = ["--data", run.parent / "numbers.tsv", *FLAGS, "--epochs", "1", "--seeds", "2", "--out", tmp_path / "two"]
-    done = typed("train", "translate", *words, timeout=120)
+    done = typed("train", "translate", *words, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "2 seeds" in (tmp_path / "two" / "summary.md").read_text(encoding="utf-8")
     assert "| test | BLEU, lowercased |" in done.stdout
