@@ -75,7 +75,7 @@ def test_a_closed_pipe_ends_it_quietly(run):
         (["RUN", "--n-best", "9"], "the search's n_best: expected at most the beam, 4, got 9"),
         (["RUN", "--batch", "0"], "--batch"),
         (["RUN", "--temperature", "0.5"], "--temperature: expected --sample beside it"),
-        (["RUN", "--threads", "2"], "--threads: expected an exported file, got a model of torch; set OMP_NUM_THREADS instead"),
+        (["RUN", "--threads", "2"], "--threads: expected an exported file, got a model of torch; set OMP_NUM_THREADS for it"),
     ],
 )
 def test_what_cannot_be(run, words, told):
