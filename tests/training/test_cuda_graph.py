@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from grid import first_is_quick
 from training.killed import killed_and_resumed, train_translate
 from training.little import rows
 from training.sentences import FIELDS, sentences
@@ -83,7 +84,7 @@ def test_the_loss_of_a_bucketed_batch_is_that_of_the_batch(r_drop):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("position", ["sinusoidal", "learned", "relative", "rotary"])
+@pytest.mark.parametrize("position", first_is_quick(["sinusoidal", "learned", "relative", "rotary"]))
 def test_it_is_the_step(device, mixed, position):
     task = task_of(device, dropout=0.0, position=position, longest=16)
     weights = list(task.parameters())

@@ -323,6 +323,7 @@ def test_what_is_blanked_is_explained_as_torch_explains_it(tmp_path):
         assert (one.sheet.photo[side // 4 + 1 :] != 128).mean() > 0.9
 
 
+@pytest.mark.slow
 def test_a_file_without_attention_is_explained_by_occlusion(tmp_path, capsys):
     pytest.importorskip("transformers")
     assert main(["export", "mobilenet-v2", "--out", str(tmp_path / "peer.onnx")]) == 0
