@@ -184,6 +184,7 @@ def test_the_session_of_an_exported_file_is_at_hand(exported):
     assert "foveal.load" in answer("foveal.runtime.Session")
 
 
+@pytest.mark.slow
 def test_a_type_checker_sees_real_types(tmp_path):
     script = tmp_path / "user.py"
     script.write_text(

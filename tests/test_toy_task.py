@@ -63,6 +63,7 @@ def test_it_learns_to_read(place):
     assert found["mae"] < 0.04
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_it_is_the_run_that_nobody_stopped(place, tmp_path):
     train = ["train", "gauge", "--recipe", "small", "--data", str(place / "discs"), "--out", str(tmp_path / "run")]
     with subprocess.Popen([sys.executable, "-m", "foveal", *train], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
@@ -129,6 +130,7 @@ def test_the_exported_file_predicts_and_is_evaluated_where_torch_cannot_be_impor
     assert figures(tmp_path / "onnx") == pytest.approx(figures(tmp_path / "torch"), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_it_is_timed_beside_its_preset_and_beside_somebody_elses_graph(place, tmp_path):
     (tmp_path / "peer.onnx").write_bytes((place / "gauge.onnx").read_bytes())
     names = [place / "gauge.onnx", "gauge-tiny", "--peer", tmp_path / "peer.onnx"]
@@ -139,6 +141,7 @@ def test_it_is_timed_beside_its_preset_and_beside_somebody_elses_graph(place, tm
     assert "ms" in written
 
 
+@pytest.mark.slow
 def test_several_seeds_are_one_sweep(place, tmp_path):
     said = foveal("train", "gauge", "--data", place / "discs", "--epochs", "2", "--seeds", "2", "--out", tmp_path / "sweep")
     assert "| 2 |" in said
@@ -146,6 +149,7 @@ def test_several_seeds_are_one_sweep(place, tmp_path):
     assert (tmp_path / "sweep/seed1/model.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_is_one_line(place, tmp_path):
     assert "no task is called 'guage'; the nearest is 'gauge'" in foveal("train", "guage", status=2)
     assert "no option" in foveal("train", "gauge", "--recipe", _recipe(tmp_path, "eposchs: 3"), status=2)

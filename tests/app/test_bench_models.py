@@ -64,6 +64,7 @@ def test_the_table_and_its_figures(files, tmp_path, capsys):
     assert 0 < held < 200
 
 
+@pytest.mark.slow
 def test_torch_runs_beside_it(tmp_path, capsys):
     assert main(["bench", "models", "icam-30k", "--runtime", "onnxruntime,torch,script", "--rounds", "1", "--out", str(tmp_path)]) == 0
     output = capsys.readouterr()

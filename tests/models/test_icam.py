@@ -5,6 +5,7 @@ import io
 import onnxruntime
 import pytest
 import torch
+from grid import first_is_quick
 from hypothesis import given
 from hypothesis import strategies as st
 from layers.carry import near, scatter
@@ -272,7 +273,7 @@ def test_it_compiles_without_a_graph_break(first):
 
 
 @pytest.mark.filterwarnings("ignore")  # those of the exporter about itself
-@pytest.mark.parametrize(("first", "position", "mixer"), [("adaptive", "polar", False), ("projected", "learned", True)])
+@pytest.mark.parametrize(("first", "position", "mixer"), first_is_quick([("adaptive", "polar", False), ("projected", "learned", True)]))
 @torch.no_grad()
 def test_it_is_exported_for_any_batch_and_onnxruntime_agrees(first, position, mixer):
     model, file = small(first=first, position=position, mixer=mixer, layers=1).float(), io.BytesIO()

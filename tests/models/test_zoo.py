@@ -7,6 +7,7 @@ from importlib import metadata
 
 import pytest
 import torch
+from grid import first_is_quick
 
 from foveal.errors import FovealError
 from foveal.models import zoo
@@ -103,7 +104,7 @@ def test_to_list_families_imports_none():
     assert not modules_after("from foveal.models.zoo import families; families()") & set(OWN.values())
 
 
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("name", first_is_quick(OWN))
 def test_a_family_imports_its_file_and_no_other_familys(name):
     found = modules_after(f"from foveal.models.zoo import family; family({name!r})")
     assert found & set(OWN.values()) == {OWN[name]}
