@@ -123,7 +123,7 @@ def train(
     expect_same_data(folder, data)
     last = folder / CHECKPOINT
     torch.manual_seed(recipe.seed)
-    with folder_for(folder), alone(folder) if first else contextlib.nullcontext():
+    with folder_for(folder), determinism(), alone(folder) if first else contextlib.nullcontext():
         training = task.training(recipe, data, folder, machine, progress if first else silent, fresh=not last.exists())
         journal = Journal(folder, recipe.checkpoint, training.watched, verbose=not sys.stderr.isatty(), trail=recipe.average)
         trainer = trainer_of(recipe, machine, journal, training.watched)
@@ -154,6 +154,18 @@ def matmul_precision(precision: str) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@contextlib.contextmanager
+def determinism() -> Iterator[None]:
+    """What the trainer sets for the whole process, put back at the end: who trains in a program of their own goes on as before."""
+    enabled, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    fills = deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(enabled, warn_only=warns)
+        deterministic.fill_uninitialized_memory = fills  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager
