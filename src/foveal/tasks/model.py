@@ -12,7 +12,7 @@ from foveal.errors import FovealError, expect
 from foveal.options import make
 from foveal.runtime.card import Card
 from foveal.runtime.exported import ExportedFile
-from foveal.runtime.packaged import FILE
+from foveal.runtime.packaged import FILE, WEIGHTS
 from foveal.tasks.task import Evaluation, Explanation, Exported, Predictor, Task
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ class Model:
     def folder(self) -> Path:
         """Where what is made of this model is written by default: the run's folder, or the folder of its file."""
         path = self.path or Path()
+        if path.parent == WEIGHTS:
+            return Path()  # the package is nobody's place to write to
         return path if path.is_dir() else path.parent
 
     def predictor(self, **options: Any) -> Predictor:
