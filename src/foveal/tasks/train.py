@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from foveal.errors import FovealError
 from foveal.options import make, read_options
-from foveal.runtime.packaged import FILE
 from foveal.tasks.task import Task, find_task
 
 if TYPE_CHECKING:
@@ -91,10 +90,6 @@ def recipe_of(task: Task, name: str | None, values: Mapping[str, Any]) -> Any:
 def default_folder(recipe: "Recipe") -> Path:
     """runs/DATA-MODEL."""
     return Path(f"runs/{Path(recipe.data.split(',')[0]).stem.replace(':', '-')}-{Path(recipe.model).stem}")
-
-
-def model_of(folder: Path) -> Path:
-    return folder / FILE
 
 
 def _unlike(one: str, other: str) -> bool:
