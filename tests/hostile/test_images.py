@@ -142,7 +142,7 @@ def test_works(situation, place, capfd):
 
 @pytest.mark.slow
 def test_bombs_are_decoded_one_at_a_time(place):
-    """9999 × 9999 pixels of 16 bits in 0.8 MB: eight of them stay below 2 GB, the library included."""
+    """Four of 9999 × 9999 pixels take what one takes, 0.9 GB and the library, whichever threads decode them."""
     (place / "b").mkdir()
     Image.new("RGBA", (9999, 9999), (1, 2, 3, 4)).save(place / "b/0.png", compress_level=1)
     for number in range(1, 4):
@@ -158,4 +158,4 @@ def test_bombs_are_decoded_one_at_a_time(place):
     )
     *rows, most = done.stdout.splitlines()
     assert len(rows) == 5
-    assert int(most) < 2_000_000, f"{most} kB"
+    assert int(most) < 1_500_000, f"{most} kB"
