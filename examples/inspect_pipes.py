@@ -1,4 +1,5 @@
-"""Train an inspector on pipes that foveal draws, see where it looked, and ship it as one file: `python examples/inspect_pipes.py [FOLDER]`.
+"""Train an inspector on pipes that foveal draws, see where it looked, and ship it as one file: `python
+examples/inspect_pipes.py [FOLDER]`.
 
 The sizes are tiny: half a minute for a look at the whole way. `foveal train classify --recipe pipes` is the real thing.
 """
@@ -17,7 +18,8 @@ photos.mkdir(parents=True, exist_ok=True)
 for seed in range(8):
     Image.fromarray(render(seed, size=112).image).save(photos / f"{seed}.jpg")
 
-# data: class folders, a folder with labels.csv, or `pipes:N`, which draws N frames. Weights in the package know pipes already: a good start.
+# data: class folders, a folder with labels.csv, or `pipes:N`, which draws N frames. Weights in the package know pipes
+# already: a good start.
 options = {"model": "icam-fast", "init_from": "icam-fast-pipes", "size": 112, "epochs": 2, "batch": 16}
 run = foveal.train("classify", data="pipes:90:1", out=folder / "run", resume=True, **options)
 print(run.summary())

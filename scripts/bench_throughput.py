@@ -1,9 +1,11 @@
-"""bench_throughput.py [BATCH…] [PRESET…]: pictures a second of ICAM on a GPU in float16, from a camera's bytes to logits, at batch 256 and of one picture, or as said.
-Without a GPU it runs, too, a few rounds of small batches: to see that it does.
+"""bench_throughput.py [BATCH…] [PRESET…]: pictures a second of ICAM on a GPU in float16, from a camera's bytes to
+logits, at batch 256 and of one picture, or as said. Without a GPU it runs, too, a few rounds of small batches: to see
+that it does.
 
-Four ways: as it was trained, and lean (deploy/lean.py: BatchNorm folded, products of weights made once, the divisor of pixels in the stem's weights), each
-plain and compiled. All are replayed as a CUDA graph, so that no time goes to the launching of kernels. Rounds take turns. Of one picture the next begins
-when its logits are there; batches of 256 are queued.
+Four ways: as it was trained, and lean (deploy/lean.py: BatchNorm folded, products of weights made once, the divisor of
+pixels in the stem's weights), each plain and compiled. All are replayed as a CUDA graph, so that no time goes to the
+launching of kernels. Rounds take turns. Of one picture the next begins when its logits are there; batches of 256 are
+queued.
 """
 
 import copy
@@ -90,7 +92,11 @@ def _measure(preset: str, model: nn.Module, card: ClassifyCard, frames: Tensor, 
                     work = functools.partial(called, frames)
                     works[label] = CudaGraph(work).replay if GPU else work
                 except Exception as error:  # noqa: BLE001 — one that fails is told, the others are measured
-                    print(f"{label}: {type(error).__name__}: {' '.join(str(error).split())[:200]}", file=sys.stderr, flush=True)
+                    print(
+                        f"{label}: {type(error).__name__}: {' '.join(str(error).split())[:200]}",
+                        file=sys.stderr,
+                        flush=True,
+                    )
         taken = {label: list[float]() for label in works}
         steps = (20 if len(frames) > 1 else 200) if GPU else 1
         for _ in range(ROUNDS):
@@ -106,7 +112,9 @@ def _measure(preset: str, model: nn.Module, card: ClassifyCard, frames: Tensor, 
     for label, seconds in taken.items():
         middle = statistics.median(seconds)
         spread = f"{1e3 * middle:.3f} ({1e3 * min(seconds):.3f}–{1e3 * max(seconds):.3f})"
-        print(f"| {label} | {len(frames)} | {spread} | {len(frames) / middle:,.0f} | {changes[label]:.2g} |", flush=True)
+        print(
+            f"| {label} | {len(frames)} | {spread} | {len(frames) / middle:,.0f} | {changes[label]:.2g} |", flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -1,15 +1,18 @@
-"""bench_training.py [--builds ours,torch] [--how compiled,graphs]: target tokens per second of training the base Transformer, on a GPU.
+"""bench_training.py [--builds ours,torch] [--how compiled,graphs]: target tokens per second of training the base
+Transformer, on a GPU.
 
-Ours and torch.nn.Transformer have one table of 37,000 tokens, the same layers, dropout 0.1, label smoothing 0.1, bfloat16 by autocast, fused AdamW;
-no sentence is padded, so that neither has an advantage of it, though ours asks for padding with a mask. torch's drops attention's weights and the
-hidden layer, too, which the paper does not: compare builds with the same dropouts.
+Ours and torch.nn.Transformer have one table of 37,000 tokens, the same layers, dropout 0.1, label smoothing 0.1,
+bfloat16 by autocast, fused AdamW; no sentence is padded, so that neither has an advantage of it, though ours asks for
+padding with a mask. torch's drops attention's weights and the hidden layer, too, which the paper does not: compare
+builds with the same dropouts.
 
     ours                  the paper's dropouts                   torch                  all of torch's dropouts
     ours-all-dropouts     with all of torch's dropouts           torch-paper-dropouts   the paper's dropouts
     ours-unchunked        the loss of all tokens at once
 
-Every build runs in every way of --how: `compiled` by torch.compile; `graphs`: forward and backward pass are recorded as a CUDA graph and replayed
-(training/cuda_graph.py), so that no time goes to launching kernels; `compiled+graphs` both. Rounds of all take turns.
+Every build runs in every way of --how: `compiled` by torch.compile; `graphs`: forward and backward pass are recorded
+as a CUDA graph and replayed (training/cuda_graph.py), so that no time goes to launching kernels; `compiled+graphs`
+both. Rounds of all take turns.
 """
 
 import argparse
@@ -151,12 +154,17 @@ def measure(args: argparse.Namespace) -> None:
     for name in steps:
         middle = statistics.median(taken[name])
         spread = f"{1e3 * middle:.1f} ({1e3 * min(taken[name]):.1f}–{1e3 * max(taken[name]):.1f})"
-        print(f"| {name} | {spread} | {args.sentences * args.length / middle:,.0f} | {first / middle:.2f} | {peaks[name] / 1e9:.1f} |")
+        print(
+            f"| {name} | {spread} | {args.sentences * args.length / middle:,.0f} | {first / middle:.2f} | "
+            f"{peaks[name] / 1e9:.1f} |"
+        )
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0], allow_abbrev=False)
-    parser.add_argument("--builds", metavar="A,B", default="torch-paper-dropouts,ours", help=f"some of {', '.join(BUILDS)}")
+    parser.add_argument(
+        "--builds", metavar="A,B", default="torch-paper-dropouts,ours", help=f"some of {', '.join(BUILDS)}"
+    )
     parser.add_argument("--how", metavar="A,B", default="compiled+graphs", help=f"some of {', '.join(WAYS)}")
     parser.add_argument("--sentences", metavar="N", type=int, default=512, help="sentences per step (default: 512)")
     parser.add_argument("--length", metavar="N", type=int, default=32, help="tokens per sentence (default: 32)")
@@ -172,7 +180,9 @@ def arguments() -> argparse.Namespace:
 
 
 def _reserved(device: torch.device) -> int:
-    """Bytes of a GPU that the builds before have taken: a recording's are not allocated, in torch's count, but it has them."""
+    """Bytes of a GPU that the builds before have taken: a recording's are not allocated, in torch's count, but it has
+    them.
+    """
     if device.type != "cuda":
         return 0
     torch.cuda.empty_cache()

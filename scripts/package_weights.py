@@ -1,6 +1,8 @@
-"""package_weights.py RUN NAME: the model of a run on drawn pipes becomes weights in the package, with its figures on the test split in its card.
+"""package_weights.py RUN NAME: the model of a run on drawn pipes becomes weights in the package, with its figures on
+the test split in its card.
 
-package_weights.py --again     writes the weights that are there anew: today's layout of the card, and the .onnx file that runs without torch
+package_weights.py --again     writes the weights that are there anew: today's layout of the card, and the .onnx file
+that runs without torch
 """
 
 import dataclasses
@@ -20,8 +22,10 @@ from foveal.tasks.classify.finish import predictions
 from foveal.tasks.classify.predictions import read_predicted
 
 NOTE = (
-    "Trained on drawn pipes only: 15 kinds of finding, 24,000 frames of `foveal render pipes`, no photograph. Good for a first look, for trying "
-    "foveal out, and to begin training on your own images with (--init-from {name}). Not good for judging a real pipe: on real "
+    "Trained on drawn pipes only: 15 kinds of finding, 24,000 frames of `foveal render pipes`, no photograph. Good "
+    "for a first look, for trying "
+    "foveal out, and to begin training on your own images with (--init-from {name}). Not good for judging a real "
+    "pipe: on real "
     "photographs its findings are guesses, and no condition grade, repair or safety decision may rest on them."
 )
 
@@ -48,7 +52,9 @@ def main(run: Path, name: str) -> None:
 def write(source: Path, name: str, **facts: Any) -> None:
     model = foveal.load(source, device="cpu")
     facts = {"note": NOTE.format(name=name)} | facts
-    save_model(model.network, WEIGHTS / f"{name}{SUFFIX}", dataclasses.replace(model.card, foveal=foveal.__version__, **facts))
+    save_model(
+        model.network, WEIGHTS / f"{name}{SUFFIX}", dataclasses.replace(model.card, foveal=foveal.__version__, **facts)
+    )
     print(foveal.load(WEIGHTS / f"{name}{SUFFIX}", device="cpu").export(WEIGHTS / f"{name}{EXPORTED}").summary())
     (WEIGHTS / f"{name}{EXPORTED}.proof.json").unlink()  # it is in the file, too
 

@@ -1,7 +1,9 @@
-"""search_fast.py PEERS… : time builds of Φ as exported files, float32 and int8, in one interleaved run with ONNX graphs of peers.
+"""search_fast.py PEERS… : time builds of Φ as exported files, float32 and int8, in one interleaved run with ONNX
+graphs of peers.
 
-One thread, batch 1, from bytes to answer. Peers are quantised too (all their nodes, a channel at a time), and the ratios of int8 are to the first
-peer's int8. Weights are random: what is fast enough is trained afterwards; what is not need not be.
+One thread, batch 1, from bytes to answer. Peers are quantised too (all their nodes, a channel at a time), and the
+ratios of int8 are to the first peer's int8. Weights are random: what is fast enough is trained afterwards; what is not
+need not be.
 """
 
 import sys
@@ -52,11 +54,17 @@ BUILDS: dict[str, dict[str, Any]] = {
     "4×4 cut 24 · 32 e4 s2 · 32 e4": pixels_of(4, 24, plain(32, stride=2, expand=4), plain(32, expand=4)),
     "4×4 cut 32 · 32 e3 s2 · 32 e3": pixels_of(4, 32, plain(32, stride=2, expand=3), plain(32, expand=3)),
     "4×4 cut 64 · 32 e1 s2 · 32 e4": pixels_of(4, 64, plain(32, stride=2, expand=1), plain(32, expand=4)),
-    "4×4 cut 64 · 32 e1 s2 · 32×2 e4, one layer": pixels_of(4, 64, plain(32, stride=2, expand=1), plain(32, blocks=2, expand=4))
+    "4×4 cut 64 · 32 e1 s2 · 32×2 e4, one layer": pixels_of(
+        4, 64, plain(32, stride=2, expand=1), plain(32, blocks=2, expand=4)
+    )
     | {"layers": 1},
-    "4×4 cut 96 · 32 e1 s2 · 32 e4, one layer": pixels_of(4, 96, plain(32, stride=2, expand=1), plain(32, expand=4)) | {"layers": 1},
-    "4×4 cut 64 · 32 e1 s2 · 32 e4, 196 cells": pixels_of(4, 64, plain(32, stride=2, expand=1), plain(32, expand=4)) | CELLS,
-    "4×4 cut 64 · 32 e1 s2 · 32 e4, 196 cells, four queries": pixels_of(4, 64, plain(32, stride=2, expand=1), plain(32, expand=4))
+    "4×4 cut 96 · 32 e1 s2 · 32 e4, one layer": pixels_of(4, 96, plain(32, stride=2, expand=1), plain(32, expand=4))
+    | {"layers": 1},
+    "4×4 cut 64 · 32 e1 s2 · 32 e4, 196 cells": pixels_of(4, 64, plain(32, stride=2, expand=1), plain(32, expand=4))
+    | CELLS,
+    "4×4 cut 64 · 32 e1 s2 · 32 e4, 196 cells, four queries": pixels_of(
+        4, 64, plain(32, stride=2, expand=1), plain(32, expand=4)
+    )
     | CELLS
     | {"queries": 4},
     "icam-fast: 4×4 cut 64 · 32 e1 s2 · 32×2 e4, one layer, 196 cells, four queries": pixels_of(
@@ -93,7 +101,9 @@ class Numbers(CalibrationDataReader):
 def peer_int8(file: Path, name: str, shown: np.ndarray) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         ready, made = Path(folder) / "ready.onnx", Path(folder) / "int8.onnx"
-        quant_pre_process(file, ready, skip_symbolic_shape=True)  # without it, BatchNorm stays and int8 takes four times as long
+        quant_pre_process(
+            file, ready, skip_symbolic_shape=True
+        )  # without it, BatchNorm stays and int8 takes four times as long
         kinds = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8}
         quantize_static(ready, made, Numbers(name, shown), quant_format=QuantFormat.QDQ, per_channel=True, **kinds)
         return made.read_bytes()
@@ -112,7 +122,11 @@ def main(peers: list[Path]) -> None:
         model = create(PUBLISHED, classes=2, **settings).eval()
         content = export_onnx(model, ClassifyCard(model=PUBLISHED, family="icam", config={}, classes=("a", "b")))
         best = plans(
-            export_onnx(model, ClassifyCard(model=PUBLISHED, family="icam", config={}, classes=("a", "b")), quantised=shown), shown, held
+            export_onnx(
+                model, ClassifyCard(model=PUBLISHED, family="icam", config={}, classes=("a", "b")), quantised=shown
+            ),
+            shown,
+            held,
         )[0]
         for kind, graph in (("", content), (" int8", best.content)):
             jobs[name + kind] = job(opened(graph), {"frames": held[:1]})

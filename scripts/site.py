@@ -1,6 +1,7 @@
 """Put the pages of the documentation together in build/site-source, and build build/site of them. Nothing is fetched.
 
-README becomes the home page, docs/ the guides, results/ an index and a page per table; the API comes from the docstrings, one page per room.
+README becomes the home page, docs/ the guides, results/ an index and a page per table; the API comes from the
+docstrings, one page per room.
 """
 
 import ast
@@ -20,14 +21,16 @@ WIDEST = 92  # columns of an equation on a page
 HARNESS = "training" if (PACKAGE / "training").is_dir() else "train"
 PAGES = {  # page → its title, what it begins with, and its files: FILE, FILE:NAME,NAME, or a folder, which stands for all of its files
     "tasks": (
-        "The door and tasks", "`foveal.train`, `foveal.load` and the model that it returns; below them the protocol that a task follows.",
+        "The door and tasks", ("`foveal.train`, `foveal.load` and the model that it returns; below them the protocol "
+                              "that a task follows."),
         [
             "tasks/train.py:train,Run", "tasks/load.py:load,list_models", "tasks/model.py:Model", "tasks/task.py", "tasks/ablation.py",
             "options.py:option,Options", f"{HARNESS}/recipe.py:Recipe", f"{HARNESS}/harness.py:Training,Machine,Data", f"{HARNESS}/module.py",
         ],
     ),
     "attention": (
-        "Attention and watch", "`foveal.attend`, its kernels, what sees into it, and `foveal.check`, which examines anybody's.",
+        "Attention and watch", ("`foveal.attend`, its kernels, what sees into it, and `foveal.check`, which examines "
+                               "anybody's."),
         ["core/attend.py", "core/watch.py:watch,Weights,Statistics,Record", "core/linear.py", "explain/check.py:check"],
     ),
     "masks": ("Masks and scores", "A mask is a predicate on (i, j). True = may look.", ["core/mask.py:Mask", "core/pattern", "core/score"]),
@@ -56,10 +59,26 @@ def main() -> int:
     write("results/index.md", results())
     write("examples.md", examples())
     write("gallery.md", gallery())
-    write("api/index.md", "# API\n\n" + "\n".join(f"- [{title}]({name}.md): {words or title}" for name, (title, words, _) in PAGES.items()))
+    write(
+        "api/index.md",
+        "# API\n\n"
+        + "\n".join(f"- [{title}]({name}.md): {words or title}" for name, (title, words, _) in PAGES.items()),
+    )
     for name, (title, words, places) in PAGES.items():
-        write(f"api/{name}.md", "\n\n".join([f"# {title}", words, *(described(*one) for place in places for one in listed(place))]))
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--clean", "--config-file", str(ROOT / "mkdocs.yml")]
+        write(
+            f"api/{name}.md",
+            "\n\n".join([f"# {title}", words, *(described(*one) for place in places for one in listed(place))]),
+        )
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--clean",
+        "--config-file",
+        str(ROOT / "mkdocs.yml"),
+    ]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}  # an advertisement
     return subprocess.run([*command, *sys.argv[1:]], cwd=ROOT, env=environment, check=False).returncode
 
@@ -98,7 +117,7 @@ def public(file: Path) -> list[str]:
 def described(file: Path, names: list[str]) -> str:
     """The head of a file, as its docstring has it, then what is in it."""
     module = ".".join(("foveal", *file.relative_to(PACKAGE).with_suffix("").parts))
-    title, _, rest = (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or file.stem).partition("\n")
+    title, _, rest = (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or file.stem).partition("\n\n")
     parts = [
         f"## {file.stem}",
         f"`{module}`: {title}",
@@ -114,7 +133,11 @@ def head(text: str) -> str:
     for line in text.strip("\n").splitlines():
         item = re.sub(rf"^({labels}): (.*)$", r"- **\1**: \2", line)
         lines += [""] if item.startswith("- **") and not before.startswith("- **") else []
-        lines += re.sub(r"([;,]) {3,}(?=\S)", r"\1\n    ", item).split("\n") if item.startswith("    ") and len(item) > WIDEST else [item]
+        lines += (
+            re.sub(r"([;,]) {3,}(?=\S)", r"\1\n    ", item).split("\n")
+            if item.startswith("    ") and len(item) > WIDEST
+            else [item]
+        )
         before = item
     return "\n".join(lines)
 
@@ -123,17 +146,25 @@ def results() -> str:
     lines = [
         "# Results",
         "",
-        "What was measured, each with its machine, versions and commit. `foveal bench`, `foveal ablate` and `foveal evaluate` write such tables.",
+        (
+            "What was measured, each with its machine, versions and commit. `foveal bench`, `foveal ablate` and `foveal "
+            "evaluate` write such tables."
+        ),
         "",
     ]
     for file in sorted((ROOT / "results").glob("*.md")):
-        first = next((line for line in file.read_text(encoding="utf-8").splitlines() if line.startswith("# ")), f"# {file.stem}")
+        first = next(
+            (line for line in file.read_text(encoding="utf-8").splitlines() if line.startswith("# ")), f"# {file.stem}"
+        )
         lines.append(f"- [{first[2:]}]({file.name})")
     return "\n".join(lines)
 
 
 def examples() -> str:
-    parts = ["# Examples", "Each runs in seconds: `python examples/NAME.py`. The notebook is `examples/attention.ipynb`."]
+    parts = [
+        "# Examples",
+        "Each runs in seconds: `python examples/NAME.py`. The notebook is `examples/attention.ipynb`.",
+    ]
     scripts = sorted((ROOT / "examples").glob("*.py"))
     parts += [f"## {file.name}\n\n```python\n{file.read_text(encoding='utf-8')}```" for file in scripts]
     return "\n\n".join(parts)
@@ -142,13 +173,22 @@ def examples() -> str:
 def gallery() -> str:
     """Every mechanism, drawn by itself."""
     folder = SOURCE / "gallery"
-    subprocess.run([sys.executable, "-m", "foveal", "show", "--gallery", str(folder)], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, "-m", "foveal", "show", "--gallery", str(folder)],
+        check=True,
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+    )
     parts = [
         "# Gallery",
         "Who looks at what. `foveal show NAME` explains one, `foveal show --gallery FOLDER` draws all of them.",
         "![all of them](gallery.png)",
     ]
-    parts += [f"## {file.stem}\n\n![{file.stem}](gallery/{file.name})" for file in sorted(folder.glob("*.png")) if file.stem != "gallery"]
+    parts += [
+        f"## {file.stem}\n\n![{file.stem}](gallery/{file.name})"
+        for file in sorted(folder.glob("*.png"))
+        if file.stem != "gallery"
+    ]
     return "\n\n".join(parts)
 
 

@@ -3,8 +3,10 @@
 An oracle file `oracle/NAME.py` has a function NAME, and beside it `like` where NAME knows one sample or one head only.
 
 - A mask: NAME takes the mask's own parameters, and queries= and keys=.
-- A layer or a position: `like(module, *inputs)` reads the module's weights with `.tolist()` and calls NAME for each sample.
-- A function: `like`, or else NAME, takes the function's arguments as nested lists. One that goes by its kind in the catalogue does so
+- A layer or a position: `like(module, *inputs)` reads the module's weights with `.tolist()` and calls NAME for each
+  sample.
+- A function: `like`, or else NAME, takes the function's arguments as nested lists. One that goes by its kind in the
+  catalogue does so
   here: `score.additive` is `score` in `oracle/additive.py`, where `additive` is the layer.
 """
 
@@ -63,7 +65,9 @@ def case(entry: Entry) -> Case:
     return _module_case(entry.name, ran, method, oracle.like)
 
 
-def _mask_case(name: str, mask: Mask, oracle: Callable[..., Any], given: tuple[Any, ...], options: dict[str, Any]) -> Case:
+def _mask_case(
+    name: str, mask: Mask, oracle: Callable[..., Any], given: tuple[Any, ...], options: dict[str, Any]
+) -> Case:
     batch, heads, size = 3, 2, 37
     try:
         mask.check(batch, size, size)
@@ -83,7 +87,11 @@ def _mask_case(name: str, mask: Mask, oracle: Callable[..., Any], given: tuple[A
 
 
 def _function_case(
-    name: str, function: Callable[..., Any], oracle: Callable[..., Any], inputs: tuple[Any, ...], options: dict[str, Any]
+    name: str,
+    function: Callable[..., Any],
+    oracle: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    options: dict[str, Any],
 ) -> Case:
     def loops() -> Any:
         return oracle(*lists(cast(inputs, torch.float64)), **options)
@@ -107,7 +115,9 @@ def _masks(function: Callable[..., Any]) -> tuple[str, ...]:
     parameters = inspect.signature(function).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return _masks(next(function.__self__.children()).forward)
-    return tuple(parameter.name for parameter in parameters if parameter.name == "mask" or parameter.name.endswith("_mask"))
+    return tuple(
+        parameter.name for parameter in parameters if parameter.name == "mask" or parameter.name.endswith("_mask")
+    )
 
 
 class Masked(nn.Module):
@@ -146,7 +156,9 @@ def stir(module: nn.Module) -> None:
 
 
 def cast(values: tuple[Any, ...], dtype: torch.dtype) -> tuple[Any, ...]:
-    return tuple(value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value for value in values)
+    return tuple(
+        value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value for value in values
+    )
 
 
 def lists(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -192,7 +204,9 @@ def _arguments(expression: ast.expr, names: dict[str, Any]) -> tuple[tuple[Any, 
     """What a call is given, by place and by name; nothing for a plain name."""
     if not isinstance(expression, ast.Call):
         return (), {}
-    return tuple(_value(a, names) for a in expression.args), {word.arg: _value(word.value, names) for word in expression.keywords}
+    return tuple(_value(a, names) for a in expression.args), {
+        word.arg: _value(word.value, names) for word in expression.keywords
+    }
 
 
 def _value(expression: ast.expr, names: dict[str, Any]) -> Any:

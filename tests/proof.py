@@ -91,7 +91,9 @@ class Column(NamedTuple):
 COLUMNS = {
     "loops": Column(loops, 1e-12, "float64, against plain Python loops"),
     "explicit": Column(explicit, 1e-5, "float32, explicit kernel"),
-    "fused": Column(fused, 1e-5, "float32, fused kernels: flash and blocks, the worse of the two; a position, inside an attention"),
+    "fused": Column(
+        fused, 1e-5, "float32, fused kernels: flash and blocks, the worse of the two; a position, inside an attention"
+    ),
     "masked": Column(masked, 1e-5, "the same with a causal mask, or with padding where a mechanism cannot be causal"),
     "bf16": Column(bf16, 1e-1, "bfloat16, weights and inputs rounded to it on both sides"),
     "compiled": Column(compiled, 1e-5, "float32, torch.compile with inductor, no graph break"),
@@ -182,7 +184,10 @@ def page(rows: list[str], notes: list[str]) -> str:
         "# Proof",
         "",
         "The largest error of every mechanism in every form, measured by `make proof` on the mechanism's own example.",
-        "The reference is the mechanism in float64 with the explicit kernel; the first column holds that one against plain Python loops.",
+        (
+            "The reference is the mechanism in float64 with the explicit kernel; the first column holds that one against "
+            "plain Python loops."
+        ),
         "",
         *(f"- **{name}**: {column.what}" for name, column in COLUMNS.items()),
         "",

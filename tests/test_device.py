@@ -26,6 +26,8 @@ def test_a_gpu_by_its_number(monkeypatch):
 
 @pytest.mark.parametrize("name", ["abacus", "tpu:0", "", None, "GPU"])
 def test_what_is_no_device_is_one_line(name):
-    with pytest.raises(FovealError, match="device: expected auto, or one that this machine has, such as cpu or cuda, got") as caught:
+    with pytest.raises(
+        FovealError, match="device: expected auto, or one that this machine has, such as cpu or cuda, got"
+    ) as caught:
         choose(name)
     assert "\n" not in str(caught.value)

@@ -1,4 +1,6 @@
-"""The documents say what is true: every Python block runs, what it prints is what the page shows, and every command works."""
+"""The documents say what is true: every Python block runs, what it prints is what the page shows, and every command
+works.
+"""
 
 import contextlib
 import io
@@ -21,7 +23,9 @@ def blocks(page):
     return FENCE.findall(page.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if any(kind == "python" for kind, _ in blocks(page))], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(kind == "python" for kind, _ in blocks(page))], ids=lambda page: page.name
+)
 @pytest.mark.slow
 def test_every_python_block_runs_and_prints_what_the_page_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -54,18 +58,30 @@ def test_every_command_of_a_page_works_one_after_the_other(page, tmp_path):
         if line.startswith(("foveal bench attention", "foveal bench crossover")):
             line += " --max-length 1024"
         done = subprocess.run(
-            [sys.executable, "-m", *shlex.split(line)], capture_output=True, text=True, timeout=240, check=False, cwd=tmp_path
+            [sys.executable, "-m", *shlex.split(line)],
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+            cwd=tmp_path,
         )
         assert done.returncode == 0, f"{line}: {done.stderr}"
 
 
 def test_the_first_answer_in_the_readme_is_what_the_weights_in_the_package_say(tmp_path):
     bash, text = next(
-        (one[1], two[1]) for one, two in itertools.pairwise(blocks(ROOT / "README.md")) if (one[0], two[0]) == ("bash", "text")
+        (one[1], two[1])
+        for one, two in itertools.pairwise(blocks(ROOT / "README.md"))
+        if (one[0], two[0]) == ("bash", "text")
     )
     for line in bash.splitlines():
         done = subprocess.run(
-            [sys.executable, "-m", *shlex.split(line)], capture_output=True, text=True, timeout=240, check=True, cwd=tmp_path
+            [sys.executable, "-m", *shlex.split(line)],
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=True,
+            cwd=tmp_path,
         )
     assert done.stdout == text
 
@@ -99,7 +115,9 @@ def newcomer(tmp_path_factory):
         # The copy must be found before the installed package.
         environment = {"PYTHONPATH": str(tree / "src"), "PATH": "", "OMP_NUM_THREADS": "1"}
         command = [sys.executable, *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tree, timeout=300, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, cwd=tree, timeout=300, check=False
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -110,7 +128,9 @@ def newcomer(tmp_path_factory):
 def test_a_newcomer_adds_a_mask_a_score_and_a_layer_in_one_file_each(newcomer):
     for name in ("checkerboard", "gaussian", "mean"):
         assert "paper" in newcomer("-m", "foveal", "show", name)
-    done = newcomer("-m", "pytest", "-p", "no:cacheprovider", "tests/test_every.py", "-k", "checkerboard or gaussian or mean")
+    done = newcomer(
+        "-m", "pytest", "-p", "no:cacheprovider", "tests/test_every.py", "-k", "checkerboard or gaussian or mean"
+    )
     assert re.search(r"\d+ passed", done)
     use = "import foveal, torch\nx = torch.randn(1, 2, 300, 8)\n"
     use += "m = foveal.mask.checkerboard() & foveal.mask.causal\n"
@@ -140,7 +160,18 @@ def test_a_newcomer_adds_a_reader_in_one_file(newcomer, tmp_path):
     said = newcomer("-m", "foveal", "data", tmp_path / "digits.npz")
     assert "3 classes" in said
     assert "train 12" in said
-    flags = ["--size", "32", "--config", "{image: 32, patch: 16}", "--epochs", "1", "--batch", "6", "--out", tmp_path / "run"]
+    flags = [
+        "--size",
+        "32",
+        "--config",
+        "{image: 32, patch: 16}",
+        "--epochs",
+        "1",
+        "--batch",
+        "6",
+        "--out",
+        tmp_path / "run",
+    ]
     newcomer("-m", "foveal", "train", "classify", "--data", tmp_path / "digits.npz", *flags)
 
 

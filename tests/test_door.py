@@ -62,12 +62,29 @@ def exported(place):
 
 def test_dir_lists_what_there_is():
     names = python("import foveal; print(*dir(foveal))").split()
-    for name in ("attend", "create", "load", "list_models", "train", "watch", "check", "mask", "layers", "models", "runtime"):
+    for name in (
+        "attend",
+        "create",
+        "load",
+        "list_models",
+        "train",
+        "watch",
+        "check",
+        "mask",
+        "layers",
+        "models",
+        "runtime",
+    ):
         assert name in names
 
 
 def test_create_makes_a_model_with_my_number_of_classes():
-    assert python("import foveal, torch; m = foveal.create('icam-31k', classes=18); print(m(*m.example()).shape[1])").strip() == "18"
+    assert (
+        python(
+            "import foveal, torch; m = foveal.create('icam-31k', classes=18); print(m(*m.example()).shape[1])"
+        ).strip()
+        == "18"
+    )
 
 
 def test_a_name_that_is_nearly_right_is_answered_with_the_right_one():
@@ -86,9 +103,7 @@ def test_a_name_that_is_like_nothing_gets_no_nonsense_hint():
 
 
 def test_load_of_packaged_weights_is_one_object():
-    code = (
-        "import foveal\nm = foveal.load('icam-fast-pipes')\nassert isinstance(m, foveal.Model)\nprint(m.task, len(m.classes), m.card.model)"
-    )
+    code = "import foveal\nm = foveal.load('icam-fast-pipes')\nassert isinstance(m, foveal.Model)\nprint(m.task, len(m.classes), m.card.model)"
     assert python(code).split() == ["classify", "15", "icam-fast"]
 
 
@@ -111,7 +126,9 @@ def test_there_is_a_list_of_models():
     assert not any(name.startswith("icam") for name in translate.split())
 
 
-@pytest.mark.parametrize("room", ["data", "explain", "layers", "losses", "metrics", "models", "position", "runtime", "tasks"])
+@pytest.mark.parametrize(
+    "room", ["data", "explain", "layers", "losses", "metrics", "models", "position", "runtime", "tasks"]
+)
 def test_a_room_is_there_in_a_fresh_process(room):
     assert python(f"import foveal; print(foveal.{room}.__name__)").strip() == f"foveal.{room}"
 
@@ -130,15 +147,21 @@ def test_the_name_that_torch_has_is_answered_with_ours():
     assert "the nearest is 'MultiHead'" in answer("foveal.layers.MultiheadAttention")
 
 
-@pytest.mark.parametrize(("room", "some"), [("layers", "MultiHead"), ("position", "Rotary"), ("mask", "causal"), ("score", "dot")])
+@pytest.mark.parametrize(
+    ("room", "some"), [("layers", "MultiHead"), ("position", "Rotary"), ("mask", "causal"), ("score", "dot")]
+)
 def test_import_star_brings_what_the_room_has_and_nothing_else(room, some):
-    names = python(f"from foveal.{room} import *\nprint(*(name for name in dir() if not name.startswith('__')))").split()
+    names = python(
+        f"from foveal.{room} import *\nprint(*(name for name in dir() if not name.startswith('__')))"
+    ).split()
     assert some in names
     assert not {"Any", "importlib", "unknown", "TYPE_CHECKING"} & set(names)
 
 
 def test_a_model_is_saved_and_loaded_by_the_hubs_conventions(place, tmp_path):
-    code = "import sys, foveal\nm = foveal.load('run')\nm.save_pretrained(sys.argv[1])\nagain = foveal.load(sys.argv[1])\n"
+    code = (
+        "import sys, foveal\nm = foveal.load('run')\nm.save_pretrained(sys.argv[1])\nagain = foveal.load(sys.argv[1])\n"
+    )
     code += "a, b = (next(iter(one.predict('photos/bright/1.png'))) for one in (m, again))\nassert (a.probability == b.probability).all()"
     python(code, tmp_path / "hub", cwd=place)
     assert {file.name for file in (tmp_path / "hub").iterdir()} == {"model.safetensors", "config.json", "README.md"}
@@ -190,7 +213,8 @@ def test_a_type_checker_sees_real_types(tmp_path):
     script.write_text(
         "import foveal\n"
         "reveal_type(foveal.attend)\nreveal_type(foveal.load('x'))\nreveal_type(foveal.train('classify'))\n"
-        "reveal_type(foveal.mask.causal)\nreveal_type(foveal.layers.MultiHead(8, heads=2))\nreveal_type(foveal.create('icam-31k'))\n"
+        "reveal_type(foveal.mask.causal)\nreveal_type(foveal.layers.MultiHead(8, "
+        "heads=2))\nreveal_type(foveal.create('icam-31k'))\n"
         "reveal_type(foveal.position.Rotary())\nreveal_type(foveal.score.dot)\nreveal_type(foveal.load('x').evaluate().figures)\n",
         encoding="utf-8",
     )
@@ -206,9 +230,13 @@ def test_a_type_checker_sees_real_types(tmp_path):
         "--no-color-output",
         str(script),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=3000, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=3000, check=False
+    )
     assert done.returncode == 0, done.stdout
-    revealed = [line.partition("Revealed type is ")[2].strip('"') for line in done.stdout.splitlines() if "Revealed" in line]
+    revealed = [
+        line.partition("Revealed type is ")[2].strip('"') for line in done.stdout.splitlines() if "Revealed" in line
+    ]
     assert len(revealed) == 9
     assert not [line for line in revealed if line == "Any" or "-> Any" in line]
     assert "foveal.tasks.model.Model" in revealed[1]
@@ -217,7 +245,8 @@ def test_a_type_checker_sees_real_types(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("module", "names"), [("foveal", ["attend(", "load(", "train("]), ("foveal.layers", ["class MultiHead", "class Performer"])]
+    ("module", "names"),
+    [("foveal", ["attend(", "load(", "train("]), ("foveal.layers", ["class MultiHead", "class Performer"])],
 )
 def test_help_lists_the_functions(module, names):
     text = python(f"import pydoc, {module}; print(pydoc.render_doc({module}, renderer=pydoc.plaintext))")

@@ -129,7 +129,9 @@ def test_it_compiles_without_a_graph_break(one):
     assert error(compiled(*one.inputs), one.module(*one.inputs)) < 1e-5
 
 
-@pytest.mark.parametrize("one", one_of_each(sorted(ENTRIES), lambda name: ENTRIES[name].kind), indirect=True)  # a second each
+@pytest.mark.parametrize(
+    "one", one_of_each(sorted(ENTRIES), lambda name: ENTRIES[name].kind), indirect=True
+)  # a second each
 @pytest.mark.filterwarnings("ignore")  # those of the exporter about itself
 @torch.no_grad()
 def test_it_is_exported_and_onnxruntime_agrees(one):
@@ -167,7 +169,9 @@ def shifted(module, inputs, learning, ways, by) -> float:
 
 
 def mixed(output) -> torch.Tensor:
-    """A number that depends on all of an output: a sum of squares would not see what a LayerNorm or a softmax holds fixed."""
+    """A number that depends on all of an output: a sum of squares would not see what a LayerNorm or a softmax holds
+    fixed.
+    """
     generator = torch.Generator().manual_seed(3)
     return sum((t * torch.randn(t.shape, generator=generator, dtype=t.dtype)).sum() for t in tensors(output))
 

@@ -16,7 +16,9 @@ LONGEST = 40  # lines of a script
 
 def run(name, folder):
     command = [sys.executable, str(EXAMPLES / name), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=400, check=False, cwd=folder)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=ENVIRONMENT, timeout=400, check=False, cwd=folder
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -54,7 +56,9 @@ def test_the_notebook_runs_and_is_kept_without_outputs(tmp_path, monkeypatch):
     text = (EXAMPLES / "attention.ipynb").read_text(encoding="utf-8")
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in json.loads(text)["cells"])
     book = nbformat.reads(text, as_version=4)
-    nbclient.NotebookClient(book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(
+        book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
     outputs = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
     assert any("image/png" in output.get("data", {}) for output in outputs)  # the mask has drawn itself
     assert any("self_attn" in output.get("data", {}).get("text/plain", "") for output in outputs)

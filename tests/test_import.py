@@ -17,7 +17,8 @@ def python(code):
 
 def test_importing_foveal_loads_no_torch():
     heavy = python(
-        "import sys, foveal; print(*sorted({name.partition('.')[0] for name in sys.modules} & {'torch', 'numpy', 'onnxruntime', 'PIL'}))"
+        "import sys, foveal; print(*sorted({name.partition('.')[0] for name in sys.modules} & {'torch', 'numpy', "
+        "'onnxruntime', 'PIL'}))"
     )
     assert heavy == ""
     assert python("import sys, foveal; foveal.FovealError; print('torch' in sys.modules)") == "False"

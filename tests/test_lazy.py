@@ -1,4 +1,6 @@
-"""Layers and positions are found by their files: at run time with no other edit, and for type checkers by a stub that is current."""
+"""Layers and positions are found by their files: at run time with no other edit, and for type checkers by a stub that
+is current.
+"""
 
 import shutil
 import subprocess
@@ -16,7 +18,10 @@ ROOMS = ("layers", "position")
 
 def python(code, home=HOME.parent):
     run = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(home)!r})\n{code}"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(home)!r})\n{code}"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert run.returncode == 0, run.stderr
     return run.stdout.strip()
@@ -30,7 +35,9 @@ def test_a_file_offers_its_public_classes_or_its_all():
 
 
 def test_names_are_there_before_anything_is_loaded():
-    listed = python("import foveal.layers as l; print(*dir(l)); assert 'torch' not in sys.modules; assert l.__all__ == dir(l)")
+    listed = python(
+        "import foveal.layers as l; print(*dir(l)); assert 'torch' not in sys.modules; assert l.__all__ == dir(l)"
+    )
     names = "Absorbed AdaptiveSpan Additive Attention Cache Content Context Decoder DynamicConvolution Encoder FeedForward Gated Linformer"
     assert listed.split()[:13] == names.split()
     assert dir(foveal.position) == [
@@ -62,7 +69,9 @@ def test_help_lists_every_class(room):
 
 
 def test_an_unknown_name_is_answered_with_what_was_meant():
-    with pytest.raises(AttributeError, match=r"no layer is called 'MultiheadAttention'; the nearest is 'MultiHead'; there are Absorbed"):
+    with pytest.raises(
+        AttributeError, match=r"no layer is called 'MultiheadAttention'; the nearest is 'MultiHead'; there are Absorbed"
+    ):
         foveal.layers.MultiheadAttention  # noqa: B018
     with pytest.raises(AttributeError, match=r"no position is called 'Zzz'; there are BiasTable"):
         foveal.position.Zzz  # noqa: B018
@@ -71,11 +80,16 @@ def test_an_unknown_name_is_answered_with_what_was_meant():
 
 
 def test_a_file_is_still_a_module():
-    assert python("import foveal.layers.multihead as m; from foveal.layers import multihead; print(multihead is m)") == "True"
+    assert (
+        python("import foveal.layers.multihead as m; from foveal.layers import multihead; print(multihead is m)")
+        == "True"
+    )
 
 
 def test_one_new_file_is_a_new_layer(tmp_path):
-    shutil.copytree(HOME, tmp_path / "foveal", ignore=shutil.ignore_patterns("__pycache__", "*.onnx", "*.safetensors", "*.jpg"))
+    shutil.copytree(
+        HOME, tmp_path / "foveal", ignore=shutil.ignore_patterns("__pycache__", "*.onnx", "*.safetensors", "*.jpg")
+    )
     (tmp_path / "foveal" / "layers" / "mine.py").write_text("class Mine:\n    answer = 42\n", encoding="utf-8")
     code = "import foveal\nassert 'Mine' in dir(foveal.layers)\nfrom foveal.layers import Mine\nprint(foveal.__file__, Mine.answer)"
     assert python(code, tmp_path) == f"{tmp_path / 'foveal' / '__init__.py'} 42"
@@ -94,7 +108,8 @@ def test_the_stubs_are_current():
 def test_a_type_checker_sees_real_types(tmp_path):
     file = tmp_path / "use.py"
     file.write_text(
-        "from foveal.layers import MultiHead\nimport foveal.position\nreveal_type(MultiHead(4, 2))\nreveal_type(foveal.position.Rotary)\n"
+        "from foveal.layers import MultiHead\nimport foveal.position\nreveal_type(MultiHead(4, "
+        "2))\nreveal_type(foveal.position.Rotary)\n"
     )
     options = ["--follow-imports=silent", "--no-incremental", "--ignore-missing-imports", f"--cache-dir={tmp_path}"]
     run = subprocess.run(

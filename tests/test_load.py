@@ -27,7 +27,11 @@ def run(tmp_path_factory):
     torch.manual_seed(0)
     network = create("icam-31k", classes=3, image=28, patch=14).eval()
     family, config = describe(network)
-    save_model(network, folder / packaged.FILE, classify_card("icam-31k", family, config, ("a", "b", "c"), size=28, note="mine"))
+    save_model(
+        network,
+        folder / packaged.FILE,
+        classify_card("icam-31k", family, config, ("a", "b", "c"), size=28, note="mine"),
+    )
     return folder
 
 
@@ -46,7 +50,9 @@ def translator(tmp_path_factory):
 
 def answers(model):
     random = np.random.default_rng(0)
-    return np.array([one.probability for one in model.predict([random.integers(0, 256, (28, 28, 3), np.uint8) for _ in range(3)])])
+    return np.array(
+        [one.probability for one in model.predict([random.integers(0, 256, (28, 28, 3), np.uint8) for _ in range(3)])]
+    )
 
 
 def refusal(name, **options):
@@ -56,13 +62,23 @@ def refusal(name, **options):
     return str(caught.value)
 
 
-# --- every kind ------------------------------------------------------------------------------------------------------------------
+# --- every kind -------------------------------------------------------------------------------------------------------
 
 
 def test_a_run_its_file_and_its_export_are_one_model(run, exported):
-    models = [load(run, device="cpu"), load(str(run), device="cpu"), load(run / packaged.FILE, device="cpu"), load(exported)]
+    models = [
+        load(run, device="cpu"),
+        load(str(run), device="cpu"),
+        load(run / packaged.FILE, device="cpu"),
+        load(exported),
+    ]
     for model in models:
-        assert (model.task, model.classes, model.card.note, model.random) == ("classify", ("a", "b", "c"), "mine", False)
+        assert (model.task, model.classes, model.card.note, model.random) == (
+            "classify",
+            ("a", "b", "c"),
+            "mine",
+            False,
+        )
         assert np.allclose(answers(model), answers(models[0]), atol=1e-5)
     assert [model.is_exported for model in models] == [False, False, False, True]
     assert models[0].folder() == run
@@ -93,7 +109,10 @@ def test_a_preset_has_random_weights_the_same_each_time():
     assert model.random
     assert (len(model.classes), model.network.config.image) == (5, 112)
     again = load("icam-30k", device="cpu", config={"classes": 5, "image": 112})
-    assert all(torch.equal(one, other) for one, other in zip(model.network.parameters(), again.network.parameters(), strict=True))
+    assert all(
+        torch.equal(one, other)
+        for one, other in zip(model.network.parameters(), again.network.parameters(), strict=True)
+    )
     assert load("transformer-tiny", device="cpu").task == "translate"
 
 
@@ -109,7 +128,7 @@ def test_a_home_folder(run, monkeypatch):
     assert load("~/tiles", device="cpu").classes == ("a", "b", "c")
 
 
-# --- the hub ---------------------------------------------------------------------------------------------------------------------
+# --- the hub ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -124,7 +143,9 @@ def hub(monkeypatch, run):
         return str(run / file)
 
     def upload_folder(repo_id, folder_path, **options):
-        calls.append(("upload", repo_id, sorted(path.name for path in load_module.Path(folder_path).iterdir()), options))
+        calls.append(
+            ("upload", repo_id, sorted(path.name for path in load_module.Path(folder_path).iterdir()), options)
+        )
         return f"https://hub/{repo_id}/commit/1"
 
     library.hf_hub_download, library.upload_folder = download, upload_folder
@@ -141,7 +162,8 @@ def test_an_id_on_the_hub(hub):
 def test_an_id_that_nobody_has(hub):
     says = refusal("ada/tilse")
     assert says == (
-        "the model ada/tilse: expected a file or a run's folder, or an id on the hub that can be reached, got 404: no repository ada/tilse, nor anything like it"
+        "the model ada/tilse: expected a file or a run's folder, or an id on the hub that can be reached, got 404: no "
+        "repository ada/tilse, nor anything like it"
     )
 
 
@@ -160,10 +182,13 @@ def test_a_folder_that_exists_goes_before_the_hub(hub, run, monkeypatch):
 
 def test_without_the_library(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    assert refusal("ada/tiles") == "the model ada/tiles: no such file or folder; to load from the hub, pip install huggingface_hub"
+    assert (
+        refusal("ada/tiles")
+        == "the model ada/tiles: no such file or folder; to load from the hub, pip install huggingface_hub"
+    )
 
 
-# --- what cannot be opened -------------------------------------------------------------------------------------------------------
+# --- what cannot be opened --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -207,7 +232,9 @@ def test_a_task_that_is_not_installed(tmp_path):
 
 
 def test_what_does_not_go_together(run, exported):
-    assert "expected a preset beside config, got a model that has a config of its own" in refusal(run, config={"classes": 2})
+    assert "expected a preset beside config, got a model that has a config of its own" in refusal(
+        run, config={"classes": 2}
+    )
     assert "--device: expected auto or cpu for an exported file, got cuda" in refusal(exported, device="cuda")
     assert "threads: expected at most 256, got 100000" in refusal(exported, threads=100_000)
     with pytest.raises(FovealError, match="an exported file holds no torch module; load the run's folder or its"):
@@ -219,12 +246,13 @@ def test_what_does_not_go_together(run, exported):
     with pytest.raises(FovealError, match="it classifies, and translates nothing; call predict"):
         load(run).translate("one")
     with pytest.raises(
-        FovealError, match="no option of predict of a model that classifies is called 'treshold'; the nearest is 'threshold'"
+        FovealError,
+        match="no option of predict of a model that classifies is called 'treshold'; the nearest is 'threshold'",
     ):
         load(run).predict([], treshold=0.5)
 
 
-# --- names -----------------------------------------------------------------------------------------------------------------------
+# --- names ------------------------------------------------------------------------------------------------------------
 
 
 def test_which_words_name_models(run, exported, tmp_path):
@@ -242,7 +270,7 @@ def test_a_list_of_models():
         list_models(task="classfy")
 
 
-# --- there and back --------------------------------------------------------------------------------------------------------------
+# --- there and back ---------------------------------------------------------------------------------------------------
 
 
 def test_saved_by_the_hubs_conventions_and_loaded_again(run, tmp_path):
@@ -253,7 +281,12 @@ def test_saved_by_the_hubs_conventions_and_loaded_again(run, tmp_path):
     assert again.card == model.card
     assert np.array_equal(answers(again), answers(model))
     config = json.loads((folder / "config.json").read_text())
-    assert (config["library_name"], config["task"], config["model"], config["family"]) == ("foveal", "classify", "icam-31k", "icam")
+    assert (config["library_name"], config["task"], config["model"], config["family"]) == (
+        "foveal",
+        "classify",
+        "icam-31k",
+        "icam",
+    )
     assert config["config"] == model.card.config
     text = (folder / "README.md").read_text()
     assert text.startswith("---\nlibrary_name: foveal\ntags: [foveal, classify]\n---\n# icam-31k\n\nmine\n")
@@ -267,7 +300,9 @@ def test_a_translator_is_saved_and_loaded_again(translator, tmp_path):
 
 
 def test_how_a_model_shows_itself(run, exported):
-    assert repr(load("icam-30k", device="cpu")) == "Model('icam-30k', task='classify', model='icam-30k', random weights)"
+    assert (
+        repr(load("icam-30k", device="cpu")) == "Model('icam-30k', task='classify', model='icam-30k', random weights)"
+    )
     assert repr(load(exported)) == f"Model('{exported}', task='classify', model='icam-31k', exported)"
     assert isinstance(load(run).with_card(note="other"), Model)
     assert load(run).with_card(note="other").card.note == "other"

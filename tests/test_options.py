@@ -1,4 +1,6 @@
-"""Options: bounds, YAML that is read strictly, flags as text, and a --help that says of every option what it takes and what happens without it."""
+"""Options: bounds, YAML that is read strictly, flags as text, and a --help that says of every option what it takes and
+what happens without it.
+"""
 
 import argparse
 import dataclasses
@@ -87,7 +89,7 @@ def test_they_are_written_and_read_as_yaml():
     assert load_yaml(some.text()) == dataclasses.asdict(some)
 
 
-# --- YAML ------------------------------------------------------------------------------------------------------------------------
+# --- YAML -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -137,7 +139,11 @@ def test_what_is_refused(text, message):
 def test_a_recipe_of_a_file_or_by_its_name(tmp_path):
     (tmp_path / "quick.yaml").write_text("count: 7\nrate: 1e-3\n")
     (tmp_path / "empty.yaml").write_text("")
-    assert read_options("quick", Some, tmp_path) == read_options(str(tmp_path / "quick.yaml"), Some, None) == {"count": 7, "rate": 0.001}
+    assert (
+        read_options("quick", Some, tmp_path)
+        == read_options(str(tmp_path / "quick.yaml"), Some, None)
+        == {"count": 7, "rate": 0.001}
+    )
     assert read_options("empty", Some, tmp_path) == {}
     for name, text, message in (
         ("list", "- 1", "the recipe list: expected options and their values, got [1]"),
@@ -157,7 +163,7 @@ def test_a_recipe_of_a_file_or_by_its_name(tmp_path):
         read_options("nowhere.yaml", Some, tmp_path)
 
 
-# --- flags -----------------------------------------------------------------------------------------------------------------------
+# --- flags ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -203,7 +209,9 @@ def test_a_switch_takes_no_input_for_its_value(monkeypatch):
         parser.add_argument("words", nargs="*")
         add_flags(parser, Some)
 
-    monkeypatch.setitem(importlib.sys.modules, "foveal.app.command.do", argparse.Namespace(add_arguments=add_arguments, run=run))
+    monkeypatch.setitem(
+        importlib.sys.modules, "foveal.app.command.do", argparse.Namespace(add_arguments=add_arguments, run=run)
+    )
     for words, expected in (
         (["--loud", "a.jpg"], ("true", ["a.jpg"])),
         (["a.jpg", "--loud", "false"], ("false", ["a.jpg"])),
@@ -213,7 +221,7 @@ def test_a_switch_takes_no_input_for_its_value(monkeypatch):
         assert seen.pop() == expected
 
 
-# --- help ------------------------------------------------------------------------------------------------------------------------
+# --- help -------------------------------------------------------------------------------------------------------------
 
 KINDS = {f"{task.name} recipe": task.recipe for task in all_tasks()}
 KINDS |= {f"{task.name} {stage}": task.options(stage) for task in all_tasks() for stage in STAGES}

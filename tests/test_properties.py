@@ -1,4 +1,6 @@
-"""Properties that hold for any sizes: blocks without positions do not know the order of tokens, and scores treat rows alike."""
+"""Properties that hold for any sizes: blocks without positions do not know the order of tokens, and scores treat rows
+alike.
+"""
 
 import torch
 from hypothesis import given

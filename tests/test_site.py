@@ -1,4 +1,6 @@
-"""The documentation as a site: it builds without a network, every link leads somewhere, and the map of the rooms is the code's."""
+"""The documentation as a site: it builds without a network, every link leads somewhere, and the map of the rooms is
+the code's.
+"""
 
 import importlib.util
 import os
@@ -12,9 +14,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 ROOT = Path(__file__).parent.parent
-NO_NETWORK = (
-    "import socket\ndef refuse(*a, **k): raise OSError('no network here')\nsocket.socket.connect = socket.create_connection = refuse\n"
-)
+NO_NETWORK = "import socket\ndef refuse(*a, **k): raise OSError('no network here')\nsocket.socket.connect = socket.create_connection = refuse\n"
 
 
 def script(name):
@@ -75,7 +75,8 @@ def test_every_link_leads_somewhere_and_nothing_comes_from_outside(site):
             target = (file.parent / unquote(parts.path)).resolve() if parts.path else file
             target = target / "index.html" if target.is_dir() else target
             missing = file.name != "404.html" and (
-                not target.exists() or (parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].names)
+                not target.exists()
+                or (parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].names)
             )
             broken += [f"{file.relative_to(site)}: {link}"] if missing and not parts.fragment.startswith("__") else []
     assert not broken

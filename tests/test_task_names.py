@@ -1,4 +1,6 @@
-"""A stage knows no task: the names of tasks stand in tasks/ only, so that a further task is one folder, one model and one reader."""
+"""A stage knows no task: the names of tasks stand in tasks/ only, so that a further task is one folder, one model and
+one reader.
+"""
 
 import re
 from pathlib import Path
@@ -9,7 +11,20 @@ import foveal
 from foveal.tasks.task import task_names
 
 HOME = Path(foveal.__file__).parent
-ROOMS = ("app", "training", "deploy", "explain", "runtime", "models", "report", "losses", "metrics", "core", "layers", "position")
+ROOMS = (
+    "app",
+    "training",
+    "deploy",
+    "explain",
+    "runtime",
+    "models",
+    "report",
+    "losses",
+    "metrics",
+    "core",
+    "layers",
+    "position",
+)
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -29,4 +44,6 @@ def test_every_task_is_found_by_its_folder():
     folders = sorted(file.parent.name for file in (HOME / "tasks").glob("*/task.py"))
     assert set(folders) <= set(task_names())
     for folder in folders:
-        assert (HOME / "tasks" / folder / "__init__.py").read_text(encoding="utf-8").count("import") == 0  # it imports nothing
+        assert (HOME / "tasks" / folder / "__init__.py").read_text(encoding="utf-8").count(
+            "import"
+        ) == 0  # it imports nothing

@@ -1,4 +1,5 @@
-"""A task costs one folder, and no edit anywhere else: `tests/toy` is a package of somebody else's, and every command takes it.
+"""A task costs one folder, and no edit anywhere else: `tests/toy` is a package of somebody else's, and every command
+takes it.
 
 PYTHONPATH is all that it takes to install it: its entry points name the task and the model.
 """
@@ -16,7 +17,10 @@ import pytest
 from safetensors.numpy import load_file
 
 ROOT = Path(__file__).parent.parent
-ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT / "tests/toy"))), "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = os.environ | {
+    "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT / "tests/toy"))),
+    "OMP_NUM_THREADS": "1",
+}
 WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from foveal.app.cli import main; sys.exit(main(sys.argv[1:]))"
 IMAGES, EPOCHS = 200, 60
 
@@ -66,7 +70,9 @@ def test_it_learns_to_read(place):
 @pytest.mark.slow
 def test_killed_and_resumed_it_is_the_run_that_nobody_stopped(place, tmp_path):
     train = ["train", "gauge", "--recipe", "small", "--data", str(place / "discs"), "--out", str(tmp_path / "run")]
-    with subprocess.Popen([sys.executable, "-m", "foveal", *train], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
+    with subprocess.Popen(
+        [sys.executable, "-m", "foveal", *train], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    ) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if line.startswith("epoch 3 "):
@@ -97,7 +103,11 @@ def test_it_predicts_from_the_run_and_from_python(place):
 
 def test_it_explains_by_looking_at_the_disc(place, tmp_path):
     centres = json.loads((place / "centres.json").read_text(encoding="utf-8"))
-    facts = [json.loads(foveal("explain", place / "run", place / "discs/0004.png", "--json", "--out", tmp_path / "looked.png"))]
+    facts = [
+        json.loads(
+            foveal("explain", place / "run", place / "discs/0004.png", "--json", "--out", tmp_path / "looked.png")
+        )
+    ]
     code = "import json, sys, foveal\nmodel = foveal.load(sys.argv[1])\n"
     code += "print(json.dumps([model.explain(file).facts for file in sys.argv[2:]]))"
     numbers = (4, 9, 14, 19)
@@ -143,7 +153,9 @@ def test_it_is_timed_beside_its_preset_and_beside_somebody_elses_graph(place, tm
 
 @pytest.mark.slow
 def test_several_seeds_are_one_sweep(place, tmp_path):
-    said = foveal("train", "gauge", "--data", place / "discs", "--epochs", "2", "--seeds", "2", "--out", tmp_path / "sweep")
+    said = foveal(
+        "train", "gauge", "--data", place / "discs", "--epochs", "2", "--seeds", "2", "--out", tmp_path / "sweep"
+    )
     assert "| 2 |" in said
     assert (tmp_path / "sweep/summary.md").exists()
     assert (tmp_path / "sweep/seed1/model.safetensors").exists()

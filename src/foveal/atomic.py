@@ -16,14 +16,19 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """A name beside the name, to write to; it takes the name's place at the end, or is gone. A link stays, and its target is replaced."""
+    """A name beside the name, to write to; it takes the name's place at the end, or is gone.
+
+    A link stays, and its target is replaced.
+    """
     place = path
     part = path
     try:
         place = Path(os.path.realpath(path)) if path.is_symlink() else path
         part = place.with_name(f".{place.name}.{os.getpid()}.part") if place.name else place
         if place.exists() and not place.is_file():
-            raise FovealError(f"cannot write {path}: expected the name of a file, got a folder or a device; choose another name")
+            raise FovealError(
+                f"cannot write {path}: expected the name of a file, got a folder or a device; choose another name"
+            )
         place.parent.mkdir(parents=True, exist_ok=True)
         _remove_left_behind(place)
         yield part
@@ -39,7 +44,9 @@ def beside(path: Path) -> Iterator[Path]:
 
 
 def expect_folder(folder: Path) -> None:
-    """Raise a FovealError unless files can be written into this folder, which is made: before hours of work, not after."""
+    """Raise a FovealError unless files can be written into this folder, which is made: before hours of work, not
+    after.
+    """
     write_atomic(folder / ".trial", b"")
     with contextlib.suppress(OSError):
         (folder / ".trial").unlink()
@@ -47,7 +54,9 @@ def expect_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def folder_for(folder: Path) -> Iterator[None]:
-    """A folder that files can be written into; one that was made for it is gone again where what follows fails before it writes any."""
+    """A folder that files can be written into; one that was made for it is gone again where what follows fails before
+    it writes any.
+    """
     new = [one for one in (folder, *folder.parents) if not one.exists()]
     expect_folder(folder)
     try:
@@ -60,7 +69,10 @@ def folder_for(folder: Path) -> Iterator[None]:
 
 
 def _sync(path: Path) -> None:
-    """What was written is on the disk, not in a cache that a power cut empties. Not every file system can be asked for it."""
+    """What was written is on the disk, not in a cache that a power cut empties.
+
+    Not every file system can be asked for it.
+    """
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY)
         try:

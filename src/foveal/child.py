@@ -1,4 +1,6 @@
-"""Processes that foveal starts end with the one that started them, also where that was killed and could tell them nothing."""
+"""Processes that foveal starts end with the one that started them, also where that was killed and could tell them
+nothing.
+"""
 
 import contextlib
 import ctypes

@@ -8,7 +8,10 @@ AUTO = "auto"  # a GPU if there is one
 
 
 def choose(name: str = AUTO) -> torch.device:
-    """The device of this name, if this machine has it. A GPU is not touched by asking: processes may be started before it is used."""
+    """The device of this name, if this machine has it.
+
+    A GPU is not touched by asking: processes may be started before it is used.
+    """
     if name == AUTO:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     reason = ""
@@ -23,5 +26,7 @@ def choose(name: str = AUTO) -> torch.device:
     except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:  # each backend raises its own
         reason = f"; {' '.join(str(error).split())[:120]}"
     if reason:
-        raise FovealError(f"device: expected auto, or one that this machine has, such as cpu or cuda, got {short_repr(name)}{reason}")
+        raise FovealError(
+            f"device: expected auto, or one that this machine has, such as cpu or cuda, got {short_repr(name)}{reason}"
+        )
     return place

@@ -1,4 +1,6 @@
-"""What foveal says when it is given something it cannot use: one line, with what was expected, what was found and what to do."""
+"""What foveal says when it is given something it cannot use: one line, with what was expected, what was found and what
+to do.
+"""
 
 import contextlib
 import difflib
@@ -27,26 +29,37 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        named = error.filename if isinstance(error.filename, (str, bytes)) else path  # such as a link below the folder that was named
+        named = (
+            error.filename if isinstance(error.filename, (str, bytes)) else path
+        )  # such as a link below the folder that was named
         raise FovealError(f"cannot read {os.fsdecode(named)}: {error.strerror or error}") from None
 
 
 def expect_plain_file(path: str | os.PathLike[str]) -> None:
-    """Raise a FovealError unless this is a file with content that can be read: to open a pipe would wait for its writer for ever."""
+    """Raise a FovealError unless this is a file with content that can be read: to open a pipe would wait for its
+    writer for ever.
+    """
     with reading(path):
         mode = os.stat(path).st_mode  # noqa: PTH116 — paths of all kinds
-    expect(stat.S_ISREG(mode), os.fspath(path), "a plain file", "a folder" if stat.S_ISDIR(mode) else "a pipe or a device")
+    expect(
+        stat.S_ISREG(mode), os.fspath(path), "a plain file", "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
+    )
 
 
 def expect_integer(value: object, what: str, least: int = 1, expected: str = "") -> None:
-    """Raise a FovealError that names `what`, unless it is an integer from `least` on; `expected` says that in other words."""
+    """Raise a FovealError that names `what`, unless it is an integer from `least` on; `expected` says that in other
+    words.
+    """
     limit = expected or f"at least {least}"
     if not is_integer(value):
         raise FovealError(
-            f"{what}: expected {limit if 'number' in limit or 'integer' in limit else f'an integer, {limit}'}, got {short_repr(value)}"
+            f"{what}: expected {limit if 'number' in limit or 'integer' in limit else f'an integer, {limit}'}, got "
+            f"{short_repr(value)}"
         )
-    if value < least or value >= 2**31:  # type: ignore[operator]
-        raise FovealError(f"{what}: expected {limit if value < least else 'a number below 2³¹'}, got {short_repr(value)}")  # type: ignore[operator]
+    if value < least:  # type: ignore[operator]
+        raise FovealError(f"{what}: expected {limit}, got {short_repr(value)}")
+    if value >= 2**31:  # type: ignore[operator]
+        raise FovealError(f"{what}: expected a number below 2³¹, got {short_repr(value)}")
 
 
 def is_integer(value: object) -> bool:
@@ -56,7 +69,9 @@ def is_integer(value: object) -> bool:
     if hasattr(value, "requires_grad"):
         return False  # a tensor cannot be told apart, hashed or kept as a number can
     if not hasattr(value, "dtype"):
-        return hasattr(type(value), "__index__")  # a symbolic size of torch: to ask for its number would make it a constant
+        return hasattr(
+            type(value), "__index__"
+        )  # a symbolic size of torch: to ask for its number would make it a constant
     try:
         operator.index(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):  # a fraction, or several numbers
@@ -82,7 +97,9 @@ def short_repr(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Text that steers no terminal and that every file can hold: control characters, and bytes that are no UTF-8, are escaped."""
+    """Text that steers no terminal and that every file can hold: control characters, and bytes that are no UTF-8, are
+    escaped.
+    """
     return text if text.isprintable() else "".join(sign if sign.isprintable() else _escape(sign) for sign in text)
 
 
@@ -101,12 +118,19 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> FovealError:
 
 
 def _nearest(name: str, known: list[str]) -> str | None:
-    """The known name that is meant: whatever its case and its - and _, one that is a letter away, then one that begins like it, then any alike."""
+    """The known name that is meant: whatever its case and its - and _, one that is a letter away, then one that begins
+    like it, then any alike.
+    """
     plain = {_plain(one): one for one in reversed(known)}
     wanted = _plain(name)
-    shorter = [one for one in plain if min(len(one), len(wanted)) >= 3 and (wanted.startswith(one) or one.startswith(wanted))]
+    shorter = [
+        one for one in plain if min(len(one), len(wanted)) >= 3 and (wanted.startswith(one) or one.startswith(wanted))
+    ]
     searches: list[tuple[Iterable[str], float]] = [(plain, 0.9), (shorter, 0.0), (plain, 0.5)]
-    near = next((found for among, least in searches if (found := difflib.get_close_matches(wanted, among, n=1, cutoff=least))), None)
+    near = next(
+        (found for among, least in searches if (found := difflib.get_close_matches(wanted, among, n=1, cutoff=least))),
+        None,
+    )
     return plain[near[0]] if near else None
 
 

@@ -2,8 +2,9 @@
 
     name ∈ folder  ⇔  a file of the folder defines the class `name`, without a leading _, and has it in its `__all__` if it has one
 
-A file is read, not imported, to see what it defines, so that `dir(foveal.layers)` needs no torch. A new file is a new name with no
-other edit. Type checkers read `__init__.pyi` beside the door, which `make stubs` writes from the same names.
+A file is read, not imported, to see what it defines, so that `dir(foveal.layers)` needs no torch. A new file is a new
+name with no other edit. Type checkers read `__init__.pyi` beside the door, which `make stubs` writes from the same
+names.
 """
 
 import ast
@@ -41,10 +42,14 @@ def places(folder: str | Path) -> dict[str, str]:
 
 
 def public(source: str) -> list[str]:
-    """The classes that a file offers: those of its `__all__`, or else all that it defines at its top without a leading _."""
+    """The classes that a file offers: those of its `__all__`, or else all that it defines at its top without a leading
+    _.
+    """
     body = ast.parse(source).body
     for node in body:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
         if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
             names: list[str] = ast.literal_eval(node.value)  # type: ignore[attr-defined]
             return names
@@ -54,13 +59,18 @@ def public(source: str) -> list[str]:
 def stub(package: str, folder: str | Path) -> str:
     """The text of a package's `__init__.pyi`: its names with their types, for mypy and editors."""
     found = places(folder)
-    lines = [f"from {package}.{place} import {name} as {name}" for name, place in sorted(found.items(), key=lambda item: item[::-1])]
+    lines = [
+        f"from {package}.{place} import {name} as {name}"
+        for name, place in sorted(found.items(), key=lambda item: item[::-1])
+    ]
     names = "".join(f'    "{name}",\n' for name in found)
     return "\n".join(["# Written by `make stubs`.", *lines, "", f"__all__ = [\n{names}]\n"])
 
 
 def stub_by_file(package: str, folder: str | Path, *more: str) -> str:
-    """The same for a folder where each file has one public name, its own: masks and scores. more: further lines of imports."""
+    """The same for a folder where each file has one public name, its own: masks and scores. more: further lines of
+    imports.
+    """
     names = [path.stem for path in sorted(Path(folder).glob("*.py")) if not path.stem.startswith("_")]
     lines = [*more, *(f"from {package}.{name} import {name} as {name}" for name in names)]
     return "\n".join(["# Written by `make stubs`.", *lines, ""])

@@ -1,4 +1,7 @@
-"""The masks: `from foveal.mask import causal, local`. They live in core/pattern/, one file each, and are found by their file."""
+"""The masks: `from foveal.mask import causal, local`.
+
+They live in core/pattern/, one file each, and are found by their file.
+"""
 
 from typing import Any
 

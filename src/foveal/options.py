@@ -1,4 +1,5 @@
-"""Options: fields of a frozen dataclass, each with its default, its meaning and its bounds; from flags, from a YAML file, or from Python.
+"""Options: fields of a frozen dataclass, each with its default, its meaning and its bounds; from flags, from a YAML
+file, or from Python.
 
 One style for everything that is configured: a task's recipe is one of these, and so is what each of its stages takes.
 """
@@ -22,9 +23,16 @@ LARGEST = 1e15  # of a number: float32 ends near 3e38, and the product of two of
 
 
 def option(
-    default: Any, means: str, among: tuple[str, ...] = (), least: float | None = None, below: float = math.inf, metavar: str = ""
+    default: Any,
+    means: str,
+    among: tuple[str, ...] = (),
+    least: float | None = None,
+    below: float = math.inf,
+    metavar: str = "",
 ) -> Any:
-    """A field: its default, what it means in a sentence, and what is allowed. metavar: what its value is called in --help."""
+    """A field: its default, what it means in a sentence, and what is allowed. metavar: what its value is called in
+    --help.
+    """
     metadata = {"means": means, "among": among, "least": least, "below": below, "metavar": metavar}
     if isinstance(default, (dict, list)):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)
@@ -114,13 +122,18 @@ def _loader() -> Any:
 
     numbers = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
     resolvers = {
-        sign: [(tag, rule) for tag, rule in rules if tag not in numbers] for sign, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        sign: [(tag, rule) for tag, rule in rules if tag not in numbers]
+        for sign, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     Strict.yaml_implicit_resolvers = resolvers
     import re
 
-    Strict.add_implicit_resolver(numbers[0], re.compile(r"^[-+]?(0x[0-9a-fA-F_]+|0o[0-7_]+|[0-9][0-9_]*)$"), list("-+0123456789"))
-    floats = re.compile(r"^([-+]?([0-9][0-9_]*\.?[0-9_]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$")
+    Strict.add_implicit_resolver(
+        numbers[0], re.compile(r"^[-+]?(0x[0-9a-fA-F_]+|0o[0-7_]+|[0-9][0-9_]*)$"), list("-+0123456789")
+    )
+    floats = re.compile(
+        r"^([-+]?([0-9][0-9_]*\.?[0-9_]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"
+    )
     Strict.add_implicit_resolver(numbers[1], floats, list("-+0123456789."))
     return Strict
 
@@ -170,12 +183,17 @@ def flag(name: str) -> str:
 
 
 def add_flags(parser: "argparse.ArgumentParser | argparse._ArgumentGroup", kind: type[Options]) -> None:
-    """One flag per option, with its type, its meaning and its default in --help. The value stays text until `from_flags`."""
+    """One flag per option, with its type, its meaning and its default in --help.
+
+    The value stays text until `from_flags`.
+    """
     for one in dataclasses.fields(kind):
         add_flag(parser, kind, one.name, help_of(kind, one.name))
 
 
-def add_flag(parser: "argparse.ArgumentParser | argparse._ArgumentGroup", kind: type[Options], name: str, text: str) -> None:
+def add_flag(
+    parser: "argparse.ArgumentParser | argparse._ArgumentGroup", kind: type[Options], name: str, text: str
+) -> None:
     one = next(field for field in dataclasses.fields(kind) if field.name == name)
     switch = kinds_of(kind, name) == (bool,) and one.default is False  # --sample alone means true
     more: dict[str, Any] = {"nargs": "?", "const": "true"} if switch else {}
@@ -209,8 +227,18 @@ def _check(one: "dataclasses.Field[Any]", value: Any, kinds: tuple[Any, ...]) ->
     elif bool in kinds:
         expect(isinstance(value, bool), what, "true or false", short_repr(value))
     elif int in kinds:
-        expect(is_integer(value) and (least is None or value >= least), what, f"an integer, at least {least}", short_repr(value))
-        expect(value < min(below, 2**31), what, "a number below 2³¹" if below > 2**31 else f"a number below {below:g}", short_repr(value))
+        expect(
+            is_integer(value) and (least is None or value >= least),
+            what,
+            f"an integer, at least {least}",
+            short_repr(value),
+        )
+        expect(
+            value < min(below, 2**31),
+            what,
+            "a number below 2³¹" if below > 2**31 else f"a number below {below:g}",
+            short_repr(value),
+        )
     elif float in kinds:
         limit = f" and below {below:g}" if below < math.inf else ""
         low = -LARGEST if least is None else least

@@ -1,4 +1,7 @@
-"""The scores: `from foveal.score import additive, dot`. They live in core/score/, one file each, and are found by their file."""
+"""The scores: `from foveal.score import additive, dot`.
+
+They live in core/score/, one file each, and are found by their file.
+"""
 
 from typing import Any
 

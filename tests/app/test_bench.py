@@ -83,14 +83,26 @@ def test_where_two_curves_cross():
         (["attention", "--max-length", "7"], "--max-length: expected from 256 to 1,048,576, got 7"),
         (["attention", "--device", "tpu"], "device: expected auto, or one that this machine has"),
         (["attention", "--rounds", "many"], "invalid int value"),
-        (["attention", "--batch", "4"], "foveal bench attention: expected no --batch, got 4; leave it out, or bench models or translate"),
+        (
+            ["attention", "--batch", "4"],
+            "foveal bench attention: expected no --batch, got 4; leave it out, or bench models or translate",
+        ),
         (["crossover", "--batch", "4"], "foveal bench crossover: expected no --batch, got 4"),
         (["resolution", "--batch", "4"], "foveal bench resolution: expected no --batch, got 4"),
-        (["attention", "--runtime", "onnxruntime"], "expected no --runtime, got onnxruntime; leave it out, or bench models"),
+        (
+            ["attention", "--runtime", "onnxruntime"],
+            "expected no --runtime, got onnxruntime; leave it out, or bench models",
+        ),
         (["translate", "--runtime", "torch"], "foveal bench translate: expected no --runtime, got torch"),
-        (["attention", "--peer", "a.onnx"], "expected no --peer, got a.onnx; leave it out, or bench models or resolution"),
+        (
+            ["attention", "--peer", "a.onnx"],
+            "expected no --peer, got a.onnx; leave it out, or bench models or resolution",
+        ),
         (["crossover", "--beam", "4"], "expected no --beam, got 4; leave it out, or bench translate"),
-        (["models", "icam-30k", "--tokens", "9"], "foveal bench models: expected no --tokens, got 9; leave it out, or bench translate"),
+        (
+            ["models", "icam-30k", "--tokens", "9"],
+            "foveal bench models: expected no --tokens, got 9; leave it out, or bench translate",
+        ),
         (
             ["models", "icam-30k", "--max-length", "512"],
             "foveal bench models: expected no --max-length, got 512; leave it out, or bench attention",

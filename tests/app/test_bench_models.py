@@ -23,7 +23,9 @@ from foveal.tasks.task import find_task
 
 def graph(operator="Relu", side="batch", pixels=8):
     """A peer that does one thing to images of 8 × 8."""
-    given, made_of = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [side, 3, pixels, 8]) for name in ("x", "y"))
+    given, made_of = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [side, 3, pixels, 8]) for name in ("x", "y")
+    )
     made = helper.make_graph([helper.make_node(operator, ["x"], ["y"])], "peer", [given], [made_of])
     model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)])
     model.ir_version = 8
@@ -43,7 +45,19 @@ def files(tmp_path_factory):
 
 
 def test_the_table_and_its_figures(files, tmp_path, capsys):
-    words = ["bench", "models", files / "small.onnx", "--peer", files / "peer.onnx", "--batch", "1,3", "--rounds", "3", "--out", tmp_path]
+    words = [
+        "bench",
+        "models",
+        files / "small.onnx",
+        "--peer",
+        files / "peer.onnx",
+        "--batch",
+        "1,3",
+        "--rounds",
+        "3",
+        "--out",
+        tmp_path,
+    ]
     assert main([str(word) for word in words]) == 0
     output = capsys.readouterr().out
     assert "checked: 2 contenders answer the same twice" in output
@@ -66,7 +80,22 @@ def test_the_table_and_its_figures(files, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_torch_runs_beside_it(tmp_path, capsys):
-    assert main(["bench", "models", "icam-30k", "--runtime", "onnxruntime,torch,script", "--rounds", "1", "--out", str(tmp_path)]) == 0
+    assert (
+        main(
+            [
+                "bench",
+                "models",
+                "icam-30k",
+                "--runtime",
+                "onnxruntime,torch,script",
+                "--rounds",
+                "1",
+                "--out",
+                str(tmp_path),
+            ]
+        )
+        == 0
+    )
     output = capsys.readouterr()
     assert "icam-30k: no weights come with foveal" in output.out
     for name in ("icam-30k", "icam-30k (torch)", "icam-30k (script)"):
@@ -97,7 +126,9 @@ def test_compiling_is_timed_apart_from_running(monkeypatch, tmp_path, capsys):
     assert float(seconds) > 0
     assert batch == "3"
     assert rows["batch 3: small (compile)"]["ratio"] is not None
-    assert content["seconds"]["batch 3"]["small (compile)"]["median"] < float(seconds)  # no round of them had to compile
+    assert content["seconds"]["batch 3"]["small (compile)"]["median"] < float(
+        seconds
+    )  # no round of them had to compile
     assert "small (torch): compiled" not in output
 
 
@@ -107,8 +138,8 @@ def test_without_a_compiler_the_others_are_timed(monkeypatch, tmp_path, capsys):
     assert run_small(monkeypatch, tmp_path, "--runtime", "compile,torch") == 0
     output = capsys.readouterr().out
     assert (
-        "small (compile): left out: torch.compile: expected a C++ compiler, got none that works; install g++, or name one in CXX\n"
-        in output
+        "small (compile): left out: torch.compile: expected a C++ compiler, got none that works; install g++, or name "
+        "one in CXX\n" in output
     )
     assert "checked: 1 contenders" in output
     assert "batch 1: small (torch): " in output
@@ -181,7 +212,18 @@ def test_how_time_grows_with_pixels():
 @pytest.mark.slow
 def test_resolution(tmp_path, capsys, monkeypatch, files):
     monkeypatch.setattr("foveal.app.command.bench.resolution.SIDES", (224, 448))
-    words = ["bench", "resolution", "icam-30k", "vit-24", "--peer", files / "peer.onnx", "--rounds", "1", "--out", tmp_path]
+    words = [
+        "bench",
+        "resolution",
+        "icam-30k",
+        "vit-24",
+        "--peer",
+        files / "peer.onnx",
+        "--rounds",
+        "1",
+        "--out",
+        tmp_path,
+    ]
     assert main([str(word) for word in words]) == 0
     output = capsys.readouterr().out
     for name in ("icam-30k", "vit-24", "peer"):

@@ -1,4 +1,6 @@
-"""`foveal check` on code that does not want to be checked: one line and status 2, never a green light that means nothing."""
+"""`foveal check` on code that does not want to be checked: one line and status 2, never a green light that means
+nothing.
+"""
 
 import subprocess
 import sys
@@ -41,7 +43,9 @@ def plain(q, k, v):
 
 
 def attention(at_import: str = "", in_constructor: str = "", in_forward: str = "pass", good_calls: int = 0) -> str:
-    return ATTENTION.format(at_import=at_import, in_constructor=in_constructor, in_forward=in_forward, good_calls=good_calls)
+    return ATTENTION.format(
+        at_import=at_import, in_constructor=in_constructor, in_forward=in_forward, good_calls=good_calls
+    )
 
 
 @pytest.fixture
@@ -86,14 +90,20 @@ def test_code_that_leaves_is_an_error_that_names_how(statement: str, got: str, r
 def test_sys_exit_is_no_green_light_for_the_shell(tmp_path: Path) -> None:
     file = tmp_path / "leaves.py"
     file.write_text(attention(in_forward="sys.exit(0)"), encoding="utf-8")
-    result = subprocess.run([sys.executable, "-m", "foveal", "check", f"{file}:Attention"], capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        [sys.executable, "-m", "foveal", "check", f"{file}:Attention"], capture_output=True, text=True, check=False
+    )
     assert result.returncode == 2
     assert result.stderr == f"foveal: error: {file}:Attention: expected code that can be examined, got SystemExit: 0\n"
 
 
-def test_ctrl_c_still_stops(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_still_stops(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
-    for number, code in enumerate([attention(at_import="raise KeyboardInterrupt"), attention(in_forward="raise KeyboardInterrupt")]):
+    for number, code in enumerate(
+        [attention(at_import="raise KeyboardInterrupt"), attention(in_forward="raise KeyboardInterrupt")]
+    ):
         file = tmp_path / f"stopped_{number}.py"
         file.write_text(code, encoding="utf-8")
         assert main(["check", f"{file}:Attention"]) == 130
@@ -113,7 +123,13 @@ def test_a_module_that_raises_when_it_is_asked_for_a_name(refusal: Refusal) -> N
 
 @pytest.mark.parametrize(
     ("value", "why"),
-    [("{[]:1}", "TypeError"), ("-" * 100_000, ""), ("-" * 100_000 + "1", ""), ("(" * 100_000, ""), ("[" * 2000 + "]" * 2000, "")],
+    [
+        ("{[]:1}", "TypeError"),
+        ("-" * 100_000, ""),
+        ("-" * 100_000 + "1", ""),
+        ("(" * 100_000, ""),
+        ("[" * 2000 + "]" * 2000, ""),
+    ],
     ids=["unhashable", "minus", "minus one", "open", "nested"],
 )
 def test_a_value_that_python_cannot_read_is_one_line(value: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,7 +158,9 @@ def test_a_file_that_fails_leaves_nothing_behind(refusal: Refusal, tmp_path: Pat
 
 def test_what_is_there_is_listed(refusal: Refusal) -> None:
     for name in ("Nothing", "Attention.forward.x", "plain.x"):
-        assert f"has no {name!r}; expected one of its classes or functions: Attention, plain" in refusal(attention(), name)
+        assert f"has no {name!r}; expected one of its classes or functions: Attention, plain" in refusal(
+            attention(), name
+        )
     assert "it has none" in refusal("NUMBER = 3\n", "NUMBER.x.y")
 
 
@@ -166,8 +184,13 @@ def test_a_shape_is_used(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_async_forward_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "waits.py"
-    file.write_text("from torch import nn\nclass Waits(nn.Module):\n    async def forward(self, x):\n        return x\n", encoding="utf-8")
-    result = subprocess.run([sys.executable, "-m", "foveal", "check", f"{file}:Waits"], capture_output=True, text=True, check=False)
+    file.write_text(
+        "from torch import nn\nclass Waits(nn.Module):\n    async def forward(self, x):\n        return x\n",
+        encoding="utf-8",
+    )
+    result = subprocess.run(
+        [sys.executable, "-m", "foveal", "check", f"{file}:Waits"], capture_output=True, text=True, check=False
+    )
     assert result.returncode == 2
     assert result.stderr.count("\n") == 1
     assert "async def" in result.stderr

@@ -54,17 +54,24 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         assert err.endswith("foveal: error: bad\n")
 
 
-def test_missing_torch_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_torch_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     command(monkeypatch, fails(ModuleNotFoundError("No module named 'torch'", name="torch")))
     assert main(["do"]) == 2
-    assert capsys.readouterr().err == "foveal: error: this needs torch, which is not installed; pip install foveal[torch]\n"
+    assert (
+        capsys.readouterr().err
+        == "foveal: error: this needs torch, which is not installed; pip install foveal[torch]\n"
+    )
     command(monkeypatch, fails(ModuleNotFoundError("No module named 'foveal.oops'", name="foveal.oops")))
     assert main(["do"]) == 1  # a fault of foveal's own is not hidden
     assert "foveal.oops" in capsys.readouterr().err
 
 
 def test_without_torch_a_mechanism_is_still_described() -> None:
-    code = "import sys; sys.modules['torch'] = None\nfrom foveal.app.cli import main\nsys.exit(main(['show', 'causal']))"
+    code = (
+        "import sys; sys.modules['torch'] = None\nfrom foveal.app.cli import main\nsys.exit(main(['show', 'causal']))"
+    )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8", check=False)
     assert result.returncode == 2
     assert "keeps(i, j) = j ≤ i" in result.stdout
@@ -77,14 +84,19 @@ def test_ctrl_c_is_one_line_and_status_130(monkeypatch: pytest.MonkeyPatch, caps
     assert capsys.readouterr().err == "foveal: stopped\n"
 
 
-@pytest.mark.parametrize(("number", "status", "says"), [(signal.SIGINT, 130, "stopped"), (signal.SIGTERM, 143, "terminated")])
+@pytest.mark.parametrize(
+    ("number", "status", "says"), [(signal.SIGINT, 130, "stopped"), (signal.SIGTERM, 143, "terminated")]
+)
 def test_signals_from_outside_too(number: int, status: int, says: str) -> None:
     code = (
         "import sys, time, types\nfrom foveal.app import cli\n"
-        "slow = types.SimpleNamespace(add_arguments=lambda p: None, run=lambda a: (print('on', flush=True), time.sleep(600)))\n"
+        "slow = types.SimpleNamespace(add_arguments=lambda p: None, run=lambda a: (print('on', flush=True), "
+        "time.sleep(600)))\n"
         "sys.modules['foveal.app.command.slow'], cli.COMMANDS['slow'] = slow, ''\nsys.exit(cli.main(['slow']))"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "on\n"
         process.send_signal(number)
@@ -132,7 +144,10 @@ def test_commands_of_tasks_are_commands() -> None:
 
 def test_flags_may_stand_between_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     module = SimpleNamespace(
-        add_arguments=lambda parser: (parser.add_argument("words", nargs="+"), parser.add_argument("--number", type=int)),
+        add_arguments=lambda parser: (
+            parser.add_argument("words", nargs="+"),
+            parser.add_argument("--number", type=int),
+        ),
         run=lambda args: args.number + len(args.words),
     )
     monkeypatch.setitem(sys.modules, "foveal.app.command.do", module)
@@ -140,7 +155,9 @@ def test_flags_may_stand_between_inputs(monkeypatch: pytest.MonkeyPatch) -> None
     assert main(["do", "a", "--number", "7", "b", "c"]) == 10
 
 
-@pytest.mark.parametrize("arguments", [["show"], ["cite", "causal"], ["--version"]])  # more than a buffer holds, less, and argparse's own
+@pytest.mark.parametrize(
+    "arguments", [["show"], ["cite", "causal"], ["--version"]]
+)  # more than a buffer holds, less, and argparse's own
 def test_a_closed_pipe_ends_in_silence(arguments: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -154,23 +171,30 @@ def test_a_closed_pipe_ends_in_silence(arguments: list[str]) -> None:
 
 def test_a_terminal_that_knows_only_ascii_is_no_reason_to_stop() -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    result = subprocess.run([sys.executable, "-m", "foveal", "show", "causal"], capture_output=True, check=False, env=environment)
+    result = subprocess.run(
+        [sys.executable, "-m", "foveal", "show", "causal"], capture_output=True, check=False, env=environment
+    )
     assert result.returncode == 0
     assert result.stderr == b""
     assert b"|@@" in result.stdout
 
 
-@pytest.mark.parametrize("arguments", [["show"], ["cite", "causal"], ["--help"], ["train", "--help"], ["predict", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["show"], ["cite", "causal"], ["--help"], ["train", "--help"], ["predict", "--help"]]
+)
 def test_what_needs_no_torch_does_not_wait_for_it(arguments: list[str]) -> None:
     code = (
         "import sys\nfrom foveal.app.cli import main\nstatus = main(sys.argv[1:])\n"
-        "sys.exit(status or ','.join(sorted({'torch', 'pytorch_lightning', 'transformers', 'onnxruntime'} & set(sys.modules))) or 0)"
+        "sys.exit(status or ','.join(sorted({'torch', 'pytorch_lightning', 'transformers', 'onnxruntime'} & "
+        "set(sys.modules))) or 0)"
     )
     result = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(("error", "says"), [(SystemExit(0), "called sys.exit(0)"), (SystemExit("bye"), "called sys.exit('bye')")])
+@pytest.mark.parametrize(
+    ("error", "says"), [(SystemExit(0), "called sys.exit(0)"), (SystemExit("bye"), "called sys.exit('bye')")]
+)
 def test_what_is_run_does_not_end_foveal_as_if_all_were_well(
     error: BaseException, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -200,7 +224,9 @@ class OutOfMemoryError(RuntimeError):
         RuntimeError("DefaultCPUAllocator: can't allocate memory"),
     ],
 )
-def test_no_memory_left_is_no_bug(error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_memory_left_is_no_bug(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     command(monkeypatch, fails(error))
     assert main(["do"]) == 2
     assert capsys.readouterr().err == "foveal: error: out of memory: lower --batch, --size or --jobs\n"
@@ -210,7 +236,9 @@ def test_no_memory_left_is_no_bug(error: Exception, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("arguments", [["show"], ["cite", "causal"]])
 def test_a_full_disk_behind_the_output_is_one_line(arguments: list[str]) -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:  # noqa: PTH123
-        result = subprocess.run([sys.executable, "-m", "foveal", *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        result = subprocess.run(
+            [sys.executable, "-m", "foveal", *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
     assert result.returncode == 2
     assert result.stderr == "foveal: error: cannot write the output: No space left on device\n"
 
@@ -220,7 +248,10 @@ def test_a_file_that_cannot_be_read_is_not_reported_as_the_output(
 ) -> None:
     command(monkeypatch, lambda args: len((tmp_path / "nowhere").read_bytes()))
     assert main(["do"]) == 2
-    assert capsys.readouterr().err == f"foveal: error: cannot read or write {tmp_path}/nowhere: No such file or directory\n"
+    assert (
+        capsys.readouterr().err
+        == f"foveal: error: cannot read or write {tmp_path}/nowhere: No such file or directory\n"
+    )
 
 
 def test_the_device_is_the_same_everywhere() -> None:
@@ -234,5 +265,7 @@ def test_the_device_is_the_same_everywhere() -> None:
 
 
 def test_a_closed_output_is_no_reason_to_fail() -> None:
-    done = subprocess.run(["sh", "-c", f"{sys.executable} -m foveal show >&-"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m foveal show >&-"], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")

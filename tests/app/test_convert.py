@@ -16,7 +16,9 @@ SOURCE, TARGET = torch.tensor([[5, 7, 11, 2, 0]]), torch.tensor([[1, 5, 6]])
 @pytest.fixture
 def ours(tmp_path):
     torch.manual_seed(0)
-    model = create("transformer-tiny", source_words=13, target_words=13, width=8, hidden=11, heads=2, layers=1, decoder_layers=2).eval()
+    model = create(
+        "transformer-tiny", source_words=13, target_words=13, width=8, hidden=11, heads=2, layers=1, decoder_layers=2
+    ).eval()
     family, config = describe(model)
     path = tmp_path / "ours.safetensors"
     save_model(model, path, TranslateCard(model="transformer-tiny", family=family, config=config))
@@ -75,16 +77,24 @@ def test_weights_that_others_wrote_need_settings(ours, tmp_path, capsys):
 def test_what_cannot_be_converted_is_named_in_one_line(ours, tmp_path, capsys):
     out = ("--out", tmp_path / "out")
     assert "convert: expected --to or --from, got neither" in output_of(capsys, ours, *out)
-    assert "convert: expected --to or --from, got both" in output_of(capsys, ours, "--to", "torch", "--from", "torch", *out)
-    assert "no kind of weights is called 'mariane'; the nearest is 'marian'" in output_of(capsys, ours, "--to", "mariane", *out)
+    assert "convert: expected --to or --from, got both" in output_of(
+        capsys, ours, "--to", "torch", "--from", "torch", *out
+    )
+    assert "no kind of weights is called 'mariane'; the nearest is 'marian'" in output_of(
+        capsys, ours, "--to", "mariane", *out
+    )
     assert "icam-pipes: expected a Transformer, got a Icam" in output_of(capsys, "icam-pipes", "--to", "torch", *out)
     assert "cannot read" in output_of(capsys, tmp_path / "none", "--from", "torch", *out)
     assert "cannot read" in output_of(capsys, tmp_path / "none", "--from", "marian", *out)
     (tmp_path / "config.json").write_text("[]")
     assert "expected a config in JSON" in output_of(capsys, tmp_path, "--from", "marian", *out)
     (tmp_path / "bad").write_bytes(b"bad")
-    assert "expected a .safetensors file, got something else" in output_of(capsys, tmp_path / "bad", "--from", "torch", *out)
-    assert "--config: expected to stand with --from torch" in output_of(capsys, ours, "--to", "torch", "--config", "c", *out)
+    assert "expected a .safetensors file, got something else" in output_of(
+        capsys, tmp_path / "bad", "--from", "torch", *out
+    )
+    assert "--config: expected to stand with --from torch" in output_of(
+        capsys, ours, "--to", "torch", "--config", "c", *out
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -92,4 +102,6 @@ def test_a_recurrent_model_is_refused(tmp_path, capsys):
     model = create("rnn", source_words=5, target_words=5, width=3, hidden=4)
     family, config = describe(model)
     save_model(model, tmp_path / "m", TranslateCard(model="rnn", family=family, config=config))
-    assert "expected a Transformer, got a Seq2Seq" in output_of(capsys, tmp_path / "m", "--to", "torch", "--out", tmp_path / "out")
+    assert "expected a Transformer, got a Seq2Seq" in output_of(
+        capsys, tmp_path / "m", "--to", "torch", "--out", tmp_path / "out"
+    )

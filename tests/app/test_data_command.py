@@ -26,7 +26,9 @@ def a_set(tmp_path):
     for number in range(23):
         pixels = np.random.default_rng(number % 19).integers(0, 256, (9, 11, 3), np.uint8)  # 19 to 22 are 0 to 3 again
         Image.fromarray(pixels).resize((130, 110), 3).save(tmp_path / f"{number}.png")
-        lines.append(f"{number}.png,{'ab'[number % 2]},{'xyz'[number % 3]},{'train' if number < 15 else 'val' if number < 19 else 'test'}")
+        lines.append(
+            f"{number}.png,{'ab'[number % 2]},{'xyz'[number % 3]},{'train' if number < 15 else 'val' if number < 19 else 'test'}"
+        )
     (tmp_path / "labels.csv").write_text("\n".join(lines) + "\n")
     return tmp_path
 
@@ -34,7 +36,10 @@ def a_set(tmp_path):
 def test_the_one_line(tmp_path, capsys):
     status, out, err = typed(capsys, "data", a_set(tmp_path))
     assert (status, err) == (0, "")
-    assert out == [f"{tmp_path.name}: labels.csv, 2 classes (a 12, b 11), train 15 · val 4 · test 4", "  columns not used: kind"]
+    assert out == [
+        f"{tmp_path.name}: labels.csv, 2 classes (a 12, b 11), train 15 · val 4 · test 4",
+        "  columns not used: kind",
+    ]
     assert "3 classes (x 8, y 8, z 7)" in typed(capsys, "data", tmp_path, "--label", "kind")[1][0]
 
 
@@ -63,15 +68,22 @@ def test_check_and_near_duplicates(tmp_path, capsys, monkeypatch, jobs):
 def test_folds_by_a_column_and_near_duplicates_across_them(tmp_path, capsys):
     table = a_set(tmp_path) / "labels.csv"
     head, *lines = table.read_text().splitlines()
-    campaigns = [f"{line},{('May', 'June', 'July')[number % 3]}" for number, line in enumerate(lines)]  # 19 is 0 again, in another month
+    campaigns = [
+        f"{line},{('May', 'June', 'July')[number % 3]}" for number, line in enumerate(lines)
+    ]  # 19 is 0 again, in another month
     table.write_text("\n".join([f"{head},campaign", *campaigns]) + "\n")
     status, out, _ = typed(capsys, "data", tmp_path, "--fold-column", "campaign", "--near-duplicates")
     assert status == 0
     assert out[0].endswith("train 15 · val 4 · test 4, 3 folds")
     assert out[1] == "  folds by campaign: July, June, May"
     assert out[3] == "near-duplicates across splits: train–test 4"
-    assert out[8:10] == ["near-duplicates across folds: July–June 1, July–May 1, June–May 2", "  19.png (June)  0.png (May)  1.00"]
-    facts = json.loads("\n".join(typed(capsys, "data", tmp_path, "--fold-column", "campaign", "--near-duplicates", "--json")[1]))
+    assert out[8:10] == [
+        "near-duplicates across folds: July–June 1, July–May 1, June–May 2",
+        "  19.png (June)  0.png (May)  1.00",
+    ]
+    facts = json.loads(
+        "\n".join(typed(capsys, "data", tmp_path, "--fold-column", "campaign", "--near-duplicates", "--json")[1])
+    )
     assert len(facts["near_duplicates"]) == len(facts["fold_near_duplicates"]) == 4
     assert facts["fold_names"] == ["July", "June", "May"]
 
@@ -114,7 +126,9 @@ def test_data_that_cannot_be_used(tmp_path, capsys):
 
 def test_rendered_pipes_as_files(tmp_path, capsys):
     out = tmp_path / "set"
-    status, lines, err = typed(capsys, "render", "pipes", "--count", 17, "--seed", 5, "--size", 43, "--out", out, "--jobs", 1)
+    status, lines, err = typed(
+        capsys, "render", "pipes", "--count", 17, "--seed", 5, "--size", 43, "--out", out, "--jobs", 1
+    )
     assert (status, err) == (0, "")
     drawn, written = read("pipes:17:5"), read(str(out))
     assert lines == [written.describe()]
@@ -123,7 +137,14 @@ def test_rendered_pipes_as_files(tmp_path, capsys):
     assert (written.split == drawn.split).all()
     assert np.abs(written.image(11).astype(int) - render(5_000_011, 43).image).mean() < 8  # JPEG
     assert sorted(path.name for path in out.iterdir()) == sorted(
-        ["images", "masks", "labels.csv", "sheet.jpg", "render.json", *(f"instances_{split}.json" for split in ("train", "val", "test"))]
+        [
+            "images",
+            "masks",
+            "labels.csv",
+            "sheet.jpg",
+            "render.json",
+            *(f"instances_{split}.json" for split in ("train", "val", "test")),
+        ]
     )
     names = {}
     for split in ("train", "val", "test"):
@@ -131,7 +152,9 @@ def test_rendered_pipes_as_files(tmp_path, capsys):
         names |= {image["file_name"]: split for image in coco["images"]}
         for one in coco["annotations"]:
             kind = coco["categories"][one["category_id"] - 1]["name"]
-            finding = next(finding for finding in render(5_000_000 + one["image_id"], 43).findings if finding.kind == kind)
+            finding = next(
+                finding for finding in render(5_000_000 + one["image_id"], 43).findings if finding.kind == kind
+            )
             assert (unpacked(one["segmentation"]) == finding.mask).all()
             rows, columns = np.nonzero(finding.mask)
             assert one["area"] == len(rows)
@@ -191,9 +214,18 @@ def test_stopped_and_called_again(tmp_path, capsys, monkeypatch):
 def test_two_processes_draw_the_same(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(render_command, "ALONE", 4)
     for jobs in (1, 2):
-        assert typed(capsys, "render", "pipes", "--count", 8, "--size", 41, "--jobs", jobs, "--out", tmp_path / str(jobs))[0] == 0
-    assert (tmp_path / "1" / "images" / "000007.jpg").read_bytes() == (tmp_path / "2" / "images" / "000007.jpg").read_bytes()
-    assert (tmp_path / "1" / "instances_train.json").read_bytes() == (tmp_path / "2" / "instances_train.json").read_bytes()
+        assert (
+            typed(capsys, "render", "pipes", "--count", 8, "--size", 41, "--jobs", jobs, "--out", tmp_path / str(jobs))[
+                0
+            ]
+            == 0
+        )
+    assert (tmp_path / "1" / "images" / "000007.jpg").read_bytes() == (
+        tmp_path / "2" / "images" / "000007.jpg"
+    ).read_bytes()
+    assert (tmp_path / "1" / "instances_train.json").read_bytes() == (
+        tmp_path / "2" / "instances_train.json"
+    ).read_bytes()
 
 
 def test_a_folder_of_others_is_left_alone(tmp_path, capsys):
@@ -212,7 +244,8 @@ def test_a_folder_of_others_is_left_alone(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "words", [["tubes"], ["pipes", "--count", 0], ["pipes", "--size", 5], ["pipes", "--seed", -1], ["pipes", "--jobs", 0]]
+    "words",
+    [["tubes"], ["pipes", "--count", 0], ["pipes", "--size", 5], ["pipes", "--seed", -1], ["pipes", "--jobs", 0]],
 )
 def test_bad_words(tmp_path, capsys, words):
     status, _, err = typed(capsys, "render", *words, "--out", tmp_path / "x")

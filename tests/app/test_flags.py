@@ -30,7 +30,7 @@ def test_a_mistyped_number_of_processes_is_refused_before_any_is_started(line, t
     assert not list(tmp_path.iterdir())
 
 
-# --- what is read is never replaced ----------------------------------------------------------------------------------------------
+# --- what is read is never replaced -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -62,7 +62,9 @@ def test_the_input_is_refused_however_it_is_spelled(model, tmp_path, spelling):
     else:
         (tmp_path / "again").symlink_to(tmp_path)
         out = tmp_path / "again" / "m.onnx"
-    with pytest.raises(FovealError, match=r"--out: expected another name than what is read, got .*; choose another name"):
+    with pytest.raises(
+        FovealError, match=r"--out: expected another name than what is read, got .*; choose another name"
+    ):
         expect_not_input(out, ["gone", model])
     assert model.read_bytes() == b"model"
 
@@ -72,7 +74,7 @@ def test_a_folder_that_is_read_is_refused(tmp_path):
         expect_not_input(tmp_path / ".." / tmp_path.name, [tmp_path], "--arrays")
 
 
-# --- options of stages -----------------------------------------------------------------------------------------------------------
+# --- options of stages ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stage", ["predict", "evaluate", "explain", "export"])
@@ -89,14 +91,18 @@ def test_an_option_of_another_task_is_refused():
     add_stage_options(parser, "predict")
     args = parser.parse_args(["--beam", "3"])
     assert stage_options(args, "predict", "translate") == {"beam": 3}
-    with pytest.raises(FovealError, match="--beam: expected a model that translates, got one that classifies; leave it out"):
+    with pytest.raises(
+        FovealError, match="--beam: expected a model that translates, got one that classifies; leave it out"
+    ):
         stage_options(args, "predict", "classify")
     assert stage_options(parser.parse_args([]), "predict", "classify") == {}
 
 
 def test_the_task_comes_first():
     assert task_of("classify").name == "classify"
-    with pytest.raises(FovealError, match="the task: expected one of classify, translate as the first word, got --epochs"):
+    with pytest.raises(
+        FovealError, match="the task: expected one of classify, translate as the first word, got --epochs"
+    ):
         task_of("--epochs")
     with pytest.raises(FovealError, match="no task is called 'clasify'; the nearest is 'classify'"):
         task_of("clasify")

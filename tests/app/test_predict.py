@@ -105,7 +105,10 @@ def test_table(model, folder, capsys, monkeypatch):
     assert second.startswith("06.jpg ")
     assert second.endswith(" error: is empty (0 bytes)")
     assert second.index("error") == head.index("found")
-    assert typed(capsys, model, "00.jpg", "--format", "table", "--threshold", 1)[1].split()[-2:] == ["00.jpg", "nothing"]
+    assert typed(capsys, model, "00.jpg", "--format", "table", "--threshold", 1)[1].split()[-2:] == [
+        "00.jpg",
+        "nothing",
+    ]
 
 
 def test_batches_do_not_matter(model, folder, capsys):
@@ -114,7 +117,9 @@ def test_batches_do_not_matter(model, folder, capsys):
     for left, right in zip(one, seven, strict=True):
         assert (left["file"], left["found"], left["error"]) == (right["file"], right["found"], right["error"])
         if not left["error"]:
-            assert [float(left[name]) for name in CLASSES] == pytest.approx([float(right[name]) for name in CLASSES], abs=2e-6)
+            assert [float(left[name]) for name in CLASSES] == pytest.approx(
+                [float(right[name]) for name in CLASSES], abs=2e-6
+            )
 
 
 def test_as_in_training(model, folder, capsys):
@@ -130,7 +135,14 @@ def test_as_in_training(model, folder, capsys):
 
 def test_patterns_and_their_order(model, folder, capsys):
     out = typed(capsys, model, folder / "**" / "*.png", folder / "00.jpg")[1]
-    assert [row["file"].rpartition("/")[2] for row in rows(out)] == ["01.png", "03.png", "05.png", "07.png", "09.png", "00.jpg"]
+    assert [row["file"].rpartition("/")[2] for row in rows(out)] == [
+        "01.png",
+        "03.png",
+        "05.png",
+        "07.png",
+        "09.png",
+        "00.jpg",
+    ]
     everything = typed(capsys, model, f"{folder}/**")[1]
     names = [row["file"] for row in rows(everything)]
     assert len(names) == len(set(names)) == 12  # also notes.txt, which the pattern names
@@ -154,7 +166,9 @@ def test_a_list_on_stdin(model, folder, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("out", [False, True])
-def test_a_list_that_cannot_be_read_is_not_reported_as_an_output_that_cannot_be_written(model, tmp_path, capsys, monkeypatch, out):
+def test_a_list_that_cannot_be_read_is_not_reported_as_an_output_that_cannot_be_written(
+    model, tmp_path, capsys, monkeypatch, out
+):
     folder = os.open(tmp_path, os.O_RDONLY)  # to read from a folder is an error of the system's
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(fileno=lambda: folder))
     status, _, err = typed(capsys, model, "-", *(["--out", tmp_path / "found.csv"] if out else []))
@@ -243,7 +257,9 @@ def test_without_a_model_the_packaged_one(folder, capsys, monkeypatch, tmp_path)
     assert "no model was named, and this foveal comes without icam-fast-pipes" in err
 
 
-@pytest.mark.parametrize("words", [[], ["--format", "xml"], ["--batch", "0"], ["--threshold", "2"], ["--device", "abacus"]])
+@pytest.mark.parametrize(
+    "words", [[], ["--format", "xml"], ["--batch", "0"], ["--threshold", "2"], ["--device", "abacus"]]
+)
 def test_bad_words(model, folder, capsys, words):
     status, out, err = typed(capsys, model, *([folder] if words else []), *words)
     assert (status, out) == (2, "")
@@ -260,7 +276,12 @@ def test_places_without_images(model, tmp_path, capsys):
 
 def test_files_that_are_no_models(model, folder, tmp_path, capsys):
     content = model.read_bytes()
-    for name, damaged in (("cut", content[:-1000]), ("head", content[:50]), ("text", b"no model at all"), ("empty", b"")):
+    for name, damaged in (
+        ("cut", content[:-1000]),
+        ("head", content[:50]),
+        ("text", b"no model at all"),
+        ("empty", b""),
+    ):
         path = tmp_path / f"{name}.safetensors"
         path.write_bytes(damaged)
         status, out, err = typed(capsys, path, folder)
@@ -278,7 +299,9 @@ def test_files_that_are_no_models(model, folder, tmp_path, capsys):
 
 
 def test_progress_leaves_the_rows_alone(model, folder, capsys, monkeypatch):
-    """On a terminal, rich shows a bar on stderr and takes sys.stdout for that time: the rows go where they were meant."""
+    """On a terminal, rich shows a bar on stderr and takes sys.stdout for that time: the rows go where they were
+    meant.
+    """
     pytest.importorskip("rich")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     status, out, _ = typed(capsys, model, folder)
@@ -314,7 +337,9 @@ def test_what_decodes_ahead_stops_with_whoever_asked(folder):
         list(opened(broken(), 16))
 
 
-def test_a_word_that_names_nothing_is_refused_before_anything_is_predicted(model, folder, tmp_path, capsys, monkeypatch):
+def test_a_word_that_names_nothing_is_refused_before_anything_is_predicted(
+    model, folder, tmp_path, capsys, monkeypatch
+):
     monkeypatch.setattr(classify_predict.Classifier, "answers", lambda *_: pytest.fail("predicted"))
     out = tmp_path / "rows.csv"
     assert typed(capsys, model, folder, tmp_path / "nothing*", "--out", out)[0] == 2
@@ -346,4 +371,6 @@ def test_an_exported_file_predicts_the_same(model, folder, tmp_path, capsys):
     assert cli.main(["export", str(model), "--out", str(tmp_path / "m.onnx")]) == 0
     capsys.readouterr()
     one, other = (rows(typed(capsys, name, folder)[1]) for name in (model, tmp_path / "m.onnx"))
-    assert [(row["file"], row["found"], row["error"]) for row in one] == [(row["file"], row["found"], row["error"]) for row in other]
+    assert [(row["file"], row["found"], row["error"]) for row in one] == [
+        (row["file"], row["found"], row["error"]) for row in other
+    ]

@@ -1,4 +1,6 @@
-"""`foveal prune`, as it is typed; then training, evaluating, exporting and explaining what it wrote, by the commands that all models have."""
+"""`foveal prune`, as it is typed; then training, evaluating, exporting and explaining what it wrote, by the commands
+that all models have.
+"""
 
 import json
 
@@ -36,7 +38,9 @@ def small(tmp_path_factory):
     model = create("icam-31k", classes=3, image=32, patch=8)
     family, config = describe(model)
     file = tmp_path_factory.mktemp("small") / "small.safetensors"
-    save_model(model, file, classify_card("icam-31k", family, config, ("a", "b", "c"), size=32, metrics={"val_score": 1.0}))
+    save_model(
+        model, file, classify_card("icam-31k", family, config, ("a", "b", "c"), size=32, metrics={"val_score": 1.0})
+    )
     return file
 
 
@@ -76,7 +80,9 @@ def test_pruned_trained_evaluated_exported_and_explained(small, data, tmp_path, 
     (line,) = out.splitlines()
     model, card = opened(pruned)
     assert 19_000 <= parameters(model) <= 20_000
-    assert line.startswith(f"wrote {pruned}, by l1 to at most 20,000 parameters: {parameters(model):,} of 31,385 parameters (6")
+    assert line.startswith(
+        f"wrote {pruned}, by l1 to at most 20,000 parameters: {parameters(model):,} of 31,385 parameters (6"
+    )
     assert (card.model, card.metrics) == ("icam-31k-pruned", {})
     assert "pruned by l1 to at most 20,000 parameters, and not trained since" in card.note
 
@@ -90,7 +96,10 @@ def test_pruned_trained_evaluated_exported_and_explained(small, data, tmp_path, 
     assert not torch.equal(trained.embed.weight, model.embed.weight)
     assert (after.model, after.recipe["model"]) == ("icam-31k-pruned", str(pruned.resolve()))
     assert json.loads((run / "result.json").read_text())["parameters"] == parameters(trained)
-    assert run_cli(capsys, "train", "classify", "--data", data, "--model", pruned, *LITTLE, "--out", run, "--resume")[0] == 0
+    assert (
+        run_cli(capsys, "train", "classify", "--data", data, "--model", pruned, *LITTLE, "--out", run, "--resume")[0]
+        == 0
+    )
 
     assert run_cli(capsys, "evaluate", run, "--device", "cpu", "--resamples", "0")[0] == 0
     status, out, err = run_cli(capsys, "export", run, "--out", tmp_path / "m.onnx")
@@ -108,7 +117,9 @@ def test_training_begins_with_the_pruned_weights(small, data, tmp_path):
     flags = [*LITTLE, "--lr", "0", "--ema", "0", "--out", str(tmp_path / "run")]
     assert main(["train", "classify", "--data", str(data), "--model", str(pruned), *flags]) == 0
     before, after = (opened(path)[0].state_dict() for path in (pruned, tmp_path / "run"))
-    learned = [name for name in before if before[name].is_floating_point() and "running" not in name and "head.3" not in name]
+    learned = [
+        name for name in before if before[name].is_floating_point() and "running" not in name and "head.3" not in name
+    ]
     assert learned
     assert all(torch.equal(before[name], after[name]) for name in learned)
 
@@ -119,7 +130,9 @@ def test_heads_by_name_and_by_what_they_matter(small, tmp_path, capsys):
     assert "without the heads 0:1 (as asked)" in out
     assert [layer.heads for layer in head_layers(opened(tmp_path / "h.safetensors")[0])] == [1, 2]
     for by in ("gradient", "masking"):
-        status, out, _ = run_cli(capsys, "prune", small, "--heads", "2", "--by", by, "--out", tmp_path / "two.safetensors")
+        status, out, _ = run_cli(
+            capsys, "prune", small, "--heads", "2", "--by", by, "--out", tmp_path / "two.safetensors"
+        )
         assert status == 0
         assert f"which matter least by {by}, on 64 of 64 rendered frames" in out
         assert [layer.heads for layer in head_layers(opened(tmp_path / "two.safetensors")[0])] == [1, 1]
@@ -135,7 +148,9 @@ def test_heads_by_name_and_by_what_they_matter(small, tmp_path, capsys):
 
 def test_a_peer_with_random_weights_as_light_as_another_model(tmp_path, capsys):
     pytest.importorskip("transformers")
-    status, out, _ = run_cli(capsys, "prune", "vit-24", "--parameters", "icam-31k", "--by", "fpgm", "--out", tmp_path / "v.safetensors")
+    status, out, _ = run_cli(
+        capsys, "prune", "vit-24", "--parameters", "icam-31k", "--by", "fpgm", "--out", tmp_path / "v.safetensors"
+    )
     assert status == 0
     assert out.startswith("vit-24: no weights come with foveal, so they are random\nwrote ")
     model, _ = opened(tmp_path / "v.safetensors")
@@ -146,11 +161,17 @@ def test_a_peer_with_random_weights_as_light_as_another_model(tmp_path, capsys):
 
 
 WRONG = {
-    "zero": (["--parameters", "0"], "--parameters: expected a number above 0, such as 31371 or 180M, or a model, got 0"),
+    "zero": (
+        ["--parameters", "0"],
+        "--parameters: expected a number above 0, such as 31371 or 180M, or a model, got 0",
+    ),
     "negative": (["--flops=-5"], "--flops: expected a number above 0, such as 31371 or 180M, or a model, got -5"),
     "not a number": (["--parameters", "nan"], "got nan"),
     "endless": (["--parameters", "inf"], "got inf"),
-    "nonsense": (["--parameters", "banana"], "--parameters: expected a number above 0, such as 31371 or 180M, or a model, got 'banana'"),
+    "nonsense": (
+        ["--parameters", "banana"],
+        "--parameters: expected a number above 0, such as 31371 or 180M, or a model, got 'banana'",
+    ),
     "too many": (["--parameters", "40k"], "expected fewer parameters than the model's own 31,385, got 40,000"),
     "its own": (["--parameters", "31385"], "expected fewer parameters than the model's own 31,385, got 31,385"),
     "too few": (["--parameters", "10"], "with one channel in every layer, got 10"),
@@ -159,13 +180,22 @@ WRONG = {
         "expected one of --flops, --parameters and --heads, got --flops and --parameters",
     ),
     "none": ([], "expected one of --flops, --parameters and --heads, got none"),
-    "another's method": (["--parameters", "10k", "--by", "masking"], "--by: expected one of l1, fpgm beside --parameters, got masking"),
-    "a method of channels": (["--heads", "1", "--by", "l1"], "--by: expected one of gradient, masking beside --heads, got l1"),
+    "another's method": (
+        ["--parameters", "10k", "--by", "masking"],
+        "--by: expected one of l1, fpgm beside --parameters, got masking",
+    ),
+    "a method of channels": (
+        ["--heads", "1", "--by", "l1"],
+        "--by: expected one of gradient, masking beside --heads, got l1",
+    ),
     "all heads": (["--heads", "0:0,0:1"], "the heads of layer 0: expected at least one of 2 left"),
     "no such head": (["--heads", "0:2"], "a head of layer 0: expected 0 to 1, got 2"),
     "no heads": (["--heads", "first"], "--heads: expected LAYER:HEAD, such as 0:1,1:0, or how many, got first"),
     "too many heads": (["--heads", "3"], "how many heads to remove: expected 1 to 2"),
-    "another kind of file": (["--parameters", "10k", "--out", "m.onnx"], "--out: expected a name that ends in .safetensors, got m.onnx"),
+    "another kind of file": (
+        ["--parameters", "10k", "--out", "m.onnx"],
+        "--out: expected a name that ends in .safetensors, got m.onnx",
+    ),
 }
 
 
@@ -188,7 +218,9 @@ def test_a_config_beside_a_model_file_is_refused(small, data, tmp_path, capsys):
 
 
 def test_a_table_of_peers_as_light_as_icam(data, tmp_path, capsys, monkeypatch):
-    """Of the smallest peer there is, each run in this process; it has fewer flops than icam already, which is reported and left out."""
+    """Of the smallest peer there is, each run in this process; it has fewer flops than icam already, which is reported
+    and left out.
+    """
     pytest.importorskip("transformers")
     monkeypatch.setattr(ablate, "PEERS", ("icam-31k", "vit-24"))
     monkeypatch.setattr(ablate_pruned, "METHODS", ("l1",))
@@ -204,7 +236,13 @@ def test_a_table_of_peers_as_light_as_icam(data, tmp_path, capsys, monkeypatch):
     status, out, err = run_cli(capsys, "ablate", "pruned", *flags)
     assert status == 0, err
     table = [line.split(" | ") for line in out.splitlines() if line.startswith("| ")]
-    assert [row[0] for row in table] == ["| pruned", "| ---", "| icam-31k", "| vit-24", "| vit-24, parameters of icam-31k, l1"]
+    assert [row[0] for row in table] == [
+        "| pruned",
+        "| ---",
+        "| icam-31k",
+        "| vit-24",
+        "| vit-24, parameters of icam-31k, l1",
+    ]
     assert "vit-24, flops of icam-31k, l1 is left out: the target: expected fewer flops" in err
     counts = [int(row[1].replace(",", "")) for row in table[2:]]
     assert counts[0] == 31_371 < counts[1]
@@ -214,6 +252,10 @@ def test_a_table_of_peers_as_light_as_icam(data, tmp_path, capsys, monkeypatch):
     for whole, run in zip(wholes[2:], tuned, strict=True):
         assert run.recipe == whole.recipe.changed(model=run.recipe.model, config={}), "the same recipe"
         assert f"fold{run.recipe.fold}" in run.recipe.model, "pruned from the run of the same fold"
-    first = (tmp_path / "out" / "pruned-vit-24-parameters-of-icam-31k-l1" / "fold0-seed0.safetensors").stat().st_mtime_ns
+    first = (
+        (tmp_path / "out" / "pruned-vit-24-parameters-of-icam-31k-l1" / "fold0-seed0.safetensors").stat().st_mtime_ns
+    )
     assert run_cli(capsys, "ablate", "pruned", *flags, "--resume")[0] == 0
-    assert (tmp_path / "out" / "pruned-vit-24-parameters-of-icam-31k-l1" / "fold0-seed0.safetensors").stat().st_mtime_ns == first
+    assert (
+        tmp_path / "out" / "pruned-vit-24-parameters-of-icam-31k-l1" / "fold0-seed0.safetensors"
+    ).stat().st_mtime_ns == first

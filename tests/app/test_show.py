@@ -45,10 +45,20 @@ def test_a_long_equation_is_cut() -> None:
 def test_one_mechanism_is_described_in_full() -> None:
     entry = find("causal")
     text = " ".join(" ".join(described(entry, 70)).split())
-    for part in (entry.title, entry.equation, str(entry.papers[0]), entry.departs, entry.cost, entry.example, entry.module):
+    for part in (
+        entry.title,
+        entry.equation,
+        str(entry.papers[0]),
+        entry.departs,
+        entry.cost,
+        entry.example,
+        entry.module,
+    ):
         assert " ".join(part.split()) in text
     assert max(len(line) for line in described(entry, 70)) <= 70
-    two = Entry("n", "layer", "t", "a\nb", "s", (Paper(("A B",), 2000, "T"), Paper(("C D",), 2001, "U")), "d", "c", "e", "m")
+    two = Entry(
+        "n", "layer", "t", "a\nb", "s", (Paper(("A B",), 2000, "T"), Paper(("C D",), 2001, "U")), "d", "c", "e", "m"
+    )
     assert [line.split()[0] for line in described(two, 70) if line.strip()] == [
         "n", "t", "a", "b", "symbols", "paper", "paper", "departs", "cost", "example", "module",
     ]  # fmt: skip
@@ -186,7 +196,9 @@ def test_a_place_that_cannot_be_written_gets_one_line(tmp_path: Path, capsys: py
 
 
 def test_text_fits_the_terminal_and_its_encoding() -> None:
-    picture = Picture([np.eye(30) * 0.5] * 20, "wide", labels=tuple(f"head {head}, of.a.long.name.that.goes.on" for head in range(20)))
+    picture = Picture(
+        [np.eye(30) * 0.5] * 20, "wide", labels=tuple(f"head {head}, of.a.long.name.that.goes.on" for head in range(20))
+    )
     for width in (24, 70, 100):
         lines = in_text(picture, width, "utf-8")
         assert max(map(len, lines[1:-1])) <= width

@@ -40,16 +40,33 @@ def test_every_option_of_the_recipe_is_in_the_help(task, capsys):
 def test_a_whole_run_says_little(data, tmp_path):
     """In a process of its own: progress on stderr and nothing else there, no warning of anybody's."""
     folder = tmp_path / "run"
-    done = typed("train", "classify", "--data", data, "--out", folder, *FLAGS, "--epochs", "2", "--recipe", "demo", "--augment", "strong")
+    done = typed(
+        "train",
+        "classify",
+        "--data",
+        data,
+        "--out",
+        folder,
+        *FLAGS,
+        "--epochs",
+        "2",
+        "--recipe",
+        "demo",
+        "--augment",
+        "strong",
+    )
     assert done.returncode == 0
     begun, *epochs = done.stderr.splitlines()
-    assert begun == "87 of 91 tensors begin with icam-fast-pipes; the others do not fit and are new"  # those of the classes
+    assert (
+        begun == "87 of 91 tensors begin with icam-fast-pipes; the others do not fit and are new"
+    )  # those of the classes
     assert [line[:12] for line in epochs] == ["epoch 1 of 2", "epoch 2 of 2"]
     out = done.stdout.splitlines()
     assert out[0].startswith(f"{data.name}: labels.csv, 2 classes (left")
     assert (
         out[1]
-        == f"validation score {result(folder)['val_score']:.4f} at epoch {result(folder)['epoch']}; the model is {folder}/model.safetensors"
+        == f"validation score {result(folder)['val_score']:.4f} at epoch {result(folder)['epoch']}; the model is "
+        f"{folder}/model.safetensors"
     )
     assert out[2] == f"next: foveal evaluate {folder}"
     assert len(out) == 3
@@ -70,7 +87,10 @@ def test_a_whole_run_says_little(data, tmp_path):
         (["classify", "--data", "nowhere"], "nowhere: expected pipes, or a folder"),
         (["classify", "--data", "DATA", "--size", "225"], "--size: expected images that icam-31k takes, got 225 × 225"),
         (["classify", "--data", "DATA", "--folds", "0,5"], "--folds: expected numbers from 0 to 2, got 0,5"),
-        (["classify", "--data", "DATA", "--folds", "one"], "--folds: expected all, or numbers such as 0,1,2, got 'one'"),
+        (
+            ["classify", "--data", "DATA", "--folds", "one"],
+            "--folds: expected all, or numbers such as 0,1,2, got 'one'",
+        ),
         (["classify", "--data", "DATA", "--fold", "3"], "fold: expected 0 to 2, got 3"),
         (["classify", "--data", "pipes:9", "--folds", "all"], "--folds: expected data with folds, got data without"),
         (
@@ -108,7 +128,9 @@ def in_halves(data, folder):
     """The same set with a column half, of two values."""
     shutil.copytree(data, folder)
     head, *lines = (data / "labels.csv").read_text().splitlines()
-    (folder / "labels.csv").write_text("\n".join([f"{head},half", *(f"{line},{place % 2}" for place, line in enumerate(lines))]) + "\n")
+    (folder / "labels.csv").write_text(
+        "\n".join([f"{head},half", *(f"{line},{place % 2}" for place, line in enumerate(lines))]) + "\n"
+    )
     return folder
 
 
@@ -129,14 +151,30 @@ def test_a_run_goes_on_from_another_folder(data, tmp_path, monkeypatch, capsys):
 
 def test_threads_and_progress_are_reported(data, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(progress_module, "FIRST", 0.0)
-    status, _, err = run_cli(capsys, "train", "classify", "--data", data, "--out", tmp_path / "run", *FLAGS, "--epochs", "1")
+    status, _, err = run_cli(
+        capsys, "train", "classify", "--data", data, "--out", tmp_path / "run", *FLAGS, "--epochs", "1"
+    )
     assert status == 0
     assert err.startswith("opening images: 1 of 23, about 0 s left\n")
     assert result(tmp_path / "run")["origin"]["threads"] == str(torch.get_num_threads())
 
 
 def test_diverging_is_one_line(data, tmp_path, capsys):
-    words = ["train", "classify", "--data", data, "--out", tmp_path / "run", *FLAGS, "--lr", "1e9", "--clip", "0", "--epochs", "9"]
+    words = [
+        "train",
+        "classify",
+        "--data",
+        data,
+        "--out",
+        tmp_path / "run",
+        *FLAGS,
+        "--lr",
+        "1e9",
+        "--clip",
+        "0",
+        "--epochs",
+        "9",
+    ]
     status, _, err = run_cli(capsys, *words)
     assert status == 2
     lines = [line for line in err.splitlines() if not line.startswith("epoch")]
@@ -160,7 +198,9 @@ def test_a_finished_run_is_reported_again(data, tmp_path, capsys):
 def test_bad_images_are_reported(data, tmp_path, capsys):
     mine = a_set(tmp_path / "set")
     (mine / "0.png").write_bytes(b"")
-    status, out, _ = run_cli(capsys, "train", "classify", "--data", mine, "--out", tmp_path / "run", *FLAGS, "--epochs", "1")
+    status, out, _ = run_cli(
+        capsys, "train", "classify", "--data", mine, "--out", tmp_path / "run", *FLAGS, "--epochs", "1"
+    )
     assert status == 0
     assert f"1 image could not be read: {tmp_path}/run/bad.csv has the reasons" in out.splitlines()
     assert [row["file"] for row in rows(tmp_path / "run" / "bad.csv")] == ["0.png"]
@@ -193,21 +233,44 @@ def test_folds_and_seeds_stopped_and_gone_on_with(data, tmp_path, capsys):
     assert status == 0, err
     names = sorted(path.name for path in (tmp_path / "cv").iterdir() if path.is_dir())
     assert names == [f"fold{fold}-seed{seed}" for fold in range(3) for seed in range(2)]
-    assert all((tmp_path / "cv" / name / "result.json").stat().st_mtime_ns == time_ for name, time_ in ended.items()), "done once"
+    assert all((tmp_path / "cv" / name / "result.json").stat().st_mtime_ns == time_ for name, time_ in ended.items()), (
+        "done once"
+    )
     accuracy = []
     for name in names:
         listed = rows(tmp_path / "cv" / name / "predictions-test.csv")
         fold = name[4]
-        assert [row["file"] for row in listed] == [row["file"] for row in rows(data / "labels.csv") if row["fold"] == fold]
+        assert [row["file"] for row in listed] == [
+            row["file"] for row in rows(data / "labels.csv") if row["fold"] == fold
+        ]
         accuracy.append(
-            np.mean([("left", "right")[float(row["logit right"]) > float(row["logit left"])] == row["truth"] for row in listed])
+            np.mean(
+                [
+                    ("left", "right")[float(row["logit right"]) > float(row["logit left"])] == row["truth"]
+                    for row in listed
+                ]
+            )
         )
     kept = json.loads((tmp_path / "cv" / "summary.json").read_text())
     np.testing.assert_allclose([row[kept["figures"].index("accuracy")] for row in kept["values"]], accuracy)
     line = next(line for line in out.splitlines() if line.startswith("| accuracy"))
     assert f"| {np.mean(accuracy):.4f} | {np.std(accuracy, ddof=1):.4f} |" in line
     # each is the run that one gets alone
-    alone = ["train", "classify", "--data", data, "--out", tmp_path / "alone", *FLAGS, "--epochs", "1", "--fold", "2", "--seed", "1"]
+    alone = [
+        "train",
+        "classify",
+        "--data",
+        data,
+        "--out",
+        tmp_path / "alone",
+        *FLAGS,
+        "--epochs",
+        "1",
+        "--fold",
+        "2",
+        "--seed",
+        "1",
+    ]
     assert run_cli(capsys, *alone)[0] == 0
     same_run(tmp_path / "alone", tmp_path / "cv" / "fold2-seed1")
 
@@ -216,7 +279,10 @@ def test_the_config_of_a_recipe_goes_with_its_kind_of_model(capsys):
     words = ["train", "translate", "--recipe", "grammar", "--data", "nowhere"]
     for model, says in (
         ("rnn", "the recipe's config is of transformer-tiny: rnn begins with its own"),
-        ("transformer-base", "transformer-base has the recipe's config: {'layers': 2, 'decoder_layers': 2, 'dropout': 0.05}"),
+        (
+            "transformer-base",
+            "transformer-base has the recipe's config: {'layers': 2, 'decoder_layers': 2, 'dropout': 0.05}",
+        ),
         ("transformer-tiny", "foveal: error: nowhere"),
         ("no-such-model", "no-such-model has the recipe's config"),
     ):

@@ -46,7 +46,9 @@ def wait_for(condition):
 def test_no_process_is_left(tmp_path, number):
     (tmp_path / "sleeper.py").write_text(SLEEPER)
     started = lambda: [int(path.stem) for path in tmp_path.glob("*.worker")]  # noqa: E731
-    with subprocess.Popen([sys.executable, str(tmp_path / "sleeper.py"), str(tmp_path)], stderr=subprocess.DEVNULL) as parent:
+    with subprocess.Popen(
+        [sys.executable, str(tmp_path / "sleeper.py"), str(tmp_path)], stderr=subprocess.DEVNULL
+    ) as parent:
         wait_for(lambda: len(started()) == 2)
         workers = started()
         assert all(alive(one) for one in workers)

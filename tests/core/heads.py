@@ -15,7 +15,9 @@ MASKS = [
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5, torch.bfloat16: 2e-2, torch.float16: 4e-3}
 
 
-def heads(queries=37, keys=37, *, batch=2, count=3, groups=None, width=5, value_width=None, dtype=torch.float64, seed=0):
+def heads(
+    queries=37, keys=37, *, batch=2, count=3, groups=None, width=5, value_width=None, dtype=torch.float64, seed=0
+):
     """q (B, H, N, D), k (B, G, M, D), v (B, G, M, E), with gradients."""
     generator = torch.Generator().manual_seed(seed)
     groups, value_width = groups or count, width if value_width is None else value_width

@@ -77,7 +77,8 @@ def test_it_equals_plain_loops_at_prime_sizes(kernel, count, groups):
         alpha = attend(q, k, v, mask=mask, bias=bias, weights=True)[1]
         share = count // groups
         loops = [
-            [oracle.attend.alpha(lists[0][b][h], lists[1][b][h // share], mask[b, h], bias[b, h]) for h in range(count)] for b in range(2)
+            [oracle.attend.alpha(lists[0][b][h], lists[1][b][h // share], mask[b, h], bias[b, h]) for h in range(count)]
+            for b in range(2)
         ]
         near([alpha], [torch.tensor(loops, dtype=torch.float64)], 1e-12)
 
@@ -85,7 +86,9 @@ def test_it_equals_plain_loops_at_prime_sizes(kernel, count, groups):
 # against torch
 
 
-@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"scale": 0.7}, {"attn_mask": "boolean"}, {"attn_mask": "bias"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"is_causal": True}, {"scale": 0.7}, {"attn_mask": "boolean"}, {"attn_mask": "bias"}]
+)
 @pytest.mark.parametrize(("count", "groups"), [(3, 3), (6, 2)])
 @pytest.mark.parametrize("value_width", [5, 7])
 def test_it_equals_torch(options, count, groups, value_width):
@@ -129,7 +132,11 @@ def test_every_kernel_is_near_the_exact_answer_in_every_precision(dtype, kernel)
 
 
 @settings(max_examples=60)
-@given(with_padding(2), st.sampled_from([(37, 37), (70, 11), (5, 83), (1, 7), (7, 1)]), st.sampled_from([(2, 2), (4, 2), (3, 1)]))
+@given(
+    with_padding(2),
+    st.sampled_from([(37, 37), (70, 11), (5, 83), (1, 7), (7, 1)]),
+    st.sampled_from([(2, 2), (4, 2), (3, 1)]),
+)
 def test_every_kernel_equals_the_explicit_one_for_any_mask(mask, size, shared):
     for value_width, kernels in ((2, KERNELS), (3, ["blocks", "auto"])):
         tensors = heads(*size, count=shared[0], groups=shared[1], width=2, value_width=value_width)
@@ -146,7 +153,9 @@ def test_a_window_attends_within_itself():
         near(with_gradients(tensors, mask=mask, kernel=kernel), expected)
 
 
-@pytest.mark.parametrize("shape", [(37, 37), (1, 37), (37, 1), (1, 1, 37, 37), (2, 1, 1, 37), (2, 3, 37, 37), (1, 3, 1, 1), (2, 1, 37, 1)])
+@pytest.mark.parametrize(
+    "shape", [(37, 37), (1, 37), (37, 1), (1, 1, 37, 37), (2, 1, 1, 37), (2, 3, 37, 37), (1, 3, 1, 1), (2, 1, 37, 1)]
+)
 def test_a_mask_of_a_tensor_broadcasts(shape):
     tensor = torch.rand(shape, generator=torch.Generator().manual_seed(1)) < 0.5
     tensors = heads()
@@ -214,7 +223,16 @@ def test_what_lies_in_the_future_has_no_influence(kernel):
 @pytest.mark.parametrize("kernel", ["explicit", *KERNELS])
 @pytest.mark.parametrize(("queries", "keys"), [(1, 13), (13, 1), (1, 1), (5, 200), (200, 5), (0, 7), (7, 0), (0, 0)])
 def test_any_number_of_queries_and_keys(kernel, queries, keys):
-    for mask in (None, causal, local(2), strided(3) | local(1), random(2), ~local(1), padding([3, 0]), causal & padding([3, 0])):
+    for mask in (
+        None,
+        causal,
+        local(2),
+        strided(3) | local(1),
+        random(2),
+        ~local(1),
+        padding([3, 0]),
+        causal & padding([3, 0]),
+    ):
         for count, groups in ((3, 3), (4, 2)):
             tensors = heads(queries, keys, count=count, groups=groups)
             found = with_gradients(tensors, mask=mask, kernel=kernel)
@@ -240,7 +258,9 @@ def test_tensors_may_lie_in_memory_as_they_like(kernel):
     for mask in (None, causal, local(3), strided(5) | local(2)):
         plain = heads(13, 13, count=4, groups=2)
         expected = with_gradients(plain, mask=mask, kernel="explicit")
-        by_token = [x.detach().transpose(1, 2).contiguous().transpose(1, 2).requires_grad_() for x in plain]  # (B, N, H, D) in memory
+        by_token = [
+            x.detach().transpose(1, 2).contiguous().transpose(1, 2).requires_grad_() for x in plain
+        ]  # (B, N, H, D) in memory
         by_channel = [x.detach().mT.contiguous().mT.requires_grad_() for x in plain]
         skipping = [torch.stack([x.detach(), x.detach()], -1)[..., 0].requires_grad_() for x in plain]
         for tensors in (by_token, by_channel, skipping):
@@ -252,14 +272,19 @@ def test_tensors_may_lie_in_memory_as_they_like(kernel):
                 near(with_gradients(tensors, mask=mask, kernel=kernel), expected)
     q, k, v = heads(13, 13, batch=1)
     shared = [q, k.expand(4, -1, -1, -1), v.expand(4, -1, -1, -1)]
-    near([attend(q.expand(4, -1, -1, -1), *shared[1:], mask=local(3), kernel=kernel)[2:3]], [attend(q, k, v, mask=local(3))])
+    near(
+        [attend(q.expand(4, -1, -1, -1), *shared[1:], mask=local(3), kernel=kernel)[2:3]],
+        [attend(q, k, v, mask=local(3))],
+    )
 
 
 # bias, scale, weights
 
 
 @pytest.mark.parametrize("kernel", ["explicit", *KERNELS])
-@pytest.mark.parametrize("shape", [(13, 17), (1, 17), (13, 1), (1, 3, 13, 17), (2, 1, 13, 17), (1, 3, 1, 17), (2, 3, 13, 17), (1, 1, 1, 1)])
+@pytest.mark.parametrize(
+    "shape", [(13, 17), (1, 17), (13, 1), (1, 3, 13, 17), (2, 1, 13, 17), (1, 3, 1, 17), (2, 3, 13, 17), (1, 1, 1, 1)]
+)
 def test_a_bias_broadcasts_and_is_added_to_the_scores(kernel, shape):
     bias = torch.randn(shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     tensors = heads(13, 17)
@@ -357,8 +382,13 @@ def test_a_constant_added_to_a_row_of_scores_changes_nothing(constant, kernel):
 def test_what_is_hidden_has_no_influence(mask, kernel):
     q, k, v = (x.detach() for x in heads())
     hidden = ~mask.dense(37, 37, batch=2).reshape(-1, 37, 37).any(1).expand(2, 37)  # keys that no query sees
-    noise = torch.randn(2, 1, 37, 1, generator=torch.Generator().manual_seed(5), dtype=torch.float64) * hidden[:, None, :, None]
-    assert torch.equal(attend(q, k + noise, v + noise, mask=mask, kernel=kernel), attend(q, k, v, mask=mask, kernel=kernel))
+    noise = (
+        torch.randn(2, 1, 37, 1, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+        * hidden[:, None, :, None]
+    )
+    assert torch.equal(
+        attend(q, k + noise, v + noise, mask=mask, kernel=kernel), attend(q, k, v, mask=mask, kernel=kernel)
+    )
 
 
 # any scores
@@ -406,12 +436,15 @@ def test_every_attention_reports_itself_once_with_its_weights(kernel):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("keys", [1, 2, 5, 7, 8, 9, 15, 16, 17, 33])
 def test_a_query_that_is_nan_stays_nan_and_the_others_do_not_notice(dtype, keys):
-    # torch's CPU kernel finds the largest of fewer keys than a vector holds by comparisons, in which NaN loses: the row seemed empty.
+    # torch's CPU kernel finds the largest of fewer keys than a vector holds by comparisons, in which NaN loses: the
+    # row seemed empty.
     for pattern in (None, causal, local(50) & prefix(1)):
         for groups in (6, 2):
             generator = torch.Generator().manual_seed(keys)
             q = torch.randn(2, 6, 5, 8, generator=generator, dtype=torch.float64).to(dtype)
-            k, v = (torch.randn(2, groups, keys, 8, generator=generator, dtype=torch.float64).to(dtype) for _ in range(2))
+            k, v = (
+                torch.randn(2, groups, keys, 8, generator=generator, dtype=torch.float64).to(dtype) for _ in range(2)
+            )
             clean = attend(q, k, v, mask=pattern)
             q[0, 1, 3, 2] = torch.nan
             q[1, 0, 2, 0] = -torch.inf  # no NaN: its row is what the kernel makes of it

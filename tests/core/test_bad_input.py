@@ -14,9 +14,13 @@ from foveal.errors import FovealError
 from foveal.mask import bigbird, causal, local, longformer, padding, prefix, random, strided, to_global, window
 
 B, H, N, M, D = 2, 6, 5, 7, 3
-objects = st.sampled_from([None, 3, 2.5, "a", True, [1.0], {}, object(), b"x", lambda: 0, float, math.nan, 1j, (), torch.nn.Identity()])
+objects = st.sampled_from(
+    [None, 3, 2.5, "a", True, [1.0], {}, object(), b"x", lambda: 0, float, math.nan, 1j, (), torch.nn.Identity()]
+)
 numbers = st.one_of(
-    st.integers(-3, 9), st.floats(allow_nan=True, allow_infinity=True), st.sampled_from([2**31, 2**63, 10**30, -(10**30), 10**400])
+    st.integers(-3, 9),
+    st.floats(allow_nan=True, allow_infinity=True),
+    st.sampled_from([2**31, 2**63, 10**30, -(10**30), 10**400]),
 )
 
 
@@ -53,11 +57,19 @@ def refused(call, *words):
 
 
 @settings(max_examples=300)
-@given(st.lists(st.lists(st.sampled_from([0, 1, 2, 3, 4, 6]), min_size=2, max_size=5), min_size=3, max_size=3), st.booleans())
+@given(
+    st.lists(st.lists(st.sampled_from([0, 1, 2, 3, 4, 6]), min_size=2, max_size=5), min_size=3, max_size=3),
+    st.booleans(),
+)
 def test_any_shapes(shapes, masked):
     q, k, v = (torch.ones(shape) for shape in shapes)
     y = right_or_said(lambda: attend(q, k, v, mask=local(1) if masked else None))
-    fits = all(x.dim() == 4 for x in (q, k, v)) and k.shape[0] == q.shape[0] and k.shape[3] == q.shape[3] > 0 and v.shape[:3] == k.shape[:3]
+    fits = (
+        all(x.dim() == 4 for x in (q, k, v))
+        and k.shape[0] == q.shape[0]
+        and k.shape[3] == q.shape[3] > 0
+        and v.shape[:3] == k.shape[:3]
+    )
     fits = fits and k.shape[1] > 0 and q.shape[1] % k.shape[1] == 0
     assert (y is not None) == fits
     if fits:
@@ -74,7 +86,12 @@ def test_one_axis_that_does_not_fit(which_tensor, axis, size):
     tensors[which_tensor] = torch.ones(shape)
     y = right_or_said(lambda: attend(*tensors))
     q, k, v = tensors
-    fits = k.shape[0] == q.shape[0] and k.shape[3] == q.shape[3] and v.shape[:3] == k.shape[:3] and q.shape[1] % k.shape[1] == 0
+    fits = (
+        k.shape[0] == q.shape[0]
+        and k.shape[3] == q.shape[3]
+        and v.shape[:3] == k.shape[:3]
+        and q.shape[1] % k.shape[1] == 0
+    )
     assert (y is not None) == fits
 
 
@@ -88,7 +105,9 @@ def test_something_that_is_no_tensor(place, thing):
 
 @given(
     st.integers(0, 2),
-    st.sampled_from([torch.int64, torch.int8, torch.bool, torch.complex64, torch.float8_e4m3fn, torch.float16, torch.float64]),
+    st.sampled_from(
+        [torch.int64, torch.int8, torch.bool, torch.complex64, torch.float8_e4m3fn, torch.float16, torch.float64]
+    ),
 )
 def test_dtypes_that_do_not_fit(place, dtype):
     tensors = heads()
@@ -96,7 +115,9 @@ def test_dtypes_that_do_not_fit(place, dtype):
     refused(lambda: attend(*tensors), "expected", "torch.")
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.bool, torch.complex64, torch.float8_e4m3fn, torch.float8_e5m2], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.int64, torch.uint8, torch.bool, torch.complex64, torch.float8_e4m3fn, torch.float8_e5m2], ids=str
+)
 def test_dtypes_that_attention_does_not_have(dtype):
     refused(lambda: attend(*heads(dtype)), "q: expected a floating dtype of 16, 32 or 64 bits", str(dtype))
 
@@ -105,7 +126,9 @@ def test_tensors_on_two_devices():
     q, k, v = heads()
     refused(lambda: attend(q, k.to("meta"), v), "k: expected torch.float32 on cpu as q, got torch.float32 on meta")
     refused(lambda: attend(q.to("meta"), k, v), "k: expected torch.float32 on meta as q")
-    refused(lambda: attend(q, k, v, mask=torch.ones(N, M, dtype=torch.bool, device="meta")), "mask", "on cpu", "on meta")
+    refused(
+        lambda: attend(q, k, v, mask=torch.ones(N, M, dtype=torch.bool, device="meta")), "mask", "on cpu", "on meta"
+    )
     refused(lambda: attend(q, k, v, bias=torch.ones(N, M, device="meta")), "bias", "on cpu", "on meta")
 
 
@@ -115,7 +138,9 @@ def test_tensors_that_are_not_dense():
     refused(lambda: attend(q.to_sparse(), k, v), "q: expected a dense tensor, got torch.sparse_coo")
     refused(lambda: attend(torch.nested.nested_tensor(list(q)), k, v), "q: expected a dense tensor, got a nested one")
     refused(lambda: attend(q, k, v, bias=torch.ones(N, M).to_sparse()), "bias: expected a dense tensor")
-    refused(lambda: attend(q, k, v, mask=torch.ones(N, M, dtype=torch.bool).to_sparse()), "mask: expected a dense tensor")
+    refused(
+        lambda: attend(q, k, v, mask=torch.ones(N, M, dtype=torch.bool).to_sparse()), "mask: expected a dense tensor"
+    )
 
 
 def test_the_words_for_a_shape_name_all_that_is_needed():
@@ -131,10 +156,14 @@ def test_the_words_for_a_shape_name_all_that_is_needed():
 
 
 @settings(max_examples=150)
-@given(st.lists(st.sampled_from([1, 2, 5, 6, 7]), max_size=6), st.sampled_from([torch.bool, torch.float32, torch.int64]))
+@given(
+    st.lists(st.sampled_from([1, 2, 5, 6, 7]), max_size=6), st.sampled_from([torch.bool, torch.float32, torch.int64])
+)
 def test_a_mask_of_any_shape_and_dtype(shape, dtype):
     y = right_or_said(lambda: attend(*heads(), mask=torch.ones(shape).to(dtype)))
-    fits = len(shape) in (2, 4) and all(size in (1, want) for size, want in zip(reversed(shape), (M, N, H, B), strict=False))
+    fits = len(shape) in (2, 4) and all(
+        size in (1, want) for size, want in zip(reversed(shape), (M, N, H, B), strict=False)
+    )
     assert (y is not None) == (fits and dtype == torch.bool)
     assert y is None or y.shape == (B, H, N, D)
 
@@ -146,7 +175,9 @@ def test_a_mask_of_any_shape_and_dtype(shape, dtype):
 )
 def test_a_bias_of_any_shape_and_dtype(shape, dtype):
     y = right_or_said(lambda: attend(*heads(), bias=torch.ones(shape).to(dtype)))
-    fits = len(shape) in (2, 4) and all(size in (1, want) for size, want in zip(reversed(shape), (M, N, H, B), strict=False))
+    fits = len(shape) in (2, 4) and all(
+        size in (1, want) for size, want in zip(reversed(shape), (M, N, H, B), strict=False)
+    )
     assert (y is not None) == (fits and dtype.is_floating_point)
     assert y is None or y.shape == (B, H, N, D)
 
@@ -154,7 +185,10 @@ def test_a_bias_of_any_shape_and_dtype(shape, dtype):
 @given(objects)
 def test_a_mask_or_a_bias_that_is_neither(thing):
     if thing is not None:
-        refused(lambda: attend(*heads(), mask=thing), f"mask: expected a mask or a boolean tensor, got {type(thing).__name__}")
+        refused(
+            lambda: attend(*heads(), mask=thing),
+            f"mask: expected a mask or a boolean tensor, got {type(thing).__name__}",
+        )
         refused(lambda: attend(*heads(), bias=thing), f"bias: expected a tensor or a term, got {type(thing).__name__}")
     refused(lambda: attend(*heads(), mask=causal & thing), "expected masks on both sides")
 
@@ -173,7 +207,11 @@ def test_booleans_and_numbers_are_not_mixed_up():
         "mask: expected a boolean tensor, True = may look",
         "put additive scores into bias=",
     )
-    refused(lambda: attend(*heads(), bias=torch.ones(N, M, dtype=torch.bool)), "bias: expected a floating dtype", "put booleans into mask=")
+    refused(
+        lambda: attend(*heads(), bias=torch.ones(N, M, dtype=torch.bool)),
+        "bias: expected a floating dtype",
+        "put booleans into mask=",
+    )
 
 
 def test_a_term_that_says_what_it_needs_is_heard():
@@ -214,7 +252,9 @@ def test_any_kernel_name(kernel):
     refused(lambda: attend(*heads(), kernel=kernel), "kernel")
 
 
-@pytest.mark.parametrize("number", [2.5, -1, True, False, "3", None, math.nan, math.inf, 2**31, 10**30, [1], torch.tensor(2), 1j])
+@pytest.mark.parametrize(
+    "number", [2.5, -1, True, False, "3", None, math.nan, math.inf, 2**31, 10**30, [1], torch.tensor(2), 1j]
+)
 @pytest.mark.parametrize(
     ("build", "what"),
     [
@@ -279,7 +319,12 @@ def test_whole_numbers_of_other_libraries_are_whole_numbers():
 def test_weigh_takes_what_fits(shapes):
     scores, v = (torch.ones(shape) for shape in shapes)
     y = right_or_said(lambda: weigh(scores, v))
-    fits = scores.dim() == v.dim() == 4 and scores.shape[0] == v.shape[0] and scores.shape[3] == v.shape[2] and v.shape[1] > 0
+    fits = (
+        scores.dim() == v.dim() == 4
+        and scores.shape[0] == v.shape[0]
+        and scores.shape[3] == v.shape[2]
+        and v.shape[1] > 0
+    )
     assert (y is not None) == (fits and scores.shape[1] % v.shape[1] == 0)
     assert y is None or y.shape == (*scores.shape[:3], v.shape[3])
 

@@ -21,7 +21,14 @@ JOINED = strided(5) | local(2)  # a row stands in two tiles
 
 @pytest.mark.parametrize(
     "mask",
-    [None, local(1), JOINED, causal & (strided(3) | local(1)), (strided(3) | strided(2) | local(1)) & padding([4, 0]), causal & ~local(0)],
+    [
+        None,
+        local(1),
+        JOINED,
+        causal & (strided(3) | local(1)),
+        (strided(3) | strided(2) | local(1)) & padding([4, 0]),
+        causal & ~local(0),
+    ],
     ids=str,
 )
 def test_gradients_are_those_of_the_function(mask):
@@ -52,16 +59,22 @@ def test_a_second_derivative_is_refused_and_not_wrong():
     q, k, v = heads(5, 5)
     for mask in (local(1), JOINED):
         for loss in (lambda y: y.sum(), lambda y: y.square().sum()):
-            with pytest.raises(FovealError, match=r"expected a first derivative only, got create_graph=True; use `with foveal.kernel"):
+            with pytest.raises(
+                FovealError, match=r"expected a first derivative only, got create_graph=True; use `with foveal.kernel"
+            ):
                 torch.autograd.grad(loss(attend(q, k, v, mask=mask, kernel="blocks")), q, create_graph=True)
-    assert torch.autograd.gradgradcheck(lambda *x: attend(*x, mask=local(1), kernel="explicit"), heads(3, 3, batch=1, count=1, width=2))
+    assert torch.autograd.gradgradcheck(
+        lambda *x: attend(*x, mask=local(1), kernel="explicit"), heads(3, 3, batch=1, count=1, width=2)
+    )
 
 
 def test_it_goes_through_checkpointing():
     tensors = heads()
     for reentrant in (True, False):
         torch.manual_seed(3)
-        y = checkpoint(lambda *x: attend(*x, mask=JOINED, dropout=0.3, kernel="blocks"), *tensors, use_reentrant=reentrant)
+        y = checkpoint(
+            lambda *x: attend(*x, mask=JOINED, dropout=0.3, kernel="blocks"), *tensors, use_reentrant=reentrant
+        )
         found = torch.autograd.grad(y.sum(), tensors) if not reentrant else _backward(y.sum(), tensors)
         torch.manual_seed(3)
         near(found, torch.autograd.grad(attend(*tensors, mask=JOINED, dropout=0.3, kernel="blocks").sum(), tensors))
@@ -172,14 +185,19 @@ class ByRow(Term):
 
 def a_term(dtype=torch.float64):
     generator = torch.Generator().manual_seed(4)
-    table, vector = (torch.randn(size, generator=generator, dtype=torch.float64).to(dtype).requires_grad_() for size in (7, 5))
+    table, vector = (
+        torch.randn(size, generator=generator, dtype=torch.float64).to(dtype).requires_grad_() for size in (7, 5)
+    )
     return ByDistance(table, vector)
 
 
 @pytest.mark.parametrize("mask", [None, *MASKS[1:9], JOINED & padding([9, 30])], ids=str)
 def test_a_term_learns_through_tiles(mask):
     term, tensors = a_term(), heads(count=4, groups=2)
-    found, expected = (with_gradients(tensors, also=term.tensors, mask=mask, bias=term, kernel=kernel) for kernel in ("blocks", "explicit"))
+    found, expected = (
+        with_gradients(tensors, also=term.tensors, mask=mask, bias=term, kernel=kernel)
+        for kernel in ("blocks", "explicit")
+    )
     near(found, expected)
 
 
@@ -189,9 +207,14 @@ def test_terms_add_up():
     both = Sum(term, Written(written))
     scores = term.scores(tensors[0], torch.arange(37), torch.arange(37), *term.tensors) + written
     for kernel in ("blocks", "explicit"):
-        near([attend(*tensors, bias=both, mask=JOINED, kernel=kernel)], [attend(*tensors, bias=scores, mask=JOINED, kernel="explicit")])
+        near(
+            [attend(*tensors, bias=both, mask=JOINED, kernel=kernel)],
+            [attend(*tensors, bias=scores, mask=JOINED, kernel="explicit")],
+        )
     near([attend(*tensors, bias=Sum(), kernel="blocks")], [attend(*tensors)])
-    with pytest.raises(FovealError, match=r"bias: expected a shape that broadcasts to \(2, 3, 37, 37\), got \(1, 1, 36, 37\)"):
+    with pytest.raises(
+        FovealError, match=r"bias: expected a shape that broadcasts to \(2, 3, 37, 37\), got \(1, 1, 36, 37\)"
+    ):
         attend(*tensors, bias=Sum(term, Written(written[1:])))
 
 
@@ -211,7 +234,8 @@ def test_training_goes_on_after_inference():
     with torch.inference_mode():
         attend(q.detach(), k.detach(), v.detach(), mask=mask, bias=ByRow(table.detach()), kernel="blocks")
     found, expected = (
-        with_gradients([q, k, v], also=[table], mask=mask, bias=ByRow(table), kernel=kernel) for kernel in ("blocks", "explicit")
+        with_gradients([q, k, v], also=[table], mask=mask, bias=ByRow(table), kernel=kernel)
+        for kernel in ("blocks", "explicit")
     )
     near(found, expected)
 

@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from foveal.errors import FovealError, expect, expect_integer, expect_plain_file, is_integer, is_number, reading, short_repr, unknown
+from foveal.errors import (
+    FovealError,
+    expect,
+    expect_integer,
+    expect_plain_file,
+    is_integer,
+    is_number,
+    reading,
+    short_repr,
+    unknown,
+)
 
 
 def test_the_message_has_what_was_expected_and_what_was_found():
@@ -26,7 +36,9 @@ def test_it_is_a_value_error():
     assert issubclass(FovealError, ValueError)
 
 
-@pytest.mark.parametrize(("name", "nearest"), [("locl", "local"), ("LOCAL", "local"), ("casual", "causal"), ("xyz", None)])
+@pytest.mark.parametrize(
+    ("name", "nearest"), [("locl", "local"), ("LOCAL", "local"), ("casual", "causal"), ("xyz", None)]
+)
 def test_an_unknown_name_is_answered_with_the_nearest(name, nearest):
     message = str(unknown("mask", name, ["local", "causal"]))
     assert message.startswith(f"no mask is called {name!r}; ")
@@ -70,7 +82,14 @@ def test_there_may_be_no_names_at_all():
 
 @pytest.mark.parametrize(
     ("value", "integer", "number"),
-    [(3, True, True), (True, False, False), (np.int64(3), True, True), (3.0, False, True), ("3", False, False), (None, False, False)],
+    [
+        (3, True, True),
+        (True, False, False),
+        (np.int64(3), True, True),
+        (3.0, False, True),
+        ("3", False, False),
+        (None, False, False),
+    ],
 )
 def test_what_is_a_number(value, integer, number):
     assert (is_integer(value), is_number(value)) == (integer, number)

@@ -54,7 +54,8 @@ def compare(tensors, kernel, extra=(), **options):
     close = CLOSE[tensors[0].dtype]
     for number, (mine, other) in enumerate(zip((y, *grads), (z, *wanted), strict=True)):
         assert mine.isfinite().all()
-        # The gradient of a table sums thousands of terms that nearly cancel: the explicit twin in half precision is no nearer.
+        # The gradient of a table sums thousands of terms that nearly cancel: the explicit twin in half precision is no
+        # nearer.
         allowed = close if number < 4 else 3 * close
         assert float((mine.double() - other).detach().norm()) <= allowed * float(other.detach().norm()) + 1e-9
 
@@ -86,7 +87,8 @@ def test_flex_and_auto_equal_the_explicit_twin(mask):
 @pytest.mark.parametrize("kernel", ["skew", "blocks"])
 @pytest.mark.parametrize("mask", [None, causal], ids=str)
 @pytest.mark.parametrize(
-    ("dtype", "clip"), [(torch.float32, 1), (torch.float32, 9), (torch.float32, 500), (torch.bfloat16, 9), (torch.bfloat16, 500)]
+    ("dtype", "clip"),
+    [(torch.float32, 1), (torch.float32, 9), (torch.float32, 500), (torch.bfloat16, 9), (torch.bfloat16, 500)],
 )
 @pytest.mark.parametrize("tables", [1, 4])
 def test_relative_positions(kernel, mask, clip, tables, dtype):

@@ -104,10 +104,13 @@ def test_choices_are_remembered_but_not_without_end(monkeypatch):
 
 def test_a_kernel_that_cannot_says_so_and_which_can():
     tensors = heads(7, 7)
-    with pytest.raises(FovealError, match=r"kernel 'flex' cannot do this exactly: .* CPU.*; these can: flash, blocks, explicit$"):
+    with pytest.raises(
+        FovealError, match=r"kernel 'flex' cannot do this exactly: .* CPU.*; these can: flash, blocks, explicit$"
+    ):
         attend(*tensors, kernel="flex")
     with pytest.raises(
-        FovealError, match=r"kernel 'flash' cannot do this exactly: it has no dropout on a CPU; these can: blocks, explicit$"
+        FovealError,
+        match=r"kernel 'flash' cannot do this exactly: it has no dropout on a CPU; these can: blocks, explicit$",
     ):
         attend(*tensors, dropout=0.1, kernel="flash")
     learned = torch.zeros(7, 7, dtype=torch.float64, requires_grad=True)
@@ -172,7 +175,10 @@ def test_options_go_into_the_graph():
     compiled = torch.compile(run, fullgraph=True, backend="aot_eager")
     for start in (0, 3, 5):
         y, expected = compiled(*tensors, start=start), run(*tensors, start=start)
-        near([y, *torch.autograd.grad(y.sum(), (*tensors, bias))], [expected, *torch.autograd.grad(expected.sum(), (*tensors, bias))])
+        near(
+            [y, *torch.autograd.grad(y.sum(), (*tensors, bias))],
+            [expected, *torch.autograd.grad(expected.sum(), (*tensors, bias))],
+        )
 
 
 def test_dropout_works_in_a_graph():
@@ -204,7 +210,9 @@ class Attention(nn.Module):
 def test_it_exports(mask):
     tensors = [x.detach() for x in heads(13, 13, count=4, groups=2)]
     program = torch.export.export(Attention(mask), tuple(tensors))
-    assert not any("scaled_dot_product" in str(node.target) for node in program.graph.nodes), "plain operations, which every exporter knows"
+    assert not any("scaled_dot_product" in str(node.target) for node in program.graph.nodes), (
+        "plain operations, which every exporter knows"
+    )
     near([program.module()(*tensors)], [attend(*tensors, mask=mask)])
     assert type(attend(*tensors, mask=mask, kernel="blocks")) is torch.Tensor, "the trace left nothing behind"
 
@@ -213,7 +221,9 @@ def test_it_exports(mask):
 def test_it_exports_with_a_dynamic_batch_and_length(mask):
     batch, length = torch.export.Dim("batch", min=1, max=64), torch.export.Dim("length", min=2, max=4096)
     tensors = [x.detach() for x in heads(13, 13)]
-    exported = torch.export.export(Attention(mask), tuple(tensors), dynamic_shapes=({0: batch, 2: length},) * 3).module()
+    exported = torch.export.export(
+        Attention(mask), tuple(tensors), dynamic_shapes=({0: batch, 2: length},) * 3
+    ).module()
     for samples, tokens in ((1, 2), (3, 29)):
         other = [x.detach() for x in heads(tokens, tokens, batch=samples)]
         near([exported(*other)], [attend(*other, mask=mask)])

@@ -69,7 +69,8 @@ def test_it_belongs_to_one_thread():
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("explict", "no kernel is called 'explict'; the nearest is 'explicit'"), (3, "expected one of auto")]
+    ("name", "message"),
+    [("explict", "no kernel is called 'explict'; the nearest is 'explicit'"), (3, "expected one of auto")],
 )
 def test_a_wrong_name_is_found_at_the_with(name, message):
     with pytest.raises(FovealError, match=message), kernel(name):
@@ -77,7 +78,10 @@ def test_a_wrong_name_is_found_at_the_with(name, message):
 
 
 def test_a_kernel_that_cannot_do_it_says_so():
-    with kernel("flash"), pytest.raises(FovealError, match="kernel 'flash' cannot do this exactly: it has no dropout on a CPU"):
+    with (
+        kernel("flash"),
+        pytest.raises(FovealError, match="kernel 'flash' cannot do this exactly: it has no dropout on a CPU"),
+    ):
         attend(*heads(), dropout=0.5)
 
 
@@ -134,7 +138,9 @@ def second(f):
 
 
 def test_a_second_backward_pass_works_in_the_context():
-    with pytest.raises(RuntimeError, match="derivative"):  # torch's own: a hook that gave advice would cost 20 µs per training call
+    with pytest.raises(
+        RuntimeError, match="derivative"
+    ):  # torch's own: a hook that gave advice would cost 20 µs per training call
         second(loss)
     with kernel("explicit"):
         torch.testing.assert_close(second(loss), second(exact_loss))

@@ -105,7 +105,9 @@ def test_gradients(tiny, mask):
 def test_more_than_one_chunk_at_its_real_size():
     q, k, v = (draw(1, 1, 300, 4, seed=s) for s in range(3))
     omega = orthogonal(8, 4).double()
-    alpha = torch.tensor(weights(q[0, 0].tolist(), k[0, 0].tolist(), omega.tolist(), 0, lambda b, i, j: j <= i), dtype=torch.float64)
+    alpha = torch.tensor(
+        weights(q[0, 0].tolist(), k[0, 0].tolist(), omega.tolist(), 0, lambda b, i, j: j <= i), dtype=torch.float64
+    )
     assert torch.allclose(linear(q, k, v, omega, mask=causal)[0, 0], alpha @ v[0, 0], atol=1e-12, rtol=0)
 
 
@@ -215,7 +217,9 @@ def test_a_prefix_of_weaker_keys_does_not_hear_of_the_rest(first, size, dtype):
     assert torch.allclose(alpha[..., :first], alpha_alone, atol=tolerance, rtol=0)
     assert alpha[..., first:].eq(0).all()
     assert torch.allclose(alpha_alone @ early[2], alone, atol=tolerance, rtol=0)
-    grads, grads_alone = (torch.autograd.grad(rows[:, :, :first].square().sum(), some) for rows, some in ((y, inputs), (alone, early)))
+    grads, grads_alone = (
+        torch.autograd.grad(rows[:, :, :first].square().sum(), some) for rows, some in ((y, inputs), (alone, early))
+    )
     for grad, grad_alone in zip(grads, grads_alone, strict=True):
         assert torch.allclose(grad[:, :, :first], grad_alone, atol=tolerance, rtol=10 * tolerance)
         assert grad[:, :, first:].eq(0).all()
@@ -234,7 +238,9 @@ def test_a_prefix_of_weaker_keys_does_not_hear_of_the_rest_across_parts(tiny):
             q, k, v = (x.detach() for x in fading(17, first, size, torch.float32))
             omega = orthogonal(64, 32)
             y = linear(q, k, v, omega, mask=causal)
-            assert torch.allclose(y[:, :, :first], linear(*(x[:, :, :first] for x in (q, k, v)), omega, mask=causal), atol=1e-5, rtol=0)
+            assert torch.allclose(
+                y[:, :, :first], linear(*(x[:, :, :first] for x in (q, k, v)), omega, mask=causal), atol=1e-5, rtol=0
+            )
 
 
 @pytest.mark.parametrize("name", [name for name in MASKS if "both" in name or name == "causal"])
@@ -252,7 +258,8 @@ def test_with_weaker_keys_first_it_is_the_oracle(tiny, name):
 @pytest.mark.parametrize("mask", [None, causal], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_a_weak_key_weighs_no_more_than_it_should_where_the_strong_ones_are_faint_too(mask, dtype):
-    # The last query meets the first key in e⁻⁵⁰ of its features; the second key is e⁻⁶⁰ of the first, and all the query's own way.
+    # The last query meets the first key in e⁻⁵⁰ of its features; the second key is e⁻⁶⁰ of the first, and all the
+    # query's own way.
     root = 2**0.25
     omega = torch.tensor([[25.0, 0.0], [-25.0, 0.0]], dtype=dtype)
     k = torch.tensor([[1.0, 0.0], [-1.0, math.sqrt(120)]], dtype=dtype) * root
@@ -323,10 +330,15 @@ def test_a_tensor_that_hides_keys_is_padding():
 
 
 @pytest.mark.parametrize(
-    "mask", [local(3), causal & local(3), causal | padding(LENGTHS), ~causal, torch.ones(11, 11, dtype=torch.bool)], ids=repr
+    "mask",
+    [local(3), causal & local(3), causal | padding(LENGTHS), ~causal, torch.ones(11, 11, dtype=torch.bool)],
+    ids=repr,
 )
 def test_other_masks_are_refused(mask):
-    with pytest.raises(FovealError, match="mask: expected none, causal, padding or causal & padding, as no pair is ever formed here, got"):
+    with pytest.raises(
+        FovealError,
+        match="mask: expected none, causal, padding or causal & padding, as no pair is ever formed here, got",
+    ):
         linear(*heads(), OMEGA, mask=mask)
 
 

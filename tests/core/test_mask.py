@@ -124,7 +124,12 @@ def test_a_part_is_cut_out_of_the_dense_form(mask, size, data):
 @given(with_padding(B), sizes)
 def test_the_predicate_keeps_what_the_mask_keeps(mask, size):
     queries, keys = size
-    at = torch.arange(B)[:, None, None], torch.zeros(1, dtype=torch.long), torch.arange(queries)[:, None], torch.arange(keys)
+    at = (
+        torch.arange(B)[:, None, None],
+        torch.zeros(1, dtype=torch.long),
+        torch.arange(queries)[:, None],
+        torch.arange(keys),
+    )
     kept = mask.predicate(keys, torch.device("cpu"))(*at)
     assert torch.equal(kept.expand(B, queries, keys), meaning(mask, queries, keys, batch=B))
 
@@ -255,9 +260,22 @@ def test_a_mask_can_be_read():
 
 def test_a_mask_is_found_by_its_name():
     assert foveal.mask.local is local
-    names = ["bigbird", "causal", "local", "longformer", "padding", "prefix", "random", "strided", "to_global", "window"]
+    names = [
+        "bigbird",
+        "causal",
+        "local",
+        "longformer",
+        "padding",
+        "prefix",
+        "random",
+        "strided",
+        "to_global",
+        "window",
+    ]
     assert set(names) <= set(dir(foveal.mask))
-    with pytest.raises(AttributeError, match=r"no mask is called 'locl'; the nearest is 'local'; there are bigbird, causal"):
+    with pytest.raises(
+        AttributeError, match=r"no mask is called 'locl'; the nearest is 'local'; there are bigbird, causal"
+    ):
         foveal.mask.locl  # noqa: B018
     assert not hasattr(foveal.mask, "_nothing")
 
@@ -268,7 +286,9 @@ def test_a_new_mask_needs_its_rule_alone():
             return (i + j) % 2 == 0
 
     mask = even() & causal
-    assert torch.equal(mask.dense(5, 5), torch.tensor([[j <= i and (i + j) % 2 == 0 for j in range(5)] for i in range(5)]))
+    assert torch.equal(
+        mask.dense(5, 5), torch.tensor([[j <= i and (i + j) % 2 == 0 for j in range(5)] for i in range(5)])
+    )
     assert mask.pairs(5, 5) == 9
     with pytest.raises(NotImplementedError):
         Mask().dense(2, 2)
@@ -314,7 +334,10 @@ def test_a_tensor_joins_patterns(shape):
         (causal | tensor, full | lower),
         (tensor | causal, full | lower),
         (~(causal & tensor), ~(full & lower)),
-        (Given(tensor) & causal & padding([7, 4]), full & lower & (torch.arange(7) < torch.tensor([7, 4])[:, None, None, None])),
+        (
+            Given(tensor) & causal & padding([7, 4]),
+            full & lower & (torch.arange(7) < torch.tensor([7, 4])[:, None, None, None]),
+        ),
     ):
         assert torch.equal(mask.dense(5, 7, batch=2).expand(2, 3, 5, 7), want)
         assert mask.pairs(5, 7, batch=2) == want[:, : mask.heads].sum()
@@ -328,7 +351,9 @@ def test_a_tensor_joins_patterns(shape):
 
 def test_a_tensor_that_does_not_fit_is_named():
     mask = causal & torch.ones(4, 7, dtype=torch.bool)
-    with pytest.raises(FovealError, match=r"mask: expected a shape that broadcasts to \(1, H, 5, 7\), got \(1, 1, 4, 7\)"):
+    with pytest.raises(
+        FovealError, match=r"mask: expected a shape that broadcasts to \(1, H, 5, 7\), got \(1, 1, 4, 7\)"
+    ):
         mask.dense(5, 7)
     with pytest.raises(FovealError, match=r"a boolean tensor, True = may look"):
         causal & torch.ones(4, 7)
@@ -343,7 +368,8 @@ def test_a_tensor_that_does_not_fit_is_named():
 def test_a_mask_that_no_memory_holds_is_refused():
     for mask in (causal, causal & padding([3, 4]), ~local(2)):
         with pytest.raises(
-            FovealError, match=r"^dense 10,000,000 × 10,000,000 mask: expected at most [\d,]+ bytes, this machine's memory, got"
+            FovealError,
+            match=r"^dense 10,000,000 × 10,000,000 mask: expected at most [\d,]+ bytes, this machine's memory, got",
         ):
             mask.dense(10**7, 10**7, batch=2)
 
@@ -376,7 +402,9 @@ def test_pairs_of_padding_are_counted_by_a_formula():
         assert mask.counted(3, 5, 7) == mask.dense(5, 7, batch=3).expand(3, 1, 5, 7).sum()
 
 
-@pytest.mark.parametrize("mask", [causal & strided(3), bigbird(2, 2), longformer(2, 1), random(3), causal & local(5)], ids=repr)
+@pytest.mark.parametrize(
+    "mask", [causal & strided(3), bigbird(2, 2), longformer(2, 1), random(3), causal & local(5)], ids=repr
+)
 @pytest.mark.parametrize("size", [(10**9, 10**9), (10**6, 3), (3, 10**9), (2 * 10**6, 2 * 10**6)])
 def test_too_many_pairs_are_refused_or_counted_within_seconds(mask, size):
     start, answer = time.process_time(), ""
@@ -414,7 +442,9 @@ def test_a_mask_nested_too_deeply_is_refused_in_one_line():
     mask = causal
     for step in range(49):
         mask = mask & local(step) | prefix(step)
-    with pytest.raises(FovealError, match=r"^mask: expected at most 100 levels of & \| ~ inside each other, got 101; write it as one"):
+    with pytest.raises(
+        FovealError, match=r"^mask: expected at most 100 levels of & \| ~ inside each other, got 101; write it as one"
+    ):
         ~(~(mask & local(1)) | prefix(1))
     assert mask.depth == 99
     assert mask.dense(5, 5).shape == (5, 5)

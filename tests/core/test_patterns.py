@@ -29,7 +29,9 @@ some = settings(max_examples=60)
 
 def agrees(mask, loops, *arguments, sizes=PRIMES, **options):
     for queries, keys in sizes:
-        expected = torch.tensor(loops(*arguments, **options, queries=queries, keys=keys), dtype=torch.bool).reshape(queries, keys)
+        expected = torch.tensor(loops(*arguments, **options, queries=queries, keys=keys), dtype=torch.bool).reshape(
+            queries, keys
+        )
         assert torch.equal(mask.dense(queries, keys), expected), f"{mask} at {queries} × {keys}"
 
 
@@ -71,7 +73,9 @@ def test_longformer(radius, n):
     ("count", "seed", "block"), [(3, 1, 1), (2, 7, 4), (0, 0, 1), (5, 2**31 - 1, 3), (13, 5, 3), (14, 5, 3), (50, 0, 1)]
 )
 def test_random(count, seed, block):
-    agrees(random(count, seed, block), oracle.random.random, count, seed, block, sizes=[(37, 41), (29, 29), (0, 5), (5, 0)])
+    agrees(
+        random(count, seed, block), oracle.random.random, count, seed, block, sizes=[(37, 41), (29, 29), (0, 5), (5, 0)]
+    )
 
 
 def test_bigbird():
@@ -82,7 +86,9 @@ def test_bigbird():
 @given(st.lists(st.integers(0, 50), min_size=3, max_size=3))
 def test_padding(lengths):
     for queries, keys in PRIMES:
-        expected = torch.tensor(oracle.padding.padding(lengths, queries, keys), dtype=torch.bool).reshape(3, 1, queries, keys)
+        expected = torch.tensor(oracle.padding.padding(lengths, queries, keys), dtype=torch.bool).reshape(
+            3, 1, queries, keys
+        )
         for given_as in (lengths, tuple(lengths), torch.tensor(lengths), torch.tensor(lengths, dtype=torch.int32)):
             assert torch.equal(padding(given_as).dense(queries, keys, batch=3), expected)
 
@@ -103,7 +109,8 @@ def test_prefix_language_model_by_hand():
 
 
 def test_windows_by_hand():
-    # a grid of 2 × 3 cut after column 1: the left token of each row sees the left column, the others see the right block
+    # a grid of 2 × 3 cut after column 1: the left token of each row sees the left column, the others see the right
+    # block
     mask = window(2, 3, shift=1, size=2).dense(6, 6).int().tolist()
     assert mask == [
         [1, 0, 0, 0, 0, 0],
@@ -181,7 +188,9 @@ def test_the_table_stays_a_plain_tensor_after_a_trace():
 def test_longformer_keeps_what_transformers_keeps(radius, globals_):
     torch.manual_seed(0)
     tokens = 2 * radius * 7
-    config = LongformerConfig(hidden_size=6, num_attention_heads=2, attention_window=[2 * radius], attention_probs_dropout_prob=0.0)
+    config = LongformerConfig(
+        hidden_size=6, num_attention_heads=2, attention_window=[2 * radius], attention_probs_dropout_prob=0.0
+    )
     attention = LongformerSelfAttention(config, 0).eval()
     is_global = torch.arange(tokens)[None] < globals_
     output = attention(
@@ -208,13 +217,19 @@ def test_longformer_keeps_what_transformers_keeps(radius, globals_):
 
 
 def test_bigbird_keeps_the_kinds_of_keys_that_transformers_keeps():
-    # transformers' window is of three blocks, its globals are the first and the last block, and its draw avoids both, as in the paper.
-    # The file says where ours departs, so what is left to compare: ours holds no window or global key that theirs does not, and as many drawn.
+    # transformers' window is of three blocks, its globals are the first and the last block, and its draw avoids both,
+    # as in the paper. The file says where ours departs, so what is left to compare: ours holds no window or global key
+    # that theirs does not, and as many drawn.
     block, count, blocks, seed = 4, 2, 13, 3
     tokens = block * blocks
     torch.manual_seed(0)
     config = BigBirdConfig(
-        hidden_size=6, num_attention_heads=1, block_size=block, num_random_blocks=count, attention_probs_dropout_prob=0.0, use_cache=False
+        hidden_size=6,
+        num_attention_heads=1,
+        block_size=block,
+        num_random_blocks=count,
+        attention_probs_dropout_prob=0.0,
+        use_cache=False,
     )
     attention = BigBirdBlockSparseAttention(config, seed=seed).train()  # in evaluation it draws block 0 every time
     blocked, band, from_mask, to_mask = BigBirdModel.create_masks_for_block_sparse_attn(torch.ones(1, tokens), block)
@@ -228,7 +243,9 @@ def test_bigbird_keeps_the_kinds_of_keys_that_transformers_keeps():
     assert torch.equal(drawn_there, drawn_here)
 
 
-@pytest.mark.parametrize(("h", "w", "size", "shift"), [(6, 9, 3, 0), (6, 9, 3, 1), (6, 9, 3, 2), (10, 5, 5, 2), (8, 4, 2, 1)])
+@pytest.mark.parametrize(
+    ("h", "w", "size", "shift"), [(6, 9, 3, 0), (6, 9, 3, 1), (6, 9, 3, 2), (10, 5, 5, 2), (8, 4, 2, 1)]
+)
 def test_windows_keep_what_transformers_swin_keeps(h, w, size, shift):
     layer = SwinLayer(SwinConfig(window_size=size), dim=6, input_resolution=(h, w), num_heads=1, shift_size=shift)
     layer.shift_size = shift
@@ -244,7 +261,8 @@ def test_windows_keep_what_transformers_swin_keeps(h, w, size, shift):
 
 
 def test_sparse_transformer_by_its_paper():
-    # Child et al., equation for the strided pattern: i attends to t … i with t = max(0, i − l), and to j with (i − j) mod l = 0
+    # Child et al., equation for the strided pattern: i attends to t … i with t = max(0, i − l), and to j with (i − j)
+    # mod l = 0
     steps = 5
     mask = causal & (local(steps) | strided(steps))
     expected = [[j <= i and (j >= i - steps or operator.mod(i - j, steps) == 0) for j in range(29)] for i in range(29)]

@@ -35,7 +35,9 @@ def test_a_new_file_is_a_new_score_and_a_score_stays_a_function_whoever_imports_
 
 
 def test_an_unknown_name_names_the_nearest():
-    with pytest.raises(AttributeError, match="no score is called 'aditive'; the nearest is 'additive'; there are additive, "):
+    with pytest.raises(
+        AttributeError, match="no score is called 'aditive'; the nearest is 'additive'; there are additive, "
+    ):
         _ = score.aditive
     assert not hasattr(score, "__wrapped__")
 

@@ -25,7 +25,8 @@ def test_history_by_hand():
 
 
 def test_by_hand():
-    # A = 1, W_h = −1/2: the second query 1 stands after a first of 2, so c = tanh(1 − 1) = 0; the first has c = tanh(2).
+    # A = 1, W_h = −1/2: the second query 1 stands after a first of 2, so c = tanh(1 − 1) = 0; the first has c =
+    # tanh(2).
     q, k, one = torch.tensor([[[[2.0], [1.0]]]]), torch.tensor([[[[1.0], [3.0]]]]), torch.ones(1, 1)
     scores = context(q, k, one, -one / 2, one)
     assert torch.allclose(scores, torch.tensor([[[[math.tanh(2), 3 * math.tanh(2)], [0.0, 0.0]]]]))

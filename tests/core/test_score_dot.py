@@ -20,7 +20,9 @@ def test_by_hand():
 
 def test_it_is_the_oracle_with_shared_keys():
     q, k = heads(3, 6, 5, 7), heads(3, 2, 11, 7, seed=1)
-    assert torch.allclose(dot(q, k), torch.tensor(oracle(q.tolist(), k.tolist()), dtype=torch.float64), atol=1e-12, rtol=0)
+    assert torch.allclose(
+        dot(q, k), torch.tensor(oracle(q.tolist(), k.tolist()), dtype=torch.float64), atol=1e-12, rtol=0
+    )
 
 
 def test_einsum_is_a_witness():

@@ -25,7 +25,9 @@ def test_it_is_the_oracle(keys):
 
 
 def test_more_positions_than_it_knows():
-    with pytest.raises(FovealError, match="location's keys: expected at most 11, the positions that weight knows, got 13"):
+    with pytest.raises(
+        FovealError, match="location's keys: expected at most 11, the positions that weight knows, got 13"
+    ):
         location(draw(2, 3, 5, 7), draw(11, 7), 13)
     with pytest.raises(FovealError, match=r"location's weight: expected \(M, 7\), got \(7, 11\)"):
         location(draw(2, 3, 5, 7), draw(7, 11))

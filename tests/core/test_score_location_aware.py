@@ -26,7 +26,15 @@ def test_by_hand():
     zero, one = torch.zeros(1, 1), torch.ones(1, 1)
     previous = torch.tensor([[[[0.0, 1.0, 0.0]]]])
     scores = location_aware(
-        torch.ones(1, 1, 1, 1), torch.ones(1, 1, 3, 1), previous, zero, zero, one, torch.tensor([[1.0, 2.0, 4.0]]), zero[0], one[0] * 3
+        torch.ones(1, 1, 1, 1),
+        torch.ones(1, 1, 3, 1),
+        previous,
+        zero,
+        zero,
+        one,
+        torch.tensor([[1.0, 2.0, 4.0]]),
+        zero[0],
+        one[0] * 3,
     )
     assert torch.allclose(scores, torch.tensor([[[[3 * math.tanh(f) for f in (4, 2, 1)]]]]))
 
@@ -42,7 +50,12 @@ def test_einsum_is_a_witness():
     w_query, w_key, w_location, filters, bias, v = weights()
     windows = F.pad(previous, (2, 2)).unfold(-1, 5, 1)  # (B, H, N, M, T)
     place = torch.einsum("bhnmt,rt,ar->bhnma", windows, filters, w_location)
-    inside = torch.einsum("bhnd,ad->bhna", q, w_query)[:, :, :, None] + torch.einsum("bhmd,ad->bhma", k, w_key)[:, :, None] + place + bias
+    inside = (
+        torch.einsum("bhnd,ad->bhna", q, w_query)[:, :, :, None]
+        + torch.einsum("bhmd,ad->bhma", k, w_key)[:, :, None]
+        + place
+        + bias
+    )
     assert torch.allclose(location_aware(q, k, previous, *weights()), torch.tanh(inside) @ v)
 
 
@@ -66,7 +79,9 @@ def test_it_follows_where_the_past_went(steps):
 
 def test_bad_input():
     q, k, previous = draw(2, 3, 5, 7), draw(2, 3, 11, 2), draw(2, 3, 5, 11)
-    with pytest.raises(FovealError, match=r"previous: expected the weights of the step before, \(2, 3, 5, 11\), got \(2, 3, 5, 7\)"):
+    with pytest.raises(
+        FovealError, match=r"previous: expected the weights of the step before, \(2, 3, 5, 11\), got \(2, 3, 5, 7\)"
+    ):
         location_aware(q, k, previous[..., :7], *weights())
     with pytest.raises(FovealError, match=r"filters: expected \(R, T\) with an odd number of taps T, got \(3, 4\)"):
         location_aware(q, k, previous, *weights(taps=4))

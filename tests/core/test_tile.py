@@ -31,7 +31,9 @@ def written(tiles, queries, keys):
 def memory(made):
     """The numbers that a plan stores: tiles that share a mask share its memory."""
     stored = {tile.kept.data_ptr(): tile.kept.numel() for tile in made.tiles if tile.kept is not None}
-    return sum(stored.values()) + sum(len(tile.columns) for tile in made.tiles if isinstance(tile.columns, torch.Tensor))
+    return sum(stored.values()) + sum(
+        len(tile.columns) for tile in made.tiles if isinstance(tile.columns, torch.Tensor)
+    )
 
 
 @settings(max_examples=200)
@@ -81,7 +83,13 @@ def test_tiles_by_hand():
 
 
 def test_nothing_to_look_at_means_no_tile():
-    for mask, queries, keys in [(causal & ~causal, 70, 70), (prefix(0), 70, 70), (local(3), 0, 5), (local(3), 5, 0), (Everything(), 5, 0)]:
+    for mask, queries, keys in [
+        (causal & ~causal, 70, 70),
+        (prefix(0), 70, 70),
+        (local(3), 0, 5),
+        (local(3), 5, 0),
+        (Everything(), 5, 0),
+    ]:
         assert plan(mask, queries, keys).tiles == ()
 
 
@@ -154,7 +162,12 @@ def test_the_same_mask_is_planned_once():
 def test_a_plan_made_while_inferring_serves_training():
     with torch.inference_mode():
         made = plan(local(5) | strided(9), 97, 97)
-    assert not any(t.is_inference() for tile in made.tiles for t in (tile.row_positions, tile.positions, tile.kept) if t is not None)
+    assert not any(
+        t.is_inference()
+        for tile in made.tiles
+        for t in (tile.row_positions, tile.positions, tile.kept)
+        if t is not None
+    )
 
 
 def test_a_plan_does_not_care_which_device_is_the_default():

@@ -38,8 +38,14 @@ ANY_LENGTH = {
     "causal Performer": lambda: Performer(C, H, 16, mask=causal),
     "DynamicConvolution": lambda: DynamicConvolution(C, H, 3, ahead=1),
     "AdaptiveSpan": lambda: AdaptiveSpan(C, H, 9, 2),
-    **{repr(mask): lambda mask=mask: MultiHead(C, H, mask=mask) for mask in (causal, local(12), local(2), longformer(2, 1), prefix(12))},
-    **{repr(mask): lambda mask=mask: MultiHead(C, H, mask=mask) for mask in (strided(3), to_global(12), ~causal | local(1))},
+    **{
+        repr(mask): lambda mask=mask: MultiHead(C, H, mask=mask)
+        for mask in (causal, local(12), local(2), longformer(2, 1), prefix(12))
+    },
+    **{
+        repr(mask): lambda mask=mask: MultiHead(C, H, mask=mask)
+        for mask in (strided(3), to_global(12), ~causal | local(1))
+    },
 }
 
 
@@ -53,7 +59,9 @@ def test_a_graph_is_right_at_every_length(name):
             torch.testing.assert_close(graph(tokens(length)), layer(tokens(length)), atol=2e-6, rtol=1e-4)
 
 
-@pytest.mark.parametrize("mask", [random(2), random(30), bigbird(1, 2), random(2) & causal, random(20, block=2)], ids=repr)
+@pytest.mark.parametrize(
+    "mask", [random(2), random(30), bigbird(1, 2), random(2) & causal, random(20, block=2)], ids=repr
+)
 def test_a_draw_for_one_number_of_keys_refuses_others(mask):
     layer = MultiHead(C, H, mask=mask)
     graph = traced(layer)
@@ -62,7 +70,9 @@ def test_a_draw_for_one_number_of_keys_refuses_others(mask):
         for length in OTHERS:
             with pytest.raises(torch.jit.Error) as error:
                 graph(tokens(length))
-            wanted = f"random: expected {LENGTH} keys, as when this graph was traced, got {length}; trace it at that length"
+            wanted = (
+                f"random: expected {LENGTH} keys, as when this graph was traced, got {length}; trace it at that length"
+            )
             assert str(error.value).strip().splitlines()[-1].endswith(wanted)
 
 

@@ -132,7 +132,11 @@ def test_statistics_equal_plain_loops(pattern: mask.Mask | None, chunk: int) -> 
 )
 def test_a_part_is_that_part_of_the_whole(chosen: list[int], rows: list[int] | int | slice, chunk: int) -> None:
     q, k, v = heads()
-    with watch() as whole, watch(heads=chosen, rows=rows) as part, watch(heads=chosen, rows=rows, keep=Statistics(chunk)) as described:
+    with (
+        watch() as whole,
+        watch(heads=chosen, rows=rows) as part,
+        watch(heads=chosen, rows=rows, keep=Statistics(chunk)) as described,
+    ):
         attend(q, k, v, mask=mask.causal)
     at = [rows] if isinstance(rows, int) else list(range(N)[rows]) if isinstance(rows, slice) else rows
     torch.testing.assert_close(part["attend"].weights, whole["attend"].weights[:, chosen][:, :, at])
@@ -312,11 +316,16 @@ def test_what_cannot_be_had_is_said() -> None:
     layers = model()
     with watch(layers, keep=Statistics()) as seen:
         layers(x)
-    with pytest.raises(FovealError, match=r"'0\.attention'.*only entropy, largest, distance; watch with keep=Weights\(\)"):
+    with pytest.raises(
+        FovealError, match=r"'0\.attention'.*only entropy, largest, distance; watch with keep=Weights\(\)"
+    ):
         _ = seen["0.attention"].weights
     with pytest.raises(FovealError, match=r"no layer is called '1\.attentoin'; the nearest is '1\.attention'"):
         seen["1.attentoin"]
-    with pytest.raises(FovealError, match=r"no layer is called 'O\.attention'; the nearest is"), watch(layers, layers="O.attention"):
+    with (
+        pytest.raises(FovealError, match=r"no layer is called 'O\.attention'; the nearest is"),
+        watch(layers, layers="O.attention"),
+    ):
         layers(x)
     with pytest.raises(FovealError, match="the model was not run inside the with"), watch(layers):
         pass
@@ -363,7 +372,8 @@ def test_distance_counts_from_where_a_cached_query_stands() -> None:
 
 @pytest.mark.parametrize("pattern", [mask.causal, mask.local(1), mask.padding([4, 0])], ids=repr)
 def test_the_gradient_of_the_entropy_is_right_where_a_mask_makes_weights_zero(pattern) -> None:
-    # dH/dα_j = −(log α_j + 1) where α_j > 0, and a pair that the mask drops adds nothing: by hand, from α and the scores.
+    # dH/dα_j = −(log α_j + 1) where α_j > 0, and a pair that the mask drops adds nothing: by hand, from α and the
+    # scores.
     q, k, v = (x.requires_grad_() for x in heads())
     with watch(keep=Weights(attached=True)) as seen:
         attend(q, k, v, mask=pattern)

@@ -115,7 +115,13 @@ def test_autocast_with_two_dtypes() -> None:
 
 @pytest.mark.parametrize("kernel", ["auto", "blocks"])
 def test_own_calls_count_once(kernel: str) -> None:
-    with torch.device("cpu"), watch() as outer, torch.device("cpu"), watch() as inner, torch.device("cpu"):  # modes between modes
+    with (
+        torch.device("cpu"),
+        watch() as outer,
+        torch.device("cpu"),
+        watch() as inner,
+        torch.device("cpu"),
+    ):  # modes between modes
         attend(q, k, k, mask=mask.causal, kernel=kernel)
         attend(q[:, :, :1], few, few)
         dot_product(q, k, k)
@@ -248,7 +254,10 @@ def test_transformers(name: str) -> None:
         torch.testing.assert_close(record.weights, expected)
         torch.testing.assert_close(brief.largest, expected.amax(-1))
     names = list(seen)
-    with pytest.raises(FovealError, match=rf'saw nothing: {", ".join(names)} ran.*attn_implementation="sdpa"'), watch(model) as seen:
+    with (
+        pytest.raises(FovealError, match=rf'saw nothing: {", ".join(names)} ran.*attn_implementation="sdpa"'),
+        watch(model) as seen,
+    ):
         model(**inputs)
 
 
@@ -316,7 +325,10 @@ class WholeAttention(Whole):
 
 def test_layers_that_hide_are_named() -> None:
     mixed = Whole(DotAttention(), HandAttn(), Whole(HandAttn()))
-    with pytest.warns(UserWarning, match=r"saw only a part: parts\.1, parts\.2\.parts\.0 ran") as warned, watch(mixed) as seen:
+    with (
+        pytest.warns(UserWarning, match=r"saw only a part: parts\.1, parts\.2\.parts\.0 ran") as warned,
+        watch(mixed) as seen,
+    ):
         mixed(q)
     assert warned[0].filename == __file__
     assert list(seen) == ["parts.0"]
@@ -324,7 +336,10 @@ def test_layers_that_hide_are_named() -> None:
     with watch(mixed, layers="parts.0") as seen:  # what was not asked for is not missed
         mixed(q)
     assert seen.unseen == []
-    with pytest.raises(FovealError, match=r"saw nothing of 'parts\.1': parts\.1 ran"), watch(mixed, layers=["parts.0", "parts.1"]):
+    with (
+        pytest.raises(FovealError, match=r"saw nothing of 'parts\.1': parts\.1 ran"),
+        watch(mixed, layers=["parts.0", "parts.1"]),
+    ):
         mixed(q)
     helped = Whole(WholeAttention(AttentionHelper()))
     with watch(helped) as seen:
@@ -334,7 +349,9 @@ def test_layers_that_hide_are_named() -> None:
 
 
 def test_foveals_own_layers_report_by_themselves() -> None:
-    gate = type("ChannelAttention", (AttentionHelper,), {"__module__": "foveal.vision.channel"})  # has no weights to show
+    gate = type(
+        "ChannelAttention", (AttentionHelper,), {"__module__": "foveal.vision.channel"}
+    )  # has no weights to show
     model = Whole(gate(), DotAttention())
     with watch(model) as seen:
         model(q)

@@ -62,12 +62,15 @@ def test_nothing_to_vary_is_the_mirror():
     torch.manual_seed(0)
     varied = Vary(Variation())(images)
     torch.testing.assert_close(
-        torch.minimum((varied - images).abs().amax((1, 2, 3)), (varied - images.flip(3)).abs().amax((1, 2, 3))), torch.zeros(13)
+        torch.minimum((varied - images).abs().amax((1, 2, 3)), (varied - images.flip(3)).abs().amax((1, 2, 3))),
+        torch.zeros(13),
     )
 
 
 def test_a_shift_by_hand():
-    """An image that is shifted shows at each place what was beside it: the middle of the drawn shifts is none, the farthest the reach."""
+    """An image that is shifted shows at each place what was beside it: the middle of the drawn shifts is none, the
+    farthest the reach.
+    """
     ramp = torch.linspace(0, 1, 64).expand(401, 3, 64, 64)
     torch.manual_seed(0)
     slope = Vary(Variation(shift=0.1))(ramp)[:, 0, 32, 30:34]

@@ -50,7 +50,11 @@ DOCTOR, TEACHER = of_noun(NOUN["doctor"], "the", []), of_noun(NOUN["teacher"], "
 BOOKS = of_noun(NOUN["book"], "", [])
 CASES = [  # English, German; a clause that says it
     ("the doctor calls a teacher", "die Ärztin ruft einen Lehrer an", Clause(DOCTOR, VERB["call"], object=TEACHER)),
-    ("the doctor does not call a teacher", "die Ärztin ruft keinen Lehrer an", Clause(DOCTOR, VERB["call"], object=TEACHER, denied=True)),
+    (
+        "the doctor does not call a teacher",
+        "die Ärztin ruft keinen Lehrer an",
+        Clause(DOCTOR, VERB["call"], object=TEACHER, denied=True),
+    ),
     (
         "a teacher did not call the doctor",
         "ein Lehrer hat die Ärztin nicht angerufen",
@@ -62,11 +66,19 @@ CASES = [  # English, German; a clause that says it
         "wir werden heute die Ärztin abholen",
         Clause(WE, VERB["pick up"], "future", object=DOCTOR, time=TODAY),
     ),
-    ("they got up in the garden", "sie sind im Garten aufgestanden", Clause(THEY, VERB["get up"], "past", place=GARDEN)),
+    (
+        "they got up in the garden",
+        "sie sind im Garten aufgestanden",
+        Clause(THEY, VERB["get up"], "past", place=GARDEN),
+    ),
     ("she cannot sleep", "sie kann nicht schlafen", Clause(SHE, VERB["sleep"], modal="can", denied=True)),
     ("she wants to wait", "sie will warten", Clause(SHE, VERB["wait"], modal="want")),
     ("they do not have to work", "sie müssen nicht arbeiten", Clause(THEY, VERB["work"], modal="have", denied=True)),
-    ("Talvin sends me books", "Talvin schickt mir Bücher", Clause(name("Talvin"), VERB["send"], object=BOOKS, receiver=I)),
+    (
+        "Talvin sends me books",
+        "Talvin schickt mir Bücher",
+        Clause(name("Talvin"), VERB["send"], object=BOOKS, receiver=I),
+    ),
     (
         "he did not send the doctor books today",
         "er hat heute der Ärztin keine Bücher geschickt",
@@ -99,13 +111,28 @@ def test_where_the_verb_goes():
         Clause(I, VERB["open"], modal="have", object=of_noun(NOUN["door"], "the", [])).german_last("weil")
         == "weil ich die Tür aufmachen muss"
     )
-    assert (clause.english_purpose(), clause.german_purpose()) == ("to call a teacher today", "um heute einen Lehrer anzurufen")
+    assert (clause.english_purpose(), clause.german_purpose()) == (
+        "to call a teacher today",
+        "um heute einen Lehrer anzurufen",
+    )
     assert Clause(I, VERB["cook"], object=of_noun(NOUN["egg"], "", [])).german_purpose() == "um Eier zu kochen"
 
 
 def test_numbers_and_the_clock():
-    assert [number.english(one) for one in (2, 13, 20, 47, 99)] == ["two", "thirteen", "twenty", "forty-seven", "ninety-nine"]
-    assert [number.german(one) for one in (2, 13, 20, 47, 71)] == ["zwei", "dreizehn", "zwanzig", "siebenundvierzig", "einundsiebzig"]
+    assert [number.english(one) for one in (2, 13, 20, 47, 99)] == [
+        "two",
+        "thirteen",
+        "twenty",
+        "forty-seven",
+        "ninety-nine",
+    ]
+    assert [number.german(one) for one in (2, 13, 20, 47, 71)] == [
+        "zwei",
+        "dreizehn",
+        "zwanzig",
+        "siebenundvierzig",
+        "einundsiebzig",
+    ]
     assert len({number.german(one) for one in range(2, 100)}) == 98
     assert [number.clock(3, quarter) for quarter in range(4)] == [
         ("at three o'clock", "um drei Uhr"),
@@ -157,7 +184,21 @@ def test_sentences_look_like_sentences():
             assert " ," not in text
         assert english[-1] == german[-1]
     every = " ".join(german for _, german in pairs)
-    for word in ("nicht", "kein", "weil", "wenn", "dass", "um", "Wann", "Warum", "Wer", "halb", "im", "Ärztin", "undzwanzig"):
+    for word in (
+        "nicht",
+        "kein",
+        "weil",
+        "wenn",
+        "dass",
+        "um",
+        "Wann",
+        "Warum",
+        "Wer",
+        "halb",
+        "im",
+        "Ärztin",
+        "undzwanzig",
+    ):
         assert word in every
     share = sum(len(english.split()) == len(german.split()) for english, german in pairs) / len(pairs)
     assert share < 0.5  # not word for word

@@ -1,4 +1,6 @@
-"""Which images a model was trained on, from a few kilobytes: exact for few, near for many, and nothing for what is no sketch."""
+"""Which images a model was trained on, from a few kilobytes: exact for few, near for many, and nothing for what is no
+sketch.
+"""
 
 import json
 
@@ -28,7 +30,16 @@ def test_many_are_estimated_and_cost_no_more():
 
 
 @pytest.mark.parametrize(
-    "facts", [None, 3, {}, {"names": 3}, {"names": "3", "hashes": "AAAA"}, {"names": 3, "hashes": "?"}, {"names": 0, "hashes": ""}]
+    "facts",
+    [
+        None,
+        3,
+        {},
+        {"names": 3},
+        {"names": "3", "hashes": "AAAA"},
+        {"names": 3, "hashes": "?"},
+        {"names": 0, "hashes": ""},
+    ],
 )
 def test_what_is_no_sketch(facts):
     assert count_known(facts, names(0, 3)) is None

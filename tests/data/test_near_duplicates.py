@@ -14,7 +14,9 @@ from foveal.errors import FovealError
 def scene(seed):
     """Something with structure at several sizes."""
     chance = np.random.default_rng(seed)
-    parts = [Image.fromarray(chance.integers(0, 256, (side, side, 3), np.uint8)).resize((97, 89), 3) for side in (3, 7, 17)]
+    parts = [
+        Image.fromarray(chance.integers(0, 256, (side, side, 3), np.uint8)).resize((97, 89), 3) for side in (3, 7, 17)
+    ]
     return np.mean([np.asarray(part, float) for part in parts], 0)
 
 
@@ -38,7 +40,9 @@ def test_bands_find_what_all_pairs_find(distance, count, seed):
     base = chance.integers(0, 2**64, 5, np.uint64, endpoint=False)
     codes = base[chance.integers(0, 5, count)]
     for _ in range(6):
-        codes = codes ^ np.where(chance.random(count) < 0.6, np.uint64(1) << chance.integers(0, 64, count).astype(np.uint64), np.uint64(0))
+        codes = codes ^ np.where(
+            chance.random(count) < 0.6, np.uint64(1) << chance.integers(0, 64, count).astype(np.uint64), np.uint64(0)
+        )
     part = chance.integers(0, 3, count)
     oracle = {}
     for i in range(count):
@@ -123,7 +127,9 @@ def test_twins_of_a_set(tmp_path):
 def test_twins_across_folds(tmp_path):
     """Train and train again, but another fold: the run that tests the one has trained on the other."""
     lines = ["file,label,split,fold,campaign"]
-    for number, (seed, split, fold) in enumerate([(0, "train", 0), (0, "train", 2), (1, "train", 1), (1, "test", 1), (2, "val", 0)]):
+    for number, (seed, split, fold) in enumerate(
+        [(0, "train", 0), (0, "train", 2), (1, "train", 1), (1, "test", 1), (2, "val", 0)]
+    ):
         Image.fromarray(scene(seed).clip(0, 255).astype(np.uint8)).save(tmp_path / f"{number}.png")
         lines.append(f"{number}.png,{number % 2},{split},{fold},{2020 + fold}")
     (tmp_path / "labels.csv").write_text("\n".join(lines) + "\n")

@@ -45,17 +45,26 @@ def refused(where, **how):
 
 
 def together(found):
-    return {(source, target) for pairs in found.splits.values() for source, target in zip(pairs.source, pairs.target, strict=True)}
+    return {
+        (source, target)
+        for pairs in found.splits.values()
+        for source, target in zip(pairs.source, pairs.target, strict=True)
+    }
 
 
 @pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("names", [("train", "val", "test"), ("training", "valid", "test_2016_flickr"), ("train", "dev", "newstest2014")])
+@pytest.mark.parametrize(
+    "names", [("train", "val", "test"), ("training", "valid", "test_2016_flickr"), ("train", "dev", "newstest2014")]
+)
 def test_a_folder(tmp_path, packed, names):
     found = read_parallel(str(folder(tmp_path / "set", packed, names)))
     assert found.languages == ("en", "de")
     assert {split: len(pairs) for split, pairs in found.splits.items()} == {"train": 43, "val": 10, "test": 7}
     assert (found.splits["val"].source[0], found.splits["val"].target[0]) == (EN[43], DE[43])
-    assert found.summary() == "set: parallel files, en → de, train 43 · val 10 · test 7 pairs, 5.5 words per sentence, longest 6"
+    assert (
+        found.summary()
+        == "set: parallel files, en → de, train 43 · val 10 · test 7 pairs, 5.5 words per sentence, longest 6"
+    )
     assert len(found) == 60
 
 
@@ -67,7 +76,10 @@ def test_languages_of_a_folder(tmp_path):
     assert "source: expected a language of" in refused(path, source="fr")
     assert "target: expected another language than the source" in refused(path, source="en", target="en")
     assert read_parallel(str(folder(tmp_path / "wmt.de-en"))).languages == ("de", "en")
-    assert read_parallel(str(folder(tmp_path / "x", names=("train.de-en", "val.de-en", "test.de-en")))).languages == ("de", "en")
+    assert read_parallel(str(folder(tmp_path / "x", names=("train.de-en", "val.de-en", "test.de-en")))).languages == (
+        "de",
+        "en",
+    )
     assert "cs and fr; choose with --source and --target" in refused(folder(tmp_path / "y", languages=("fr", "cs")))
     three = folder(tmp_path / "z", languages=("en", "de", "fr"))
     assert "expected two languages, got 3 (de, en, fr); choose with --source and --target" in refused(three)
@@ -117,7 +129,9 @@ def test_a_folder_without_sentences(tmp_path):
 
 def test_two_files(tmp_path):
     found = two(tmp_path, EN, DE)
-    assert found.describe() == "a: two files, en → de, train 54 · val 3 · test 3 pairs, 5.5 words per sentence, longest 6"
+    assert (
+        found.describe() == "a: two files, en → de, train 54 · val 3 · test 3 pairs, 5.5 words per sentence, longest 6"
+    )
     assert together(found) == set(zip(EN, DE, strict=True))
     turned = read_parallel(f"{tmp_path}/a.en,{tmp_path}/a.de", source="de", target="en")
     assert together(turned) == set(zip(DE, EN, strict=True))
@@ -149,7 +163,9 @@ def test_only_a_line_feed_ends_a_line(tmp_path):
     found = two(tmp_path, ["one\u2028two\u0085three", *EN], ["eins zwei\x0bdrei", *DE])
     assert found.dropped == {"control characters": 1}
     assert "a.de line 1" in found.summary()
-    assert ("one two three", "eins zwei drei") in together(two(tmp_path, ["one\u2028two\u0085three", *EN], ["eins zwei\u00a0 drei\t", *DE]))
+    assert ("one two three", "eins zwei drei") in together(
+        two(tmp_path, ["one\u2028two\u0085three", *EN], ["eins zwei\u00a0 drei\t", *DE])
+    )
 
 
 BAD = [
@@ -214,7 +230,8 @@ def test_a_given_test_in_a_table_is_kept_and_training_is_not(tmp_path):
     rows = [f"{en}\t{de}\t{split}" for en, de, split in zip(EN, DE, ROWS, strict=True)]
     long = " ".join(["word"] * 300)
     path = write(
-        tmp_path / "x.tsv", ["en\tde\tsplit", *rows, f"{long}\t{long}\ttest", f"{long}\t{long}\ttrain", "\tNichts.\tdev", "x\t\ttest"]
+        tmp_path / "x.tsv",
+        ["en\tde\tsplit", *rows, f"{long}\t{long}\ttest", f"{long}\t{long}\ttrain", "\tNichts.\tdev", "x\t\ttest"],
     )
     found = read_parallel(str(path))
     assert {split: len(pairs) for split, pairs in found.splits.items()} == {"train": 50, "val": 6, "test": 6}
@@ -245,7 +262,9 @@ def test_many_bad_pairs_are_reported_in_one_line_each(tmp_path):
 
 def test_limits_can_be_moved(tmp_path):
     assert two(tmp_path, EN, DE, max_length=6).dropped == {}
-    assert two(tmp_path, [*EN, "one two three four five six seven"], [*DE, "kurz"], max_length=6).dropped == {"too long": 1}
+    assert two(tmp_path, [*EN, "one two three four five six seven"], [*DE, "kurz"], max_length=6).dropped == {
+        "too long": 1
+    }
     long = "Ja, das ist es, was ich gestern schon sagen wollte."
     assert two(tmp_path, [*EN, "Yes."], [*DE, long], ratio=12).dropped == {}
     for how, message in (
@@ -304,7 +323,10 @@ def test_languages_of_a_tsv(tmp_path):
     assert read_parallel(str(write(tmp_path / "tatoeba.en-de.tsv", lines))).languages == ("en", "de")
     path = write(tmp_path / "x.tsv", lines)
     assert read_parallel(str(path), source="en", target="de").languages == ("en", "de")
-    path = write(tmp_path / "y.tsv", ["\t".join(row) for row in [("de", "en", "id"), *zip(DE, EN, map(str, range(60)), strict=True)]])
+    path = write(
+        tmp_path / "y.tsv",
+        ["\t".join(row) for row in [("de", "en", "id"), *zip(DE, EN, map(str, range(60)), strict=True)]],
+    )
     assert "got 3 (de, en, id); choose" in refused(path)
     turned = read_parallel(str(path), source="en", target="de")
     assert together(turned) == set(zip(EN, DE, strict=True))
@@ -406,7 +428,10 @@ def test_sentences_in_two_splits_are_reported(tmp_path):
 def test_a_fingerprint_is_of_sentences_languages_and_splits(tmp_path):
     first = read_parallel(str(folder(tmp_path / "a")))
     assert read_parallel(str(folder(tmp_path / "b", packed=True))).fingerprint() == first.fingerprint()
-    others = [read_parallel(str(folder(tmp_path / "c", cuts=(0, 42, 53, 60)))), read_parallel(str(tmp_path / "a"), source="de")]
+    others = [
+        read_parallel(str(folder(tmp_path / "c", cuts=(0, 42, 53, 60)))),
+        read_parallel(str(tmp_path / "a"), source="de"),
+    ]
     assert len({first.fingerprint(), *(other.fingerprint() for other in others)}) == 3
     facts = json.loads(json.dumps(first.facts()))
     assert facts["splits"] == {"train": 43, "val": 10, "test": 7}
@@ -454,7 +479,11 @@ def test_a_fingerprint_is_of_all_sentences_in_their_order(tmp_path):
 
     own = fingerprint(EN, DE)
     assert own == fingerprint(EN, DE)
-    others = [fingerprint([*EN, "one more"], [*DE, "noch einer"]), fingerprint(EN[::-1], DE[::-1]), fingerprint(EN, [*DE[:-1], "anders"])]
+    others = [
+        fingerprint([*EN, "one more"], [*DE, "noch einer"]),
+        fingerprint(EN[::-1], DE[::-1]),
+        fingerprint(EN, [*DE[:-1], "anders"]),
+    ]
     assert len({own, *others}) == 4
 
 

@@ -1,4 +1,6 @@
-"""The renderer of pipes: the same frame for the same seed, findings that are where they are said to be, and nothing else changed by them."""
+"""The renderer of pipes: the same frame for the same seed, findings that are where they are said to be, and nothing
+else changed by them.
+"""
 
 import hashlib
 import subprocess
@@ -60,7 +62,10 @@ def test_the_same_seed_gives_the_same_frame_and_another_seed_another():
 def test_another_process_that_rendered_other_frames_before_gives_the_same_bytes():
     lines = "import hashlib; from foveal.data.pipes import render; render(99, 37); render(7, 224, ('root',)); f = render(11, 89)"
     done = subprocess.run(
-        [sys.executable, "-c", lines + "; print(hashlib.sha256(f.image.tobytes()).hexdigest())"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", lines + "; print(hashlib.sha256(f.image.tobytes()).hexdigest())"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout.strip() == hashlib.sha256(render(11, 89).image.tobytes()).hexdigest()
 
@@ -181,7 +186,9 @@ def test_what_stands_below_the_water_of_a_sag_is_not_in_a_mask():
         frame = render(seed, 97, ("hole", "sag"))
         hole, sag = frame.findings
         assert not (hole.mask & sag.mask).any()
-        assert sag.mask.sum() == render(seed, 97, ("sag",)).findings[0].mask.sum()  # the water comes first, whatever else there is
+        assert (
+            sag.mask.sum() == render(seed, 97, ("sag",)).findings[0].mask.sum()
+        )  # the water comes first, whatever else there is
 
 
 def test_a_joint_that_is_displaced_shifts_the_pipe_beyond_and_an_open_one_does_not():
@@ -196,7 +203,12 @@ def test_a_joint_that_is_displaced_shifts_the_pipe_beyond_and_an_open_one_does_n
 
 
 def test_a_layer_takes_the_wall_from_where_it_was_moved():
-    canvas = Canvas(*(np.arange(n * 15, dtype=np.float32).reshape(-1, 3, 5) if n > 1 else np.arange(15.0).reshape(3, 5) for n in (3, 1, 1)))
+    canvas = Canvas(
+        *(
+            np.arange(n * 15, dtype=np.float32).reshape(-1, 3, 5) if n > 1 else np.arange(15.0).reshape(3, 5)
+            for n in (3, 1, 1)
+        )
+    )
     before = canvas.albedo.copy()
     rows, columns = np.array([[2, 0]]), np.array([[4, 0]])
     Layer((slice(1, 2), slice(2, 4)), np.zeros((1, 2)), np.zeros((3, 1, 1)), moved=(rows, columns)).lay(canvas)
@@ -218,7 +230,9 @@ def test_most_recorders_write_into_several_corners():
 @pytest.mark.parametrize("narrow", [1.0, 1.4])
 def test_text_covers_what_it_changes(narrow: float):
     grey = Image.new("RGB", (113, 113), (128, 128, 128))
-    image, covered = Text({(0, 0): ["007.3m", "# 31"], (1, 1): ["Lat : 5"]}, (255, 255, 255), 0.09, False, False, narrow).write(grey)
+    image, covered = Text(
+        {(0, 0): ["007.3m", "# 31"], (1, 1): ["Lat : 5"]}, (255, 255, 255), 0.09, False, False, narrow
+    ).write(grey)
     changed = (np.asarray(image) > 215).all(-1)
     assert covered.sum() > 40
     assert (changed <= covered).all()
@@ -260,7 +274,9 @@ def test_a_rolled_camera_sees_the_crown_turned_the_other_way():
     st.floats(-3.1, 3.1),
     st.floats(1, 5),
 )
-def test_project_undoes_look(offset: float, yaw: float, roll: float, aspect: float, bulge: float, angle: float, depth: float):
+def test_project_undoes_look(
+    offset: float, yaw: float, roll: float, aspect: float, bulge: float, angle: float, depth: float
+):
     camera = Camera((offset, -offset / 2), yaw, yaw / 2, roll, 1.1, aspect, bulge)
     x, y = camera.project(wall(angle, depth), 1024)
     column, row = int(np.rint(x[0])), int(np.rint(y[0]))

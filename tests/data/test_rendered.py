@@ -49,7 +49,9 @@ def test_what_a_small_set_tests_on_no_larger_set_trains_on():
     assert (small.split == large.split[:300]).all()
 
 
-@pytest.mark.parametrize("name", ["pipes:", "pipes:x", "pipes:1:2:3", "pipes:-1", "pipes:0", "pipes:1000001", "pipes:5:9999", "pipes:1.5"])
+@pytest.mark.parametrize(
+    "name", ["pipes:", "pipes:x", "pipes:1:2:3", "pipes:-1", "pipes:0", "pipes:1000001", "pipes:5:9999", "pipes:1.5"]
+)
 def test_names_that_mean_nothing(name):
     with pytest.raises(FovealError, match="rendered pipes: expected"):
         read_pipes(name)

@@ -1,4 +1,6 @@
-"""Sewer-ML's own layout: against the csv module, with every mistake told by its line, and at its full size within bounds."""
+"""Sewer-ML's own layout: against the csv module, with every mistake told by its line, and at its full size within
+bounds.
+"""
 
 import csv
 import io
@@ -49,7 +51,12 @@ def test_the_official_layout(tmp_path):
     assert source.classes == CODES
     assert len(CODES) == 17
     assert source.labels[:4].sum(1).tolist() == [2, 0, 1, 1]
-    assert source.labels[0, CODES.index("RB")] == source.labels[0, CODES.index("OK")] == source.labels[3, CODES.index("OB")] == 1
+    assert (
+        source.labels[0, CODES.index("RB")]
+        == source.labels[0, CODES.index("OK")]
+        == source.labels[3, CODES.index("OB")]
+        == 1
+    )
     assert (source.labels[4:] == 255).all()
     assert source.known().tolist() == [True] * 4 + [False] * 2
     assert source.split.tolist() == [0, 0, 0, 1, 2, 2]
@@ -131,7 +138,11 @@ def test_a_defect_column_that_disagrees_is_noted(tmp_path):
 
 
 @given(
-    st.lists(st.tuples(st.text("abcäöü/.-_ 019", min_size=1, max_size=23), st.integers(0, 2**17 - 1)), min_size=1, max_size=41),
+    st.lists(
+        st.tuples(st.text("abcäöü/.-_ 019", min_size=1, max_size=23), st.integers(0, 2**17 - 1)),
+        min_size=1,
+        max_size=41,
+    ),
     st.integers(1, 301),
     st.booleans(),
     st.booleans(),
@@ -140,7 +151,9 @@ def test_as_the_csv_module_reads_it(tmp_path_factory, rows, block, quoted, ended
     folder = tmp_path_factory.mktemp("sewer")
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL)
-    writer.writerows([HEADER, *(row(name, *(code for bit, code in enumerate(CODES) if bits >> bit & 1)) for name, bits in rows)])
+    writer.writerows(
+        [HEADER, *(row(name, *(code for bit, code in enumerate(CODES) if bits >> bit & 1)) for name, bits in rows)]
+    )
     content = text.getvalue() if ended else text.getvalue().rstrip("\n")
     (folder / "SewerML_Train.csv").write_text(content, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:

@@ -27,7 +27,8 @@ def refused(tmp_path, text, label=None, encoding="utf-8", fold_column=None):
 
 def test_one_label(tmp_path):
     source = table(
-        tmp_path, "file,label,split,fold,group\na.png,sound,train,2,x\nb.png,cracked,VALID,1,y\nc.png,sound,test,0,\nd.png,sound,,2,x2\n"
+        tmp_path,
+        "file,label,split,fold,group\na.png,sound,train,2,x\nb.png,cracked,VALID,1,y\nc.png,sound,test,0,\nd.png,sound,,2,x2\n",
     )
     assert source.classes == ("cracked", "sound")
     assert not source.multi_label
@@ -56,7 +57,10 @@ def test_several_labels(tmp_path):
     assert source.multi_label
     assert source.classes == ("crack", "root")
     assert source.labels.tolist() == [[1, 1], [0, 0], [0, 1]]
-    assert table(tmp_path, "file,labels\na.png,root\nb.png,crack\n").labels.tolist() == [[0, 1], [1, 0]]  # the header says so
+    assert table(tmp_path, "file,labels\na.png,root\nb.png,crack\n").labels.tolist() == [
+        [0, 1],
+        [1, 0],
+    ]  # the header says so
     assert "none 1" in source.describe()
 
 
@@ -106,7 +110,9 @@ def test_two_folds_leave_nothing_to_train_with(tmp_path):
         table(tmp_path, "file,label\na,x\nb,y\n").indices("train", 0)
 
 
-CAMPAIGNS = "file,label,fold,campaign,group\na,x,0,202209,g1\nb,y,0,99,g2\nc,x,1,202301,g3\nd,y,2,202209,g1\ne,y,1,99,\n"
+CAMPAIGNS = (
+    "file,label,fold,campaign,group\na,x,0,202209,g1\nb,y,0,99,g2\nc,x,1,202301,g3\nd,y,2,202209,g1\ne,y,1,99,\n"
+)
 
 
 def test_a_column_makes_the_folds(tmp_path):
@@ -121,9 +127,14 @@ def test_a_column_makes_the_folds(tmp_path):
     words = table(tmp_path, "file,label,city\na,x,Ulm\nb,y,Bonn\nc,x,Köln\n", fold_column="city")
     assert words.fold.tolist() == [2, 0, 1]
     assert source.facts()["fold_names"] == ["99", "202209", "202301"]
-    assert table(tmp_path, "file,crack,root,wet\na,0,1,0\nb,1,0,1\nc,0,0,1\n", fold_column="wet").classes == ("crack", "root")
+    assert table(tmp_path, "file,crack,root,wet\na,0,1,0\nb,1,0,1\nc,0,0,1\n", fold_column="wet").classes == (
+        "crack",
+        "root",
+    )
     multi_label = "file,label,run\n" + "".join(f"{n}.png,{n % 2},{n}\n" for n in range(30))
-    assert table(tmp_path, multi_label, fold_column="run").notes == (f"folds by run: {', '.join(map(str, range(23)))}, … 7 more",)
+    assert table(tmp_path, multi_label, fold_column="run").notes == (
+        f"folds by run: {', '.join(map(str, range(23)))}, … 7 more",
+    )
 
 
 def test_a_fold_has_pictures_although_lines_are_left_out(tmp_path):
@@ -135,9 +146,15 @@ def test_a_group_may_span_campaigns_and_that_is_told(tmp_path):
     torn = CAMPAIGNS.replace("d,y,2,202209", "d,y,0,202301")
     assert "line 5: group g1 is in the folds 0 (line 2) and 2" in refused(tmp_path, CAMPAIGNS)
     source = table(tmp_path, torn, fold_column="campaign")
-    assert source.notes[1] == "groups in more than one fold by campaign, so that what is tested was partly trained on: g1"
+    assert (
+        source.notes[1] == "groups in more than one fold by campaign, so that what is tested was partly trained on: g1"
+    )
     assert source.group[0] == source.group[3]
-    split = torn.replace("\n", ",train\n").replace("group,train", "group,split").replace("d,y,0,202301,g1,train", "d,y,0,202301,g1,test")
+    split = (
+        torn.replace("\n", ",train\n")
+        .replace("group,train", "group,split")
+        .replace("d,y,0,202301,g1,train", "d,y,0,202301,g1,test")
+    )
     assert "line 5: group g1 is in the splits train" in refused(tmp_path, split, fold_column="campaign")
 
 
@@ -163,7 +180,9 @@ def test_a_column_that_makes_no_folds(tmp_path, fold_column, text, message):
 def test_names_that_no_class_can_have(tmp_path, name):
     """In a table of predictions ? is an unknown label, and ; stands between two."""
     message = refused(tmp_path, f"file,{name}\na,0\nb,1\n")
-    assert message.startswith(("a class of set: expected a name without ; that is not ?, got", "the classes of set: expected n"))
+    assert message.startswith(
+        ("a class of set: expected a name without ; that is not ?, got", "the classes of set: expected n")
+    )
     assert message.endswith("rename the class")
 
 
@@ -186,9 +205,15 @@ def test_names_that_no_class_can_have(tmp_path, name):
         ("file,label,split\na,x,train\nb,y,test\na,x,test\n", "line 4: a has split test, but train in line 2"),
         ("file,label\na,x\nb,x\n", "expected at least 2 classes in the column label, got x"),
         ("file,crack,root\na,0,1\nb,1,0\nc,2,0\n", "line 4: column crack: expected 0 or 1, got '2'"),
-        ("file,size\na,640\nb,480\n", "expected a column called label, or a column of 0 and 1 for each class, got file, size"),
+        (
+            "file,size\na,640\nb,480\n",
+            "expected a column called label, or a column of 0 and 1 for each class, got file, size",
+        ),
         ('file,label\n"a,x\n', "check the quotation marks"),
-        ("file,label,split,group\na,x,train,g1\nb,y,test,g2\nc,x,test,g1\n", "line 4: group g1 is in the splits train (line 2) and test"),
+        (
+            "file,label,split,group\na,x,train,g1\nb,y,test,g2\nc,x,test,g1\n",
+            "line 4: group g1 is in the splits train (line 2) and test",
+        ),
         ("file,label,fold,group\na,x,0,g1\nb,y,1,g2\nc,x,1,g1\n", "line 4: group g1 is in the folds 0 (line 2) and 1"),
     ],
 )
@@ -227,7 +252,10 @@ def test_files_lie_beside_the_csv_or_in_images(tmp_path):
 @given(
     st.lists(
         st.tuples(
-            st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1).map(str.strip).filter(bool), st.booleans()
+            st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1)
+            .map(str.strip)
+            .filter(bool),
+            st.booleans(),
         ),
         min_size=2,
         unique_by=lambda row: row[0],

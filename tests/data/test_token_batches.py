@@ -71,7 +71,9 @@ def test_seed_and_epoch_alone():
     first = seen(TokenBatches(source, target, 41, seed=3), 0, 1, 2)
     assert seen(TokenBatches(source, target, 41, seed=3), 2, 0) == [first[2], first[0]]  # whatever was seen before
     assert first[0] != first[1]
-    assert {frozenset(part) for part in first[0]} != {frozenset(part) for part in first[1]}  # other company, not just another order
+    assert {frozenset(part) for part in first[0]} != {
+        frozenset(part) for part in first[1]
+    }  # other company, not just another order
     assert seen(TokenBatches(source, target, 41, seed=4), 0) != [first[0]]
     turns = [max(source[part].max(), target[part].max()) for part in first[0]]
     assert turns != sorted(turns)
@@ -80,7 +82,9 @@ def test_seed_and_epoch_alone():
 @given(LENGTHS, st.integers(20, 67), st.integers(1, 4), st.booleans())
 def test_processes_share_each_batch(lengths, tokens, world, shuffle):
     alone = TokenBatches(*split(lengths), tokens, shuffle=shuffle)
-    slices = [list(TokenBatches(*split(lengths), tokens, shuffle=shuffle, rank=rank, world=world)) for rank in range(world)]
+    slices = [
+        list(TokenBatches(*split(lengths), tokens, shuffle=shuffle, rank=rank, world=world)) for rank in range(world)
+    ]
     assert {len(one) for one in slices} == {len(alone)}  # as many steps for everyone, or one would wait for ever
     for whole, *parts in zip(alone, *slices, strict=True):
         together = np.concatenate(parts).tolist()
@@ -114,11 +118,17 @@ def test_collate_by_hand():
     assert collate(pairs[[2]], pad=20, begin=21, end=22).source.tolist() == [[22]]
     assert collate(pairs[[0, 1]], pad=20, begin=21, end=22).target_in.tolist() == [[21, 8, 20, 20], [21, 9, 10, 11]]
     assert collate(pairs).source.shape == (3, 3)
-    assert [tuple(tensor.shape) for tensor in collate(pairs[[]])] == [(0, 1)] * 3 + [(0,)]  # a process may have nothing of a last batch
+    assert [tuple(tensor.shape) for tensor in collate(pairs[[]])] == [(0, 1)] * 3 + [
+        (0,)
+    ]  # a process may have nothing of a last batch
 
 
 @given(
-    st.lists(st.tuples(st.lists(st.integers(4, 99), max_size=7), st.lists(st.integers(4, 99), max_size=7)), min_size=1, max_size=11),
+    st.lists(
+        st.tuples(st.lists(st.integers(4, 99), max_size=7), st.lists(st.integers(4, 99), max_size=7)),
+        min_size=1,
+        max_size=11,
+    ),
     st.randoms(),
 )
 def test_collate_against_loops(rows, chance):
@@ -179,9 +189,15 @@ def fastest(what):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"tokens": 10}, "tokens: expected at least 11, the longest sentence with its mark, got 10; give more, or give max_length"),
+        (
+            {"tokens": 10},
+            "tokens: expected at least 11, the longest sentence with its mark, got 10; give more, or give max_length",
+        ),
         ({"tokens": 0}, "tokens"),
-        ({"max_length": 1}, "pairs: expected at least one to put into a batch, got none of 2; give a larger max_length"),
+        (
+            {"max_length": 1},
+            "pairs: expected at least one to put into a batch, got none of 2; give a larger max_length",
+        ),
         ({"sentences": 0}, "sentences"),
         ({"seed": -1}, "seed"),
         ({"rank": 2, "world": 2}, "rank: expected below 2, the number of processes, got 2"),

@@ -1,4 +1,6 @@
-"""The card and the proof in torch's archives: torch finds them, the graph stays as it was, and reading them runs nothing."""
+"""The card and the proof in torch's archives: torch finds them, the graph stays as it was, and reading them runs
+nothing.
+"""
 
 import io
 import json
@@ -20,7 +22,10 @@ PROOF = {"largest": 0.25, "images": "drawn in Köln"}
 
 def made(export):
     torch.manual_seed(0)
-    return export(create("icam-30k", classes=2, image=28, patch=14).eval(), classify_card("icam-30k", "icam", {}, ("a", "b"), size=28))
+    return export(
+        create("icam-30k", classes=2, image=28, patch=14).eval(),
+        classify_card("icam-30k", "icam", {}, ("a", "b"), size=28),
+    )
 
 
 def by_script(content):
@@ -33,7 +38,9 @@ def by_program(content):
     return torch.export.load(io.BytesIO(content), extra_files=extra).module(), extra
 
 
-@pytest.mark.parametrize(("export", "load", "suffix"), [(export_script, by_script, ".pt"), (export_program, by_program, ".pt2")])
+@pytest.mark.parametrize(
+    ("export", "load", "suffix"), [(export_script, by_script, ".pt"), (export_program, by_program, ".pt2")]
+)
 def test_torch_reads_what_was_put_in(export, load, suffix, tmp_path):
     before = made(export)
     after = with_text(before, "foveal.proof", json.dumps(PROOF))
@@ -77,7 +84,11 @@ def test_nothing_in_a_file_is_run(tmp_path):
         ("a.pt", b"no zip", "expected an archive of torch's, got a file that cannot be opened as one"),
         ("a.pt2", b"", "expected an archive of torch's"),
         ("a.pt", "plain", "expected a model that foveal wrote, got a file without foveal's card"),
-        ("a.pt", {"m/extra/foveal": "[]"}, "expected a card and a proof in JSON, got something else; the file is damaged"),
+        (
+            "a.pt",
+            {"m/extra/foveal": "[]"},
+            "expected a card and a proof in JSON, got something else; the file is damaged",
+        ),
         ("a.pt", {"m/extra/foveal": b"\xff"}, "expected an archive of torch's"),
         ("a.pt", zipfile.ZIP_DEFLATED, "expected an archive of torch's"),
         ("a.pt", zipfile.ZIP_LZMA, "expected an archive of torch's"),

@@ -44,7 +44,9 @@ def test_chunks_are_the_whole(settings, monkeypatch):
     assert "Scan" not in [
         node.op_type for node in onnx.load_model_from_string(together).graph.node
     ]  # the quantiser sees no nodes inside of nodes
-    assert [one.name for one in proto.graph.output] == [one.name for one in onnx.load_model_from_string(whole).graph.output]
+    assert [one.name for one in proto.graph.output] == [
+        one.name for one in onnx.load_model_from_string(whole).graph.output
+    ]
     body = graphs(proto)[1]
     assert not any(node.doc_string or node.metadata_props for node in body.node)
     for count in (1, 3, 17):
@@ -54,7 +56,9 @@ def test_chunks_are_the_whole(settings, monkeypatch):
         for one, other in zip(opened(together).run(None, frames), opened(made).run(None, frames), strict=True):
             np.testing.assert_allclose(one, other, atol=1e-5)
     assert len(halved(made)) < 0.75 * len(made)
-    np.testing.assert_allclose(opened(halved(made)).run(["logits"], frames)[0], opened(whole).run(["logits"], frames)[0], atol=0.02)
+    np.testing.assert_allclose(
+        opened(halved(made)).run(["logits"], frames)[0], opened(whole).run(["logits"], frames)[0], atol=0.02
+    )
 
 
 def patches_at_once(content):

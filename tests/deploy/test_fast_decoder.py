@@ -1,4 +1,6 @@
-"""The fast decoder beside TorchEngine: the same log-probabilities at every step, whatever the search does to the beams; int8 near it."""
+"""The fast decoder beside TorchEngine: the same log-probabilities at every step, whatever the search does to the
+beams; int8 near it.
+"""
 
 import itertools
 
@@ -87,7 +89,9 @@ def test_every_step_says_what_torch_engine_says(settings):
 def test_the_same_sentences_are_found(beam):
     model = model_of()
     search = Search(beam=beam, n_best=beam, min_length=2, max_length=12, no_repeat=2)
-    for ours, theirs in zip(decode_all(FastDecoder(model), MORE, search, 5), decode_all(TorchEngine(model), MORE, search, 5), strict=True):
+    for ours, theirs in zip(
+        decode_all(FastDecoder(model), MORE, search, 5), decode_all(TorchEngine(model), MORE, search, 5), strict=True
+    ):
         assert [one.tokens for one in ours] == [one.tokens for one in theirs]
         assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-4)
 
@@ -95,7 +99,9 @@ def test_the_same_sentences_are_found(beam):
 def test_one_engine_serves_one_row_and_many():
     engine, search = FastDecoder(model_of()), Search(beam=1, max_length=8)
     together = decode(engine, SOURCES, search)
-    assert [decode(engine, [source], search)[0][0].tokens for source in SOURCES] == [found[0].tokens for found in together]
+    assert [decode(engine, [source], search)[0][0].tokens for source in SOURCES] == [
+        found[0].tokens for found in together
+    ]
 
 
 def test_eight_bits_are_near():
@@ -120,7 +126,9 @@ def test_in_eight_bits_a_row_does_not_depend_on_those_beside_it():
     exact = torch.nn.functional.linear(x, weight, bias)
     for row in (0, 2, 3, 4):
         torch.testing.assert_close(apply(x)[row], exact[row], atol=0.15, rtol=0)
-        torch.testing.assert_close(apply(x)[row : row + 1], fast_linear.eight_bit(weight, bias, 1)(x[row : row + 1]), atol=0.15, rtol=0)
+        torch.testing.assert_close(
+            apply(x)[row : row + 1], fast_linear.eight_bit(weight, bias, 1)(x[row : row + 1]), atol=0.15, rtol=0
+        )
 
 
 def test_linear_maps_in_every_form():

@@ -18,10 +18,16 @@ BUILDS = {
     "no squeeze": {"stages": (Stage(16, expand=1, squeeze=False), Stage(24, stride=2, squeeze=False))},
     "one block": {"stages": (Stage(16, expand=1),)},
     "the first block adds its input": {"stem": 8, "stages": (Stage(8, blocks=2, expand=2),)},
-    "three in a row that add": {"stem": 8, "stages": (Stage(8, blocks=3, expand=2), Stage(6, blocks=2, expand=1), Stage(6, expand=3))},
+    "three in a row that add": {
+        "stem": 8,
+        "stages": (Stage(8, blocks=3, expand=2), Stage(6, blocks=2, expand=1), Stage(6, expand=3)),
+    },
     "patches of pixels, rectified": {"stem_kernel": 7, "stem_stride": 7, "activation": "relu"},
     "cells": {"pool": 2},
-    "cells, no squeeze": {"pool": 2, "stages": (Stage(16, expand=1, squeeze=False), Stage(24, blocks=2, stride=2, squeeze=False))},
+    "cells, no squeeze": {
+        "pool": 2,
+        "stages": (Stage(16, expand=1, squeeze=False), Stage(24, blocks=2, stride=2, squeeze=False)),
+    },
     "cells that overlap": {"pool": 3, "stages": (Stage(16, stride=2, squeeze=False),), "queries": 2},
     "cells of the stem's": {"pool": 7, "stages": ()},
     "hard": {"activation": "hardswish"},
@@ -47,7 +53,9 @@ def trained(**settings):
 
 
 def card_of(**changes):
-    return classify_card(**{"model": "icam-31k", "family": "icam", "config": {}, "classes": ("a", "b", "c"), "size": 56} | changes)
+    return classify_card(
+        **{"model": "icam-31k", "family": "icam", "config": {}, "classes": ("a", "b", "c"), "size": 56} | changes
+    )
 
 
 def without_heads(**settings):

@@ -1,4 +1,6 @@
-"""Pruning to a target: how near it comes, what it may not touch, and that the right channels go: copies that nobody reads."""
+"""Pruning to a target: how near it comes, what it may not touch, and that the right channels go: copies that nobody
+reads.
+"""
 
 import copy
 
@@ -68,7 +70,9 @@ def test_the_target_is_met_from_below_and_the_classes_stay(name, unit, by, icam)
     assert 0.95 * target <= cost(pruned) <= target
     with torch.no_grad():
         assert pruned(some_images()).shape == (3, 4)
-    assert all(torch.equal(before[key], tensor) for key, tensor in model.state_dict().items()), "the model itself is left alone"
+    assert all(torch.equal(before[key], tensor) for key, tensor in model.state_dict().items()), (
+        "the model itself is left alone"
+    )
     pruned.train()(some_images()).sum().backward()
     assert all(weight.grad is not None for weight in pruned.parameters()), "it can be trained"
 
@@ -105,13 +109,25 @@ def card_of(model, **changes):
     family, config = describe(model)
     classes = tuple(f"class {number}" for number in range(config["classes"]))
     return classify_card(
-        **{"model": "some", "family": family, "config": config, "classes": classes, "size": SIDE, "shapes": shapes_of(model)} | changes
+        **{
+            "model": "some",
+            "family": family,
+            "config": config,
+            "classes": classes,
+            "size": SIDE,
+            "shapes": shapes_of(model),
+        }
+        | changes
     )
 
 
 def sizes(model):
     """What modules say of themselves."""
-    return [part.extra_repr() for part in model.modules() if isinstance(part, (nn.Linear, nn.Conv2d, nn.BatchNorm2d, nn.LayerNorm))]
+    return [
+        part.extra_repr()
+        for part in model.modules()
+        if isinstance(part, (nn.Linear, nn.Conv2d, nn.BatchNorm2d, nn.LayerNorm))
+    ]
 
 
 @pytest.mark.parametrize(("name", "classes"), [("icam-31k", 2), ("icam-31k", 4), ("icam-31k", 9), ("mobilenet-v2", 9)])
@@ -182,7 +198,10 @@ def test_fpgm_spares_what_is_far_from_the_others_also_where_it_is_small(icam):
         model.head[0].weight[[1, 7]] = 0
         model.head[3].weight[:, [1, 7]] = 0
     groups = _groups(model)
-    kept = {by: _pruned(model, [12 if name == "head.0" else size for name, size in groups], groups, by) for by in ("l1", "fpgm")}
+    kept = {
+        by: _pruned(model, [12 if name == "head.0" else size for name, size in groups], groups, by)
+        for by in ("l1", "fpgm")
+    }
     gone = {by: int((pruned.head[0].weight.abs().sum(1) == 0).sum()) for by, pruned in kept.items()}
     assert gone == {"l1": 0, "fpgm": 2}
 
@@ -213,8 +232,12 @@ def test_only_our_models_are_pruned():
 
 
 def with_copies(model):
-    """Every odd channel is a copy of the even one before it, and nobody reads it; of queries and keys it is 0, or scores would change."""
-    silent = [part for module in model.modules() if query_of(module) is not None for part in (query_of(module), _keys(module))]
+    """Every odd channel is a copy of the even one before it, and nobody reads it; of queries and keys it is 0, or
+    scores would change.
+    """
+    silent = [
+        part for module in model.modules() if query_of(module) is not None for part in (query_of(module), _keys(module))
+    ]
     final = [part for part in model.modules() if isinstance(part, nn.Linear)][-1]
     torch.manual_seed(2)
     with torch.no_grad():
@@ -251,8 +274,14 @@ def _kept(model, part):
     """The outputs of width C in an ICAM, which stay."""
     if not hasattr(model, "embed"):
         return False
-    tokens = [model.embed, *model.first.modules(), *(one for layer in model.layers for one in layer.attention.modules())]
-    tokens += [layer.feed_forward.layer.outer for layer in model.layers] + [layer.feed_forward.norm for layer in model.layers]
+    tokens = [
+        model.embed,
+        *model.first.modules(),
+        *(one for layer in model.layers for one in layer.attention.modules()),
+    ]
+    tokens += [layer.feed_forward.layer.outer for layer in model.layers] + [
+        layer.feed_forward.norm for layer in model.layers
+    ]
     return part in tokens or (part is model.out and model.config.queries > 1)
 
 
@@ -283,11 +312,15 @@ def test_channels_that_are_copies_which_nobody_reads_go_and_nothing_changes(buil
     assert parameters(pruned) < 0.8 * parameters(model)
     images = some_images().double()
     expected = model.double()(images)
-    assert (expected[0] - expected[1]).abs().max() > 1e-4 * expected.abs().max(), "images differ in what is said of them"
+    assert (expected[0] - expected[1]).abs().max() > 1e-4 * expected.abs().max(), (
+        "images differ in what is said of them"
+    )
     torch.testing.assert_close(pruned.double()(images), expected, rtol=1e-6, atol=1e-7 * float(expected.abs().max()))
 
 
-@pytest.mark.parametrize(("name", "by"), [("icam-31k", "l1"), ("icam-31k", "fpgm"), ("mobilevit-xxs", "l1"), ("vit-24", "fpgm")])
+@pytest.mark.parametrize(
+    ("name", "by"), [("icam-31k", "l1"), ("icam-31k", "fpgm"), ("mobilevit-xxs", "l1"), ("vit-24", "fpgm")]
+)
 def test_as_many_channels_are_left_as_are_asked_for_in_every_head_and_both_halves_of_a_gate(name, by):
     model = built(name)
     groups = _groups(model)
@@ -306,6 +339,8 @@ def test_as_many_channels_are_left_as_are_asked_for_in_every_head_and_both_halve
             scale = (asked[place] / full) ** 0.5 if place.endswith(".query") else 1.0  # MobileViT's has its √ inside
             rows = (pruned[place].bias / scale).round().int().tolist()
             assert [sum(row // full == part for row in rows) for part in range(parts)] == [asked[place]] * parts
-            assert len({tuple(row % full for row in rows if row // full == part) for part in range(parts)}) == 1, "the same of each"
+            assert len({tuple(row % full for row in rows if row // full == part) for part in range(parts)}) == 1, (
+                "the same of each"
+            )
             seen += 1
     assert seen

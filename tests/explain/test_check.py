@@ -1,4 +1,6 @@
-"""The seven mistakes: sound modules have none, and a module broken in one way is named by that finding and by no other."""
+"""The seven mistakes: sound modules have none, and a module broken in one way is named by that finding and by no
+other.
+"""
 
 import argparse
 import math
@@ -265,7 +267,9 @@ class LooksAhead(nn.Module):
 
     def forward(self, x):
         B, T, C = x.size()
-        q, k, v = (part.view(B, T, self.n_head, C // self.n_head).transpose(1, 2) for part in self.c_attn(x).split(C, 2))
+        q, k, v = (
+            part.view(B, T, self.n_head, C // self.n_head).transpose(1, 2) for part in self.c_attn(x).split(C, 2)
+        )
         att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
         att = self.attn_dropout(F.softmax(att.masked_fill(self.bias[:, :, :T, :T] == 0, float("-inf")), dim=-1))
         return self.c_proj((att @ v).transpose(1, 2).contiguous().view(B, T, C))
@@ -329,7 +333,9 @@ def test_torchs_own_layer_gives_nan_for_an_empty_row_and_nothing_else(batch_firs
 
 def test_torchs_layer_with_other_widths_of_keys_and_with_biases():
     assert named(check(nn.MultiheadAttention(20, 2, kdim=6, vdim=14))) == {"empty row"}
-    layer = nn.MultiheadAttention(20, 2, batch_first=True)  # transposes inside, where torch adds the bias as a step of its own
+    layer = nn.MultiheadAttention(
+        20, 2, batch_first=True
+    )  # transposes inside, where torch adds the bias as a step of its own
     nn.init.normal_(layer.in_proj_bias)
     nn.init.normal_(layer.out_proj.bias)
     assert check(layer)["paper"].outcome == "ok"
@@ -414,11 +420,16 @@ def test_numbers_are_those_measured():
     assert check(ScaledTwice)["scale"].numbers["measured"] == pytest.approx(0.1)
     mask = check(HidesVisible)["mask"].numbers
     assert mask["moved by a hidden token"] > 0.1 > mask["moved by a visible token"] == 0
-    assert check(EmptyIsNan)["empty row"].numbers == {"measured": 3.0, "expected": 0.0}  # one query in each of 3 samples
+    assert check(EmptyIsNan)["empty row"].numbers == {
+        "measured": 3.0,
+        "expected": 0.0,
+    }  # one query in each of 3 samples
     assert check(AlwaysDrops)["dropout"].numbers["measured"] > 0.01
     assert check(LooksAtFirstKey)["cache"].numbers["measured"] > 0.01
     # The residual is the tokens themselves, so the error is the largest of them.
-    assert check(AddsItsInput)["paper"].numbers["measured"] == pytest.approx(float(adapt(AddsItsInput).sample().abs().max()))
+    assert check(AddsItsInput)["paper"].numbers["measured"] == pytest.approx(
+        float(adapt(AddsItsInput).sample().abs().max())
+    )
 
 
 class Declared(AddsItsInput):
@@ -566,7 +577,9 @@ class InsistsOnAKernel(Plain):
     def forward(self, x):
         q, k, v = (self.split(part) for part in self.qkv(x).chunk(3, -1))
         with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-            return self.proj(self.join(F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=self.scale(q.shape[-1]))))
+            return self.proj(
+                self.join(F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=self.scale(q.shape[-1])))
+            )
 
 
 class InsistsUnscaled(InsistsOnAKernel):
@@ -616,7 +629,9 @@ class Odd(nn.Module):
 
 
 def test_what_cannot_be_guessed_is_an_error_that_says_how_to_go_on():
-    with pytest.raises(FovealError, match=r"Odd: expected constructor arguments .*Odd\(frobnication\).*--set name=value"):
+    with pytest.raises(
+        FovealError, match=r"Odd: expected constructor arguments .*Odd\(frobnication\).*--set name=value"
+    ):
         check(Odd)
     with pytest.raises(
         FovealError,
@@ -797,12 +812,17 @@ def test_the_module_stays_as_it_is():
     assert torch.equal(torch.rand(3), expected)  # no random numbers are used up
     assert layer.training
     assert layer.dropout == 0.1
-    assert all(torch.equal(before[name], tensor) and tensor.dtype == torch.float32 for name, tensor in layer.state_dict().items())
+    assert all(
+        torch.equal(before[name], tensor) and tensor.dtype == torch.float32
+        for name, tensor in layer.state_dict().items()
+    )
     assert not foveal.core.observe.observers
 
 
 def test_a_report_is_a_table():
-    report = Report("Name", "forward(x)", (Finding("scale", "mistake", "too large", {}), Finding("cache", "ok", "fine", {})))
+    report = Report(
+        "Name", "forward(x)", (Finding("scale", "mistake", "too large", {}), Finding("cache", "ok", "fine", {}))
+    )
     text = str(report)
     assert text.splitlines()[0] == "Name"
     assert re.search(r"^a wrong scale +MISTAKE +too large$", text, re.MULTILINE)
@@ -827,7 +847,9 @@ def test_the_command(tmp_path, capsys):
     assert "C=24" in shown
     assert ran("foveal.layers.multihead:MultiHead") == 0
     file = tmp_path / "some_attention.py"
-    file.write_text("from torch.nn import MultiheadAttention\n\nclass Mine(MultiheadAttention):\n    pass\n\nNUMBER = 3\n")
+    file.write_text(
+        "from torch.nn import MultiheadAttention\n\nclass Mine(MultiheadAttention):\n    pass\n\nNUMBER = 3\n"
+    )
     assert ran(f"{file}:Mine") == 1
     assert ran("torch.nn.functional:scaled_dot_product_attention", "--true-means", "hide") == 1
     assert "mistake: mask" in capsys.readouterr().out

@@ -67,7 +67,10 @@ def test_shares_by_hand():
 
 
 def test_orders_and_areas():
-    assert order_of(np.array([[0.2, 0.5], [0.1, 0.2]]), np.random.default_rng(0)).tolist() in ([1, 0, 3, 2], [1, 3, 0, 2])
+    assert order_of(np.array([[0.2, 0.5], [0.1, 0.2]]), np.random.default_rng(0)).tolist() in (
+        [1, 0, 3, 2],
+        [1, 3, 0, 2],
+    )
     firsts = {int(order_of(np.ones((2, 2)), np.random.default_rng(seed))[0]) for seed in range(40)}
     assert firsts == {0, 1, 2, 3}
     assert area(np.array([0, 0.25, 1]), np.array([[1, 0.5, 0.5], [1, 0, 0]])) == pytest.approx([0.1875 + 0.375, 0.125])
@@ -89,17 +92,23 @@ def test_the_cell_that_counts_takes_the_answer_with_it():
     np.testing.assert_allclose(hidden, np.arange(8) / 7)
     assert (coarse[2, :2, 0] > 0.99).all()
     assert (coarse[2, 2:, 0] < 0.01).all()
-    never = dataclasses.replace(CARD, recipe={"blank": [[4 / 7, 2 / 7, 5 / 7, 3 / 7]]})  # what is never shown cannot be hidden
+    never = dataclasses.replace(
+        CARD, recipe={"blank": [[4 / 7, 2 / 7, 5 / 7, 3 / 7]]}
+    )  # what is never shown cannot be hidden
     assert (deletion(TorchClassifier(Brightest(), never), image, orders, SIDES, 7, fill)[1][..., 0] > 0.99).all()
 
 
 @pytest.mark.parametrize("fill", ["mean", "blur"])
 def test_a_model_of_one_cell(fill):
     places = [(row, column) for row in (0, 3, 6) for column in (1, 4)]
-    result = measured(Brightest(), CARD, (frame(*place) for place in places), steps=49, orders=3, fill=fill, resamples=50)
+    result = measured(
+        Brightest(), CARD, (frame(*place) for place in places), steps=49, orders=3, fill=fill, resamples=50
+    )
     assert (result["images"], result["findings"], result["right"], result["predicted"]) == (6, 6, 6, 6)
     assert result["cells"] == [7, 7]
-    assert result["attention"].startswith("no attention map can be had")  # it has none, and the rest is measured all the same
+    assert result["attention"].startswith(
+        "no attention map can be had"
+    )  # it has none, and the rest is measured all the same
     assert {one["map"] for one in result["figures"]} == {"gradient", "occlusion", "random"}
     for name in ("gradient", "occlusion"):
         for measure, value in (
@@ -173,7 +182,8 @@ def test_with_attention_and_the_same_seed():
     ]
     for one in run[0]["figures"]:
         assert one["interval"][0] - 1e-12 <= one["mean"] <= one["interval"][1] + 1e-12
-    # 35 pixels in 5 cells of 7: row 1 · 5 + (1, 2) is 6 and 7, columns 26 to 29 are 26, 27 and 28, 29: four cells; the other lies in one
+    # 35 pixels in 5 cells of 7: row 1 · 5 + (1, 2) is 6 and 7, columns 26 to 29 are 26, 27 and 28, 29: four cells; the
+    # other lies in one
     assert figure(run[0], "points at the finding", "random")["mean"] == pytest.approx((4 / 25 + 1 / 25) / 2)
 
 

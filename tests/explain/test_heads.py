@@ -25,7 +25,11 @@ class Mean(nn.Module):
 
 def loss(model, batch):
     tokens, truth = batch
-    return F.cross_entropy(model(tokens), truth) if truth.dim() == 1 else F.binary_cross_entropy_with_logits(model(tokens), truth.float())
+    return (
+        F.cross_entropy(model(tokens), truth)
+        if truth.dim() == 1
+        else F.binary_cross_entropy_with_logits(model(tokens), truth.float())
+    )
 
 
 def each(tokens, truth):

@@ -13,7 +13,9 @@ from foveal.runtime.saliency_maps import shares
 
 
 class Cell(nn.Module):
-    """Class 1 is the brightness of one cell (rows 7:14, columns 21:28), class 0 minus that of the image's first pixel."""
+    """Class 1 is the brightness of one cell (rows 7:14, columns 21:28), class 0 minus that of the image's first
+    pixel.
+    """
 
     def forward(self, images):
         return torch.stack([-images[:, :, 0, 0].sum(1), images[:, :, 7:14, 21:28].mean((1, 2, 3))], 1)
@@ -34,7 +36,9 @@ def test_an_icam_looks_as_its_parts_say():
         _, memory = model.remember(images)
         queries = next(values for name, values in model.first.named_parameters() if values.shape == (5, 24))
         scores = model.first.q(queries) @ model.first.k(memory).transpose(1, 2) / 24**0.5
-    np.testing.assert_allclose(looks.maps["first query"][:, 0], scores.softmax(-1).reshape(2, 5, 3, 7), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(
+        looks.maps["first query"][:, 0], scores.softmax(-1).reshape(2, 5, 3, 7), rtol=1e-5, atol=1e-7
+    )
     for maps in looks.maps.values():
         np.testing.assert_allclose(maps.sum((-1, -2)), 1, rtol=1e-5)
     first, one, two = (maps.mean((1, 2)) for maps in looks.maps.values())
@@ -46,7 +50,9 @@ def test_an_icam_looks_as_its_parts_say():
 
 
 def test_the_map_lies_as_the_picture_does():
-    """What changes in one patch changes the weights of the others by a common factor: the odd one is where the change was."""
+    """What changes in one patch changes the weights of the others by a common factor: the odd one is where the change
+    was.
+    """
     torch.manual_seed(1)
     model = create("icam-31k", classes=2, image=24, patch=8, mixer=False).eval()
     images = torch.randn(1, 3, 24, 40)
@@ -116,7 +122,10 @@ def test_gradient_by_hand():
 def test_the_one_cell_that_counts():
     images = torch.rand(2, 3, 35, 35) - 0.5
     images[:, :, 7:14, 21:28] += 3
-    for found in (gradient(Cell(), images, 1, (5, 5)), occlusion(lambda some: sigmoid(Cell()(some)), images, (5, 5))[:, 1]):
+    for found in (
+        gradient(Cell(), images, 1, (5, 5)),
+        occlusion(lambda some: sigmoid(Cell()(some)), images, (5, 5))[:, 1],
+    ):
         expected = np.zeros((2, 5, 5))
         expected[:, 1, 3] = 1
         np.testing.assert_allclose(found, expected, atol=1e-12)

@@ -8,7 +8,9 @@ from training.little import image
 
 
 def table(text, count=20, folder="d"):
-    """Makes a folder with images 0.png … and this labels.csv; {rows} stands for a row `N.png,a` or `N.png,b` of each."""
+    """Makes a folder with images 0.png … and this labels.csv; {rows} stands for a row `N.png,a` or `N.png,b` of
+    each.
+    """
 
     def make(place):
         (place / folder).mkdir()
@@ -44,6 +46,8 @@ def looped_folder(place):
 
 def photo(name="photo.png", side=64):
     def make(place):
-        Image.fromarray(np.random.default_rng(0).integers(0, 255, (side, side, 3), np.uint8)).save(place / os.fsdecode(name))
+        Image.fromarray(np.random.default_rng(0).integers(0, 255, (side, side, 3), np.uint8)).save(
+            place / os.fsdecode(name)
+        )
 
     return make

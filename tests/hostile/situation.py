@@ -1,6 +1,8 @@
-"""A hostile situation: files as they should not be, a command as nobody should type it, and what must be true afterwards.
+"""A hostile situation: files as they should not be, a command as nobody should type it, and what must be true
+afterwards.
 
-Whatever comes, a command ends within seconds, with one line on stderr that names the culprit, exit status 2, and every file as it was.
+Whatever comes, a command ends within seconds, with one line on stderr that names the culprit, exit status 2, and every
+file as it was.
 """
 
 import contextlib
@@ -85,7 +87,11 @@ def check(situation, place, capfd, words=None):
     if situation.printed:
         assert re.search(situation.printed, ended.stdout), f"no {situation.printed!r} in{told}"
     other = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-    other = [name for name in other if not any(Path(name).match(one) or name.startswith(f"{one}/") for one in situation.changes)]
+    other = [
+        name
+        for name in other
+        if not any(Path(name).match(one) or name.startswith(f"{one}/") for one in situation.changes)
+    ]
     assert not other, f"changed: {', '.join(other)}{told}"
     return ended
 

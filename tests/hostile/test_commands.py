@@ -59,7 +59,9 @@ OTHERS = [
     Situation("render: numbers without end", ("render", "pipes", "--count", "9" * 20, "--out", "r"), "--count"),
     Situation("render: a size without end", ("render", "pipes", "--size", "9" * 20, "--out", "r"), "size"),
     Situation("render: jobs without end", ("render", "pipes", "--jobs", "100000", "--out", "r"), "--jobs"),
-    Situation("render: into somebody's folder", RENDER, "a new or an empty folder", file("r/mine.txt", b"mine"), quick=True),
+    Situation(
+        "render: into somebody's folder", RENDER, "a new or an empty folder", file("r/mine.txt", b"mine"), quick=True
+    ),
     Situation("render: a damaged mark", RENDER, "render.json", file("r/render.json", b"[")),
     Situation("show: a pipe", ("show", "x.onnx"), "plain file", pipe("x.onnx"), apart=True),
     Situation("a command that nobody has", ("predcit", "x"), "the nearest is 'predict'", quick=True),
@@ -116,7 +118,9 @@ CONVERTED = [
         "another name",
         quick=True,
     ),
-    Situation("convert: --out is the run", ("convert", "run", "--to", "marian", "--out", "run"), "another name|new or empty"),
+    Situation(
+        "convert: --out is the run", ("convert", "run", "--to", "marian", "--out", "run"), "another name|new or empty"
+    ),
     Situation(
         "convert: --out is the run's model",
         ("convert", "run", "--to", "torch", "--out", "run/model.safetensors"),
@@ -157,7 +161,9 @@ CONVERTED = [
         apart=True,
     ),
     Situation("translate: threads below 0", ("translate", "model.onnx", "--threads", "-1"), "threads", stdin=b"one\n"),
-    Situation("translate: a temperature of a search", ("translate", "run", "--temperature", "0.5"), "--sample", stdin=b"one\n"),
+    Situation(
+        "translate: a temperature of a search", ("translate", "run", "--temperature", "0.5"), "--sample", stdin=b"one\n"
+    ),
     Situation("translate: top-k of a search", ("translate", "run", "--top-k", "3"), "--sample", stdin=b"one\n"),
     Situation(
         "translate: ~ of nobody",

@@ -8,7 +8,9 @@ from hostile.data_sets import class_folders, loop, looped_folder, table
 from hostile.situation import Situation, check, params
 
 REFUSED = [
-    Situation(f"data: {name}", ("data", "d"), line, make, quick=name in ("one file under two names", "a class called file"))
+    Situation(
+        f"data: {name}", ("data", "d"), line, make, quick=name in ("one file under two names", "a class called file")
+    )
     for name, line, make in (
         ("a class of one blank", "printable|blank|names of classes", class_folders(" ", "b")),
         (

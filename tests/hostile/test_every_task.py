@@ -135,7 +135,9 @@ DAMAGED = [
         "NaN|nan|finite",
         with_weights(float("nan")),
     ),
-    Situation("export NaN", ("export", "bad.safetensors", "--out", "new.onnx"), "NaN|nan|finite", with_weights(float("nan"))),
+    Situation(
+        "export NaN", ("export", "bad.safetensors", "--out", "new.onnx"), "NaN|nan|finite", with_weights(float("nan"))
+    ),
 ]
 RESUME = ("train", "{task}", "--data", "{data}", "{flags}", "--out", "run", "--resume")
 

@@ -1,4 +1,6 @@
-"""Image files that are none, lists of them, and names that steer a terminal: `foveal predict` with the weights that come with foveal."""
+"""Image files that are none, lists of them, and names that steer a terminal: `foveal predict` with the weights that
+come with foveal.
+"""
 
 import os
 import subprocess
@@ -20,7 +22,9 @@ def ghostscript(place):
     program = place / "bin/gs"
     program.write_text("#!/bin/sh\necho started > ../started\necho started > started\nexit 1\n")
     program.chmod(0o755)
-    (place / "x.jpg").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n")
+    (place / "x.jpg").write_bytes(
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
+    )
 
 
 IMAGES = [
@@ -82,7 +86,9 @@ IMAGES = [
         "another name",
         class_folders("a", "b"),
     ),
-    Situation("explain: --out is the image", ("explain", PACKAGED, "photo.png", "--out", "photo.png"), "another name", photo()),
+    Situation(
+        "explain: --out is the image", ("explain", PACKAGED, "photo.png", "--out", "photo.png"), "another name", photo()
+    ),
     Situation("predict: ~ of nobody", ("predict", "~nobodyatall/x", "photo.png"), "nobodyatall", photo()),
 ]
 

@@ -1,4 +1,6 @@
-"""Runs that are resumed where they should not be, or in a state that nobody expects; names that are no UTF-8; disks that are full."""
+"""Runs that are resumed where they should not be, or in a state that nobody expects; names that are no UTF-8; disks
+that are full.
+"""
 
 import contextlib
 import io
@@ -36,11 +38,15 @@ def other_run(place):
     checkpoint(kept)(place)
 
 
-FOREIGN = together(file("docs/log.csv", b"mine"), file("docs/model.safetensors", b"mine"), file("docs/.x.part", b"mine"))
+FOREIGN = together(
+    file("docs/log.csv", b"mine"), file("docs/model.safetensors", b"mine"), file("docs/.x.part", b"mine")
+)
 SITUATIONS = [
     Situation("resumed in somebody's folder", (*RESUME[:-2], "docs", "--resume"), "other files", FOREIGN, quick=True),
     Situation("begun in somebody's folder", (*RESUME[:-2], "docs"), "other files", FOREIGN),
-    Situation("a sweep in somebody's folder", (*RESUME[:-2], "docs", "--seeds", "2", "--resume"), "other files", FOREIGN),
+    Situation(
+        "a sweep in somebody's folder", (*RESUME[:-2], "docs", "--seeds", "2", "--resume"), "other files", FOREIGN
+    ),
     Situation("begun in a run's folder", RESUME[:-1], "add --resume"),
     Situation(
         "a checkpoint with other keys",
@@ -50,7 +56,9 @@ SITUATIONS = [
         talks=True,
         changes=("run/tensorboard",),
     ),
-    Situation("a checkpoint that is a list", RESUME, "last.ckpt", checkpoint([1]), talks=True, changes=("run/tensorboard",)),
+    Situation(
+        "a checkpoint that is a list", RESUME, "last.ckpt", checkpoint([1]), talks=True, changes=("run/tensorboard",)
+    ),
     Situation(
         "a checkpoint of another run",
         RESUME,
@@ -61,7 +69,9 @@ SITUATIONS = [
     ),
     Situation("a rank that is no number", TRAIN, "LOCAL_RANK", environment={"LOCAL_RANK": "x"}, apart=True),
     Situation("a split that nobody has", ("evaluate", "run", "--split", "nope"), "--split"),
-    Situation("a split that nobody has, and --out", ("evaluate", "run", "--split", "nope", "--out", "new/er"), "--split"),
+    Situation(
+        "a split that nobody has, and --out", ("evaluate", "run", "--split", "nope", "--out", "new/er"), "--split"
+    ),
     Situation("an unknown option", ("evaluate", "run", "--no-such-flag", "1"), "no-such-flag"),
     Situation("an --out that is a file", (*TRAIN[:-1], "one"), "file", file("one", b"x")),
     Situation("a device that nobody has", (*TRAIN, "--device", "cuda:7"), "device", talks=True),
@@ -244,7 +254,9 @@ def test_an_output_that_is_closed(task, bench):
 def test_a_working_folder_that_is_gone(place):
     (place / "gone").mkdir()
     command = f"cd gone && rmdir ../gone && '{sys.executable}' -m foveal predict photo.jpg"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=ENVIRONMENT, timeout=300, check=False)
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, env=ENVIRONMENT, timeout=300, check=False
+    )
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
     assert "working folder" in done.stderr

@@ -1,4 +1,6 @@
-"""Weights carried over: from foveal's layers to the oracles' lists, and from other libraries' modules to foveal's layers."""
+"""Weights carried over: from foveal's layers to the oracles' lists, and from other libraries' modules to foveal's
+layers.
+"""
 
 import torch
 from oracle.multihead import pair, parts  # noqa: F401  foveal's weights as the oracles take them

@@ -34,16 +34,22 @@ def parts(layer):
     return pair(layer.q), k, v, pair(layer.out)
 
 
-# --- by hand, and the oracle -----------------------------------------------------------------------------------------------------
+# --- by hand, and the oracle ------------------------------------------------------------------------------------------
 
 
 def test_by_hand():
-    # Head 0 reads channel 0: scores (0, ln 3), weights 1/4 and 3/4, values 4·(0, 1), and 1 for its bias. Head 1 reads channel 1:
-    # scores (0, 0), weights 1/2 each, values 10·(2, 2).
+    # Head 0 reads channel 0: scores (0, ln 3), weights 1/4 and 3/4, values 4·(0, 1), and 1 for its bias. Head 1 reads
+    # channel 1: scores (0, 0), weights 1/2 each, values 10·(2, 2).
     layer = Absorbed(2, 2, key_width=2).double()
     layer.qkv = None
     identity, zero = torch.eye(2), torch.zeros(2)
-    fill(layer, (identity, zero), (identity, zero), (torch.diag(torch.tensor([4.0, 10.0])), torch.tensor([1.0, 0.0])), (identity, zero))
+    fill(
+        layer,
+        (identity, zero),
+        (identity, zero),
+        (torch.diag(torch.tensor([4.0, 10.0])), torch.tensor([1.0, 0.0])),
+        (identity, zero),
+    )
     memory = torch.tensor([[[0.0, 2.0], [1.0, 2.0]]], dtype=torch.float64)
     y = layer(torch.tensor([[[math.log(3), 0.0]]], dtype=torch.float64), memory)
     assert near(y[0, 0], torch.tensor([4.0, 20.0], dtype=torch.float64))
@@ -76,11 +82,14 @@ def test_masks_are_the_oracle_also_where_a_head_sees_nothing(form):
     patterns = {"pattern": padding([0, 4]), "per head": dense, "one row for all queries": dense[:, :1, 4:]}
     mask = patterns[form]
     kept = (mask.dense(5, 7, batch=2) if form == "pattern" else mask).expand(2, 3, 5, 7)
-    want = [absorbed(x[b].tolist(), memory[b].tolist(), *parts(layer), 3, lambda i, j, h: bool(kept[b, h, i, j])) for b in range(2)]
+    want = [
+        absorbed(x[b].tolist(), memory[b].tolist(), *parts(layer), 3, lambda i, j, h: bool(kept[b, h, i, j]))
+        for b in range(2)
+    ]
     assert near(layer(x, memory, mask=mask), torch.tensor(want, dtype=torch.float64), 1e-9)
 
 
-# --- multi-head attention as a witness -------------------------------------------------------------------------------------------
+# --- multi-head attention as a witness --------------------------------------------------------------------------------
 
 
 @given(
@@ -164,11 +173,17 @@ def test_autocast():
         (lambda: Absorbed(15, 3, key_width=0), "Absorbed's key_width: expected an integer, at least 1, got 0"),
         (lambda: Absorbed("a", 3, key_width=7), "Absorbed's width: expected an integer, at least 1, got 'a'"),
         (lambda: Absorbed(15, 3, key_width=7, dropout=1), "Absorbed's dropout: expected at least 0 and below 1, got 1"),
-        (lambda: twins()[0](tokens(2, 5, 14), tokens(2, 3, 7)), "Absorbed's query: expected (B, N, 15), got (2, 5, 14)"),
+        (
+            lambda: twins()[0](tokens(2, 5, 14), tokens(2, 3, 7)),
+            "Absorbed's query: expected (B, N, 15), got (2, 5, 14)",
+        ),
         (lambda: twins()[0](tokens(2, 5, 15), tokens(2, 3, 8)), "Absorbed's memory: expected (B, N, 7), got (2, 3, 8)"),
         (lambda: twins()[0](tokens(2, 5, 15), None), "Absorbed's memory: expected a tensor (B, N, 7), got None"),
         (lambda: twins()[0](tokens(2, 5, 15), tokens(3, 3, 7)), "k: expected batch 2"),
-        (lambda: twins()[0](tokens(2, 5, 15), tokens(2, 3, 7), mask=3), "mask: expected a mask or a boolean tensor, got int"),
+        (
+            lambda: twins()[0](tokens(2, 5, 15), tokens(2, 3, 7), mask=3),
+            "mask: expected a mask or a boolean tensor, got int",
+        ),
     ],
 )
 def test_bad_input_is_named_in_one_line(call, said):

@@ -40,7 +40,9 @@ def test_the_soft_mask_by_hand():
     scores = term.scores(torch.zeros(1, 1, 1, 4), torch.tensor([0]), torch.arange(5), *term.tensors)
     assert torch.allclose(scores.exp(), torch.tensor([[[1.0, 1.0, 0.5, 0.0, 0.0]]]))
     late = SpanTerm(torch.tensor([1.0]), ramp=2, query_start=4)
-    assert torch.allclose(late.scores(torch.zeros(1, 1, 1, 4), torch.tensor([0]), torch.arange(5), *late.tensors), scores.flip(-1))
+    assert torch.allclose(
+        late.scores(torch.zeros(1, 1, 1, 4), torch.tensor([0]), torch.arange(5), *late.tensors), scores.flip(-1)
+    )
 
 
 def test_by_hand():
@@ -93,7 +95,9 @@ def test_penalty_and_spans():
     assert layer.spans().tolist() == [4.0, 4.0, 4.0]
     assert layer.penalty().item() == 4.0
     layer.penalty().backward()
-    assert torch.allclose(layer.position.p.grad, torch.full((3,), 8 / 4 / 3))  # the slope of 8·σ at 0, a third for each head
+    assert torch.allclose(
+        layer.position.p.grad, torch.full((3,), 8 / 4 / 3)
+    )  # the slope of 8·σ at 0, a third for each head
     torch.optim.SGD(layer.parameters(), lr=1.0).step()
     assert (layer.spans() < 4).all()
 
@@ -167,7 +171,10 @@ def test_heads_that_are_dropped_are_dropped_from_the_inner_position_too():
 
 
 def test_bad_input():
-    with pytest.raises(FovealError, match="AdaptiveSpan's position: expected one that rotates or adds a term, got Sinusoidal; it is added"):
+    with pytest.raises(
+        FovealError,
+        match="AdaptiveSpan's position: expected one that rotates or adds a term, got Sinusoidal; it is added",
+    ):
         made(position=Sinusoidal(12))
     with pytest.raises(FovealError, match="AdaptiveSpan's ramp: expected an integer, at least 1, got 0"):
         AdaptiveSpan(12, 3, longest=7, ramp=0)

@@ -42,7 +42,8 @@ def test_it_is_the_oracle_with_two_widths():
 def test_torch_is_a_witness():
     layer, query, memory = made(), tokens(2, 11, 7), tokens(2, 13, 3, seed=2)
     inside = (
-        torch.einsum("bnc,ac->bna", query, layer.query.weight)[:, :, None] + torch.einsum("bmc,ac->bma", memory, layer.key.weight)[:, None]
+        torch.einsum("bnc,ac->bna", query, layer.query.weight)[:, :, None]
+        + torch.einsum("bmc,ac->bma", memory, layer.key.weight)[:, None]
     )
     scores = torch.einsum("bnma,a->bnm", inside.tanh(), layer.v)
     assert near(layer(query, memory), torch.einsum("bnm,bme->bne", scores.softmax(-1), memory))
@@ -86,7 +87,9 @@ def test_bad_input():
         layer(memory, query)
     with pytest.raises(FovealError, match=r"Additive's memory: expected \(B, N, 3\), got \(2, 11, 7\)"):
         layer(query, query)
-    with pytest.raises(FovealError, match=r"Additive's keys: expected \(2, 13, 5\), as keys\(memory\) gives them, got \(2, 13, 3\)"):
+    with pytest.raises(
+        FovealError, match=r"Additive's keys: expected \(2, 13, 5\), as keys\(memory\) gives them, got \(2, 13, 3\)"
+    ):
         layer(query, memory, keys=memory)
     with pytest.raises(FovealError, match="Additive's hidden: expected an integer, at least 1, got 0"):
         Additive(7, 3, 0)

@@ -47,7 +47,9 @@ def test_it_is_the_oracle_with_any_score(score):
         return score(*(torch.tensor(x, dtype=torch.float64).view(1, 1, 1, -1) for x in (a, b))).item()
 
     got = Attention(score)(query, memory, mask=causal)
-    want = [oracle(one, two, alone, lambda i, j: j <= i) for one, two in zip(query.tolist(), memory.tolist(), strict=True)]
+    want = [
+        oracle(one, two, alone, lambda i, j: j <= i) for one, two in zip(query.tolist(), memory.tolist(), strict=True)
+    ]
     assert near(got, torch.tensor(want, dtype=torch.float64))
 
 
@@ -55,7 +57,9 @@ def test_torch_is_a_witness():
     query, memory = tokens(3, 5, 7), tokens(3, 11, 7, seed=2)
     want = F.scaled_dot_product_attention(query[:, None], memory[:, None], memory[:, None])[:, 0]
     assert near(Attention()(query, memory), want)
-    assert near(Attention()(query), F.scaled_dot_product_attention(query[:, None], query[:, None], query[:, None])[:, 0])
+    assert near(
+        Attention()(query), F.scaled_dot_product_attention(query[:, None], query[:, None], query[:, None])[:, 0]
+    )
 
 
 def test_a_module_is_a_part_whose_weights_learn():
@@ -81,7 +85,9 @@ def test_what_is_hidden_does_not_matter(lengths):
 def test_a_tensor_is_a_mask_too():
     query, memory = tokens(3, 5, 7), tokens(3, 11, 7, seed=2)
     kept = torch.arange(11) < torch.tensor([3, 11, 0])[:, None]
-    assert near(Attention()(query, memory, mask=kept[:, None, None]), Attention()(query, memory, mask=padding([3, 11, 0])))
+    assert near(
+        Attention()(query, memory, mask=kept[:, None, None]), Attention()(query, memory, mask=padding([3, 11, 0]))
+    )
     assert near(Attention()(query, memory, mask=causal.dense(5, 11)), Attention()(query, memory, mask=causal))
 
 
@@ -111,16 +117,22 @@ def test_bad_input():
         Attention()(query[0], memory)
     with pytest.raises(FovealError, match="k: expected width 7 as q"):
         Attention()(query, memory[..., 1:])
-    with pytest.raises(FovealError, match=r"Attention's score: expected e of shape \(3, 1, 5, 11\), got \(3, 1, 5, 1\)"):
+    with pytest.raises(
+        FovealError, match=r"Attention's score: expected e of shape \(3, 1, 5, 11\), got \(3, 1, 5, 1\)"
+    ):
         Attention(lambda q, k: q.sum(-1, keepdim=True))(query, memory)
     with pytest.raises(FovealError, match="Attention's score: expected a function or a module"):
         Attention(dot(query[:, None], memory[:, None]))
     with pytest.raises(FovealError, match="Attention's dropout: expected at least 0 and below 1, got 1"):
         Attention(dropout=1)
     # (B, N, M) has no axis of heads: taken for (H, N, M), it would mix the samples up.
-    with pytest.raises(FovealError, match=r"mask: expected \(N, M\) or \(B, H, N, M\), got \(3, 5, 11\); one for each sample is"):
+    with pytest.raises(
+        FovealError, match=r"mask: expected \(N, M\) or \(B, H, N, M\), got \(3, 5, 11\); one for each sample is"
+    ):
         Attention()(query, memory, mask=torch.ones(3, 5, 11, dtype=torch.bool))
-    with pytest.raises(FovealError, match=r"mask: expected \(3, 1, 5, 11\), got \(1, 3, 5, 11\); these layers have one head"):
+    with pytest.raises(
+        FovealError, match=r"mask: expected \(3, 1, 5, 11\), got \(1, 3, 5, 11\); these layers have one head"
+    ):
         Attention()(query, memory, mask=torch.ones(1, 3, 5, 11, dtype=torch.bool))
     with pytest.raises(FovealError, match="mask: expected a mask or a boolean tensor, got str"):
         Attention()(query, memory, mask="causal")

@@ -1,4 +1,6 @@
-"""Whatever a layer, a position or a watch is given: a right answer, or one line that says what was expected and what was found."""
+"""Whatever a layer, a position or a watch is given: a right answer, or one line that says what was expected and what
+was found.
+"""
 
 import numpy as np
 import pytest
@@ -49,8 +51,14 @@ CONSTRUCTORS = [
     (lambda: MultiHead(10**5000, 2), "MultiHead's width: expected a number below 2³¹, got int"),
     (lambda: MultiHead(torch.ones(2), 2), "MultiHead's width: expected an integer, at least 1, got Tensor"),
     (lambda: MultiHead(8, 2, mask=3), "MultiHead's mask: expected a mask, such as foveal.mask.causal, got 3"),
-    (lambda: MultiHead(8, 2, mask=torch.ones(3, 3) > 0), "MultiHead's mask: expected a mask, such as foveal.mask.causal, got Tensor"),
-    (lambda: MultiHead(8, 2, position=3), "MultiHead's position: expected one of foveal.position, such as Rotary(), got 3"),
+    (
+        lambda: MultiHead(8, 2, mask=torch.ones(3, 3) > 0),
+        "MultiHead's mask: expected a mask, such as foveal.mask.causal, got Tensor",
+    ),
+    (
+        lambda: MultiHead(8, 2, position=3),
+        "MultiHead's position: expected one of foveal.position, such as Rotary(), got 3",
+    ),
     (
         lambda: MultiHead(8, 2, position=Rotary),
         "MultiHead's position: expected one of foveal.position, such as Rotary(), got the class Rotary",
@@ -59,15 +67,27 @@ CONSTRUCTORS = [
     (lambda: Additive(8, 8, 2.5), "Additive's hidden: expected an integer, at least 1, got 2.5"),
     (lambda: TwoWay(8, "a", 2), "TwoWay's other_width: expected an integer, at least 1, got 'a'"),
     (lambda: Windowed(8, 2, window="a"), "Windowed's window: expected an integer, at least 1, got 'a'"),
-    (lambda: Windowed(8, 2, window=2, shift=0.5), "Windowed's shift: expected an integer, at least 0 and below the window 2, got 0.5"),
+    (
+        lambda: Windowed(8, 2, window=2, shift=0.5),
+        "Windowed's shift: expected an integer, at least 0 and below the window 2, got 0.5",
+    ),
     (lambda: Reduced(8, 2, reduction=2.0), "Reduced's reduction: expected an integer, at least 1, got 2.0"),
     (lambda: Performer(8, 2, features="a"), "Performer's features: expected an integer, at least 1, got 'a'"),
     (lambda: Performer(8, 2, mask=3), "Performer's mask: expected a mask, such as foveal.mask.causal, got 3"),
     (lambda: Performer(8, 2, seed="a"), "Performer's seed: expected an integer, got 'a'"),
-    (lambda: Linformer(8, 2, length=True, projected=3), "Linformer's length: expected an integer, at least 1, got True"),
-    (lambda: AdaptiveSpan(8, 2, longest=4.0, ramp=2), "AdaptiveSpan's longest: expected an integer, at least 1, got 4.0"),
+    (
+        lambda: Linformer(8, 2, length=True, projected=3),
+        "Linformer's length: expected an integer, at least 1, got True",
+    ),
+    (
+        lambda: AdaptiveSpan(8, 2, longest=4.0, ramp=2),
+        "AdaptiveSpan's longest: expected an integer, at least 1, got 4.0",
+    ),
     (lambda: AdaptiveSpan(8, 2, 4, 2, mask=3), "expected masks on both sides, got int"),
-    (lambda: DynamicConvolution(8, 2, kernel_size="a"), "DynamicConvolution's kernel_size: expected an integer, at least 1, got 'a'"),
+    (
+        lambda: DynamicConvolution(8, 2, kernel_size="a"),
+        "DynamicConvolution's kernel_size: expected an integer, at least 1, got 'a'",
+    ),
     (
         lambda: DynamicConvolution(8, 2, 3, ahead="a"),
         "DynamicConvolution's ahead: expected an integer, 0 to 2, as it has 3 taps, got 'a'",
@@ -75,7 +95,10 @@ CONSTRUCTORS = [
     (lambda: Cache("a", 2, 4, 4), "the cache's batch: expected an integer, at least 1, got 'a'"),
     (lambda: Cache(1, 2, 4.0, 4), "the cache's capacity: expected an integer, at least 1, got 4.0"),
     (lambda: FeedForward(8, "a"), "FeedForward's hidden width: expected an integer, at least 1, got 'a'"),
-    (lambda: FeedForward(8, 8, activation="x"), "FeedForward's activation: expected a layer, such as torch.nn.ReLU(), got 'x'"),
+    (
+        lambda: FeedForward(8, 8, activation="x"),
+        "FeedForward's activation: expected a layer, such as torch.nn.ReLU(), got 'x'",
+    ),
     (lambda: Gated(8, 8, nn.SiLU), "Gated's activation: expected a layer, such as torch.nn.ReLU(), got the class SiLU"),
     (lambda: Gated(8.5, 8), "Gated's width: expected an integer, at least 1, got 8.5"),
     (lambda: PreNorm(3, 4), "PreNorm's layer: expected a layer (torch.nn.Module), got 3"),
@@ -85,16 +108,28 @@ CONSTRUCTORS = [
         lambda: Encoder(MultiHead(8, 2), FeedForward(8, 8), norm=3),
         "Encoder's norm: expected the class PreNorm, PostNorm or Residual, got 3",
     ),
-    (lambda: Encoder(MultiHead(8, 2), FeedForward(8, 8), norm=nn.LayerNorm), "PreNorm, PostNorm or Residual, got the class LayerNorm"),
-    (lambda: Encoder(nn.Identity(), nn.Identity(), width=8.0), "a block's width: expected an integer, at least 1, got 8.0"),
-    (lambda: Decoder(MultiHead(8, 2), MultiHead(8, 2), FeedForward(8, 8), norm=3), "Decoder's norm: expected the class PreNorm"),
+    (
+        lambda: Encoder(MultiHead(8, 2), FeedForward(8, 8), norm=nn.LayerNorm),
+        "PreNorm, PostNorm or Residual, got the class LayerNorm",
+    ),
+    (
+        lambda: Encoder(nn.Identity(), nn.Identity(), width=8.0),
+        "a block's width: expected an integer, at least 1, got 8.0",
+    ),
+    (
+        lambda: Decoder(MultiHead(8, 2), MultiHead(8, 2), FeedForward(8, 8), norm=3),
+        "Decoder's norm: expected the class PreNorm",
+    ),
     (lambda: Rotary("a"), "Rotary's width: expected an even number of channels in a head, at least 2, got 'a'"),
     (lambda: Rotary(8.0), "Rotary's width: expected an even number of channels in a head, at least 2, got 8.0"),
     (lambda: Rotary(8, base="a"), "Rotary's base: expected above 0, got 'a'"),
     (lambda: Relative(8, max_distance="a"), "Relative's max_distance: expected an integer, at least 0, got 'a'"),
     (lambda: Relative(8, 4, scale="a"), "Relative's scale: expected a finite number, got 'a'"),
     (lambda: Sinusoidal("a"), "Sinusoidal's width: expected an integer, at least 1, got 'a'"),
-    (lambda: Sinusoidal2d(6.0), "Sinusoidal2d's width: expected an integer, at least 2, for a row and a column, got 6.0"),
+    (
+        lambda: Sinusoidal2d(6.0),
+        "Sinusoidal2d's width: expected an integer, at least 2, for a row and a column, got 6.0",
+    ),
     (lambda: Polar(None), "Polar's width: expected an integer, at least 4"),
     (lambda: Learned(8, "a"), "Learned's length: expected an integer, at least 1, got 'a'"),
     (lambda: Learned2d(8, "a", 2), "Learned2d's grid: expected at least 1 × 1, got 'a' × 2"),
@@ -105,8 +140,14 @@ CONSTRUCTORS = [
 ]
 
 INPUTS = [
-    (lambda: MultiHead(8, 2)(x.double()), "MultiHead's query: expected torch.float32, as its weights, got torch.float64; convert one"),
-    (lambda: MultiHead(8, 2)(x, x.double()), "MultiHead's memory: expected torch.float32, as its weights, got torch.float64"),
+    (
+        lambda: MultiHead(8, 2)(x.double()),
+        "MultiHead's query: expected torch.float32, as its weights, got torch.float64; convert one",
+    ),
+    (
+        lambda: MultiHead(8, 2)(x, x.double()),
+        "MultiHead's memory: expected torch.float32, as its weights, got torch.float64",
+    ),
     (lambda: MultiHead(8, 2)(x.long()), "MultiHead's query: expected torch.float32, as its weights, got torch.int64"),
     (lambda: MultiHead(8, 2)(None), "MultiHead's query: expected a tensor (B, N, 8), got None"),
     (lambda: MultiHead(8, 2)("a"), "MultiHead's query: expected a tensor (B, N, 8), got 'a'"),
@@ -125,24 +166,42 @@ INPUTS = [
     (lambda: Additive(8, 8, 4)(x, x, keys=3), "Additive's keys: expected a tensor (B, N, C), got 3"),
     (lambda: LocationAware(8, 8, 4)(3, x), "LocationAware's state: expected (B, 8), one step, got 3"),
     (lambda: LocationAware(8, 8, 4)(x[:, 0], x, 3), "LocationAware's previous: expected a tensor (B, M), got 3"),
-    (lambda: Performer(8, 2)(x.double()), "Performer's query: expected torch.float32, as its weights, got torch.float64"),
+    (
+        lambda: Performer(8, 2)(x.double()),
+        "Performer's query: expected torch.float32, as its weights, got torch.float64",
+    ),
     (lambda: Performer(8, 2, mask=causal)(x, mask=3), "Performer's mask: expected a mask or a boolean tensor, got 3"),
     (lambda: Linformer(8, 2, 5, 3)(x.long()), "Linformer's x: expected torch.float32, as its weights, got torch.int64"),
     (lambda: FeedForward(8, 8)(None), "FeedForward's input: expected a tensor (…, 8), got None"),
     (lambda: Gated(8, 8)(x.half()), "Gated's input: expected torch.float32, as its weights, got torch.float16"),
     (lambda: Windowed(8, 2, 2)(None), "Windowed's grid: expected (B, h, w, 8), got None"),
-    (lambda: Reduced(8, 2, 2)(x[None].double()), "Reduced's grid: expected torch.float32, as its weights, got torch.float64"),
+    (
+        lambda: Reduced(8, 2, 2)(x[None].double()),
+        "Reduced's grid: expected torch.float32, as its weights, got torch.float64",
+    ),
     (lambda: PreNorm(nn.Linear(8, 8), 8)(None), "PreNorm's input: expected a tensor (…, 8), got None"),
-    (lambda: PreNorm(nn.Linear(8, 8), 8)(x[..., :5]), "PreNorm's input: expected a last axis of 8, got shape (2, 3, 5)"),
+    (
+        lambda: PreNorm(nn.Linear(8, 8), 8)(x[..., :5]),
+        "PreNorm's input: expected a last axis of 8, got shape (2, 3, 5)",
+    ),
     (lambda: Residual(nn.Linear(8, 8), 8)("a"), "Residual's input: expected a tensor (…, 8), got 'a'"),
-    (lambda: Encoder(MultiHead(8, 2), FeedForward(8, 8))(x, cache=3), "MultiHead's cache: expected one of new_cache(), got 3"),
-    (lambda: Decoder(MultiHead(8, 2), MultiHead(8, 2), FeedForward(8, 8))(x, x, cache=3), "MultiHead's cache: expected one of new_cache()"),
+    (
+        lambda: Encoder(MultiHead(8, 2), FeedForward(8, 8))(x, cache=3),
+        "MultiHead's cache: expected one of new_cache(), got 3",
+    ),
+    (
+        lambda: Decoder(MultiHead(8, 2), MultiHead(8, 2), FeedForward(8, 8))(x, x, cache=3),
+        "MultiHead's cache: expected one of new_cache()",
+    ),
     (lambda: Sinusoidal(8)(3), "Sinusoidal's tokens: expected a floating tensor, (B, N, 8), got 3"),
     (lambda: Sinusoidal(8)(x.long()), "Sinusoidal's tokens: expected a floating tensor, (B, N, 8), got torch.int64"),
     (lambda: Sinusoidal(8)(x, "a"), "Sinusoidal's start: expected an integer, got 'a'"),
     (lambda: Polar(8)(None), "Polar's tokens: expected a floating tensor, a grid (B, h, w, 8), got None"),
     (lambda: Rotary(8).rotate(1, 2), "Rotary's q: expected a floating tensor, heads (B, H, N, D), got 1"),
-    (lambda: Rotary().rotate(x[None], x[None].long()), "Rotary's k: expected a floating tensor, heads (B, H, N, D), got torch.int64"),
+    (
+        lambda: Rotary().rotate(x[None], x[None].long()),
+        "Rotary's k: expected a floating tensor, heads (B, H, N, D), got torch.int64",
+    ),
     (lambda: Buckets(2).bias(3, 4), "q: expected a tensor, got int"),
     (lambda: Buckets(2).bias(x[None], "a"), "Buckets's keys: expected an integer, at least 0, got 'a'"),
 ]
@@ -179,7 +238,8 @@ def test_whole_numbers_of_other_libraries_are_sizes():
 
 
 @pytest.mark.parametrize(
-    "layer", [MultiHead(8, 2), FeedForward(8, 8), Performer(8, 2, 4), Encoder(MultiHead(8, 2), FeedForward(8, 8), PreNorm)]
+    "layer",
+    [MultiHead(8, 2), FeedForward(8, 8), Performer(8, 2, 4), Encoder(MultiHead(8, 2), FeedForward(8, 8), PreNorm)],
 )
 def test_autocast_sees_to_the_dtype(layer):
     with torch.autocast("cpu", torch.bfloat16):

@@ -68,7 +68,11 @@ def test_reorder_follows_the_beams():
 
 def test_reorder_of_any_order_is_indexing():
     generator = torch.Generator().manual_seed(3)
-    for index in [torch.arange(7), torch.full((7,), 4), *(torch.randint(7, (7,), generator=generator) for _ in range(9))]:
+    for index in [
+        torch.arange(7),
+        torch.full((7,), 4),
+        *(torch.randint(7, (7,), generator=generator) for _ in range(9)),
+    ]:
         cache = Cache(7, 3, 6, 5, dtype=torch.float64)
         k, v = cache.append(heads(4, batch=7), heads(4, seed=2, batch=7))
         before = k[index].clone(), v[index].clone()
@@ -95,7 +99,9 @@ def test_one_step_of_attention_is_the_last_row_of_all():
     for at in range(7):
         k_view, v_view = cache.append(k[:, :, at : at + 1], v[:, :, at : at + 1])
         step = attend(q[:, :, at : at + 1], k_view, v_view)
-        assert torch.allclose(step, attend(q, k[:, :, : at + 1], v[:, :, : at + 1])[:, :, at : at + 1], atol=1e-12, rtol=0)
+        assert torch.allclose(
+            step, attend(q, k[:, :, : at + 1], v[:, :, : at + 1])[:, :, at : at + 1], atol=1e-12, rtol=0
+        )
 
 
 def test_a_gradient_passes_through_one_append_and_torch_refuses_more():
@@ -121,7 +127,9 @@ def test_a_memory_is_its_keys_and_values():
 def test_bad_input():
     cache = Cache(2, 3, 7, 5, dtype=torch.float64)
     cache.append(heads(5), heads(5))
-    with pytest.raises(FovealError, match=r"cache: expected at most 7 tokens, got 5 \+ 3; make it with a larger capacity"):
+    with pytest.raises(
+        FovealError, match=r"cache: expected at most 7 tokens, got 5 \+ 3; make it with a larger capacity"
+    ):
         cache.append(heads(3), heads(3))
     assert cache.length == 5
     for wrong in (heads(1, groups=1), heads(1, batch=1), heads(1, width=1), heads(1).float(), heads(1)[0]):

@@ -22,7 +22,8 @@ def made():
 
 
 def test_by_hand():
-    # Both queries are 1. The first has no past: c = tanh 1, e = (0, ln 3). The second has a past of 1, and W_h = −1 takes it away: c = 0.
+    # Both queries are 1. The first has no past: c = tanh 1, e = (0, ln 3). The second has a past of 1, and W_h = −1
+    # takes it away: c = 0.
     layer = Context(1, 1, 1)
     layer.query.weight.data, layer.history.weight.data = torch.tensor([[1.0]]), torch.tensor([[-1.0]])
     layer.key.weight.data = torch.tensor([[math.log(3) / math.tanh(1) / 4]])

@@ -56,7 +56,11 @@ def test_witness_torch(norm_first):
     fill_from_torch(ours.cross_attention.layer, theirs.multihead_attn)
     ours.feed_forward.layer.inner.load_state_dict(theirs.linear1.state_dict())
     ours.feed_forward.layer.outer.load_state_dict(theirs.linear2.state_dict())
-    for mine, norm in ((ours.self_attention, theirs.norm1), (ours.cross_attention, theirs.norm2), (ours.feed_forward, theirs.norm3)):
+    for mine, norm in (
+        (ours.self_attention, theirs.norm1),
+        (ours.cross_attention, theirs.norm2),
+        (ours.feed_forward, theirs.norm3),
+    ):
         mine.norm.load_state_dict(norm.state_dict())
     x, memory = tokens(2, 5, 12), tokens(2, 7, 12, seed=2)
     later = torch.ones(5, 5).triu(1).bool()

@@ -133,7 +133,8 @@ def test_bad_input():
     with pytest.raises(FovealError, match="DynamicConvolution's ahead: expected 0 to 4, as it has 5 taps, got 5"):
         made(5, ahead=5)
     with pytest.raises(
-        FovealError, match="DynamicConvolution's mask: expected padding, got causal with 2 taps ahead; build it with ahead=0"
+        FovealError,
+        match="DynamicConvolution's mask: expected padding, got causal with 2 taps ahead; build it with ahead=0",
     ):
         made(5, ahead=2)(tokens(2, 11, 6), mask=causal)
     with pytest.raises(FovealError, match="mask: expected none, causal, padding"):

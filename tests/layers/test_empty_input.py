@@ -1,4 +1,6 @@
-"""No samples, no tokens, no keys: every layer answers with an empty tensor or with what 0 gives, and its gradients are finite."""
+"""No samples, no tokens, no keys: every layer answers with an empty tensor or with what 0 gives, and its gradients are
+finite.
+"""
 
 import pytest
 import torch
@@ -53,7 +55,8 @@ def test_location_aware(batch, keys):
 
 @pytest.mark.parametrize("shape", [(0, 5, 6), (2, 0, 6), (2, 6, 0), (2, 0, 0)])
 @pytest.mark.parametrize(
-    "make", [lambda: Reduced(C, 7, 1), lambda: Reduced(C, 7, 2), lambda: Windowed(C, 7, 3), lambda: Windowed(C, 7, 3, 1)]
+    "make",
+    [lambda: Reduced(C, 7, 1), lambda: Reduced(C, 7, 2), lambda: Windowed(C, 7, 3), lambda: Windowed(C, 7, 3, 1)],
 )
 def test_layers_of_a_grid(make, shape):
     layer = make()

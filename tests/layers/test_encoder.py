@@ -24,7 +24,8 @@ def block(norm, dropout=0.0, **options):
 
 
 def test_by_hand():
-    # Both layers answer 0: what is left is x (pre), or its LayerNorm, taken twice (post). The LayerNorm of (1, 5) is (−1, 1).
+    # Both layers answer 0: what is left is x (pre), or its LayerNorm, taken twice (post). The LayerNorm of (1, 5) is
+    # (−1, 1).
     for norm, expected in ((PreNorm, [1.0, 5.0]), (PostNorm, [-1.0, 1.0]), (Residual, [1.0, 5.0])):
         whole = Encoder(MultiHead(2, 1), FeedForward(2, 3), norm=norm)
         for linear in (whole.attention.layer.out, whole.feed_forward.layer.outer):
@@ -38,7 +39,13 @@ def test_it_is_the_oracle(norm):
     whole = block(norm)
     x = tokens(2, 5, 12)
     attention, network = whole.attention.layer, whole.feed_forward.layer
-    rest = 3, pair(network.inner), pair(network.outer), (pair(whole.attention.norm), pair(whole.feed_forward.norm)), norm is PreNorm
+    rest = (
+        3,
+        pair(network.inner),
+        pair(network.outer),
+        (pair(whole.attention.norm), pair(whole.feed_forward.norm)),
+        norm is PreNorm,
+    )
     for mask, keeps in ((None, None), (causal, lambda i, j: j <= i)):
         expected = [encoder(sample, parts(attention), *rest, keeps) for sample in x.tolist()]
         assert near(whole(x, mask=mask), torch.tensor(expected, dtype=torch.float64), 1e-9)

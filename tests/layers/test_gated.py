@@ -42,7 +42,9 @@ def test_witness_transformers_llama():
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaMLP
 
-    theirs = scatter(LlamaMLP(LlamaConfig(hidden_size=8, intermediate_size=11, hidden_act="silu", num_attention_heads=1)).double())
+    theirs = scatter(
+        LlamaMLP(LlamaConfig(hidden_size=8, intermediate_size=11, hidden_act="silu", num_attention_heads=1)).double()
+    )
     ours = Gated(8, 11, nn.SiLU(), bias=False).double()
     ours.inner.weight.data = torch.cat([theirs.gate_proj.weight, theirs.up_proj.weight])
     ours.outer.weight.data = theirs.down_proj.weight

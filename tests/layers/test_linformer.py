@@ -27,13 +27,16 @@ def parts(layer):
 
 
 def test_by_hand():
-    # q = k = 0, so the two projected keys weigh 1/2 each; F = ((1, 1, 0), (0, 0, 4)) makes values 1 + 2 and 4·3 of the tokens 1, 2, 3.
+    # q = k = 0, so the two projected keys weigh 1/2 each; F = ((1, 1, 0), (0, 0, 4)) makes values 1 + 2 and 4·3 of the
+    # tokens 1, 2, 3.
     layer = Linformer(1, heads=1, length=3, projected=2)
     layer.qkv.weight.data, layer.qkv.bias.data = torch.tensor([[0.0], [0.0], [1.0]]), torch.zeros(3)
     layer.out.weight.data, layer.out.bias.data = torch.ones(1, 1), torch.zeros(1)
     layer.f.data = torch.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, 4.0]])
     assert torch.allclose(layer(torch.tensor([[[1.0], [2.0], [3.0]]])), torch.full((1, 3, 1), 7.5))
-    assert torch.allclose(layer(torch.tensor([[[1.0], [2.0]]])), torch.full((1, 2, 1), 1.5))  # shorter: the first two columns
+    assert torch.allclose(
+        layer(torch.tensor([[[1.0], [2.0]]])), torch.full((1, 2, 1), 1.5)
+    )  # shorter: the first two columns
 
 
 @pytest.mark.parametrize("length", [17, 11, 1])
@@ -89,7 +92,9 @@ def test_dropout_only_in_training():
 
 
 def test_bad_input():
-    with pytest.raises(FovealError, match="Linformer's x: expected at most 17 tokens, got 19; build it with a larger length"):
+    with pytest.raises(
+        FovealError, match="Linformer's x: expected at most 17 tokens, got 19; build it with a larger length"
+    ):
         made()(tokens(2, 19, 15))
     with pytest.raises(FovealError, match="Linformer's mask: expected none or padding, got causal"):
         made()(tokens(2, 11, 15), mask=causal)

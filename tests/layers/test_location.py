@@ -31,7 +31,9 @@ def test_by_hand():
 @pytest.mark.parametrize("keys", [13, 5, 1])
 def test_it_is_the_oracle(keys):
     layer, state, memory = made(), tokens(2, 11, 7), tokens(2, keys, 3, seed=2)
-    want = [oracle(one, two, layer.place.weight.tolist()) for one, two in zip(state.tolist(), memory.tolist(), strict=True)]
+    want = [
+        oracle(one, two, layer.place.weight.tolist()) for one, two in zip(state.tolist(), memory.tolist(), strict=True)
+    ]
     assert near(layer(state, memory), torch.tensor(want, dtype=torch.float64))
 
 
@@ -53,7 +55,9 @@ def test_padding_is_the_shorter_memory():
 
 
 def test_bad_input():
-    with pytest.raises(FovealError, match="Location's memory: expected at most 13 tokens, got 17; build it with more keys"):
+    with pytest.raises(
+        FovealError, match="Location's memory: expected at most 13 tokens, got 17; build it with more keys"
+    ):
         made()(tokens(2, 11, 7), tokens(2, 17, 3))
     with pytest.raises(FovealError, match=r"Location's state: expected \(B, N, 7\)"):
         made()(tokens(2, 11, 5), tokens(2, 13, 3))

@@ -28,7 +28,8 @@ def inputs():
 
 
 def test_by_hand():
-    # Only the place counts. The filter reads the left neighbour, so the step after (1, 0, 0) has f = (0, 1, 0) and e = (0, ln 3, 0).
+    # Only the place counts. The filter reads the left neighbour, so the step after (1, 0, 0) has f = (0, 1, 0) and e =
+    # (0, ln 3, 0).
     layer = LocationAware(1, 1, 1, filters=1, taps=3)
     for weight in (layer.state.weight, layer.state.bias, layer.key.weight):
         weight.data.zero_()
@@ -105,5 +106,7 @@ def test_bad_input():
         layer(state, memory, previous[:, :11])
     with pytest.raises(FovealError, match=r"LocationAware's keys: expected \(2, 13, 5\)"):
         layer(state, memory, keys=memory)
-    with pytest.raises(FovealError, match="LocationAware's taps: expected an odd number, so that a filter has a middle, got 4"):
+    with pytest.raises(
+        FovealError, match="LocationAware's taps: expected an odd number, so that a filter has a middle, got 4"
+    ):
         made(taps=4)

@@ -39,7 +39,7 @@ def double(*arguments, **options):
     return scatter(MultiHead(*arguments, **options).double().eval())
 
 
-# --- by hand ---------------------------------------------------------------------------------------------------------------------
+# --- by hand ----------------------------------------------------------------------------------------------------------
 
 
 def test_by_hand():
@@ -51,7 +51,8 @@ def test_by_hand():
 
 
 def test_two_heads_by_hand():
-    # Head 0 reads channel 0 and sees scores (0, ln 3): weights 1/4, 3/4. Head 1 reads channel 1 and sees (0, 0): weights 1/2, 1/2.
+    # Head 0 reads channel 0 and sees scores (0, ln 3): weights 1/4, 3/4. Head 1 reads channel 1 and sees (0, 0):
+    # weights 1/2, 1/2.
     layer = MultiHead(2, 2, key_width=2, bias=False).double()
     identity = (torch.eye(2), None)
     fill(layer, identity, identity, (torch.diag(torch.tensor([4.0, 10.0])), None), identity)
@@ -60,7 +61,7 @@ def test_two_heads_by_hand():
     assert near(y[0, 0], torch.tensor([3.0, 20.0], dtype=torch.float64))
 
 
-# --- the oracle ------------------------------------------------------------------------------------------------------------------
+# --- the oracle -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("heads", "groups", "bias"), [(3, 3, True), (6, 3, True), (6, 2, False), (5, 1, True)])
@@ -96,13 +97,15 @@ def test_the_layers_mask_and_the_callers_are_both_obeyed(own, call):
     given_mask = dense if call == "tensor" else call
 
     def keeps(i, j):
-        return (own is None or j <= i) and (call is None or (dense[i, j].item() if call == "tensor" else abs(i - j) <= 1))
+        return (own is None or j <= i) and (
+            call is None or (dense[i, j].item() if call == "tensor" else abs(i - j) <= 1)
+        )
 
     expected = [multihead(sample, sample, *parts(layer), 3, 3, keeps) for sample in x.tolist()]
     assert near(layer(x, mask=given_mask), torch.tensor(expected, dtype=torch.float64), 1e-9)
 
 
-# --- the seven classic mistakes --------------------------------------------------------------------------------------------------
+# --- the seven classic mistakes ---------------------------------------------------------------------------------------
 
 
 def test_mistake_dropout_is_off_in_evaluation():
@@ -176,7 +179,9 @@ def test_mistake_cached_decoding_is_the_full_pass(name, dtype, close):
             assert (y - full).abs().max() <= close
 
 
-@pytest.mark.parametrize(("own", "mask"), [(None, causal & padding([13, 9])), (causal, local(2)), (causal, padding([13, 9]))])
+@pytest.mark.parametrize(
+    ("own", "mask"), [(None, causal & padding([13, 9])), (causal, local(2)), (causal, padding([13, 9]))]
+)
 def test_mistake_cached_decoding_with_a_mask_in_the_call(own, mask):
     layer = double(11, 6, head_width=8, mask=own)
     x = tokens(2, 13, 11)
@@ -200,10 +205,13 @@ def test_mistake_it_says_where_it_departs_from_its_paper():
     assert sum(parameter.numel() for parameter in MultiHead(21, 7, bias=False).parameters()) == 4 * 21**2
     assert sum(parameter.numel() for parameter in MultiHead(21, 7).parameters()) == 4 * 21**2 + 4 * 21
     assert sum(parameter.numel() for parameter in MultiHead(21, 7, key_width=21).parameters()) == 4 * 21**2 + 4 * 21
-    assert sum(parameter.numel() for parameter in MultiHead(24, 6, groups=2, bias=False).parameters()) == 2 * 24**2 + 2 * 24 * 8
+    assert (
+        sum(parameter.numel() for parameter in MultiHead(24, 6, groups=2, bias=False).parameters())
+        == 2 * 24**2 + 2 * 24 * 8
+    )
 
 
-# --- properties ------------------------------------------------------------------------------------------------------------------
+# --- properties -------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=25, deadline=None)
@@ -253,7 +261,7 @@ def test_nothing_to_look_for_and_nothing_to_look_at(options, batch, queries, key
     assert layer(tokens(batch, 0, 11)).shape == (batch, 0, 11)
 
 
-# --- heads cut out ---------------------------------------------------------------------------------------------------------------
+# --- heads cut out ----------------------------------------------------------------------------------------------------
 
 CUTS = [
     ({}, [1, 4]),
@@ -281,7 +289,9 @@ def test_dropped_heads_are_as_heads_whose_output_is_0(options, dropped):
     assert sum(parameter.numel() for parameter in layer.parameters()) < before
     assert layer.heads == 6 - len(dropped)
     assert layer.out.in_features == layer.heads * 5
-    rebuilt = MultiHead(11, layer.heads, **{**options, "groups": layer.groups}, head_width=5, position=Relative(5, max_distance=2)).double()
+    rebuilt = MultiHead(
+        11, layer.heads, **{**options, "groups": layer.groups}, head_width=5, position=Relative(5, max_distance=2)
+    ).double()
     rebuilt.load_state_dict(layer.state_dict())
     assert torch.equal(rebuilt(x, *more), layer(x, *more))
 
@@ -309,7 +319,7 @@ def test_dropped_heads_are_dropped_from_a_position_that_has_heads():
     assert layer.position.dropped == [1, 4]
 
 
-# --- outside witnesses -----------------------------------------------------------------------------------------------------------
+# --- outside witnesses ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -319,7 +329,13 @@ def test_witness_torch_self_attention(bias):
     x = tokens(2, 5, 21)
     lengths = padding([5, 3])
     hidden = ~torch.tensor([[True] * 5, [True] * 3 + [False] * 2])  # torch's True = may not look
-    y, _ = theirs(x, x, x, key_padding_mask=hidden, attn_mask=nn.Transformer.generate_square_subsequent_mask(5, dtype=torch.float64) < 0)
+    y, _ = theirs(
+        x,
+        x,
+        x,
+        key_padding_mask=hidden,
+        attn_mask=nn.Transformer.generate_square_subsequent_mask(5, dtype=torch.float64) < 0,
+    )
     assert near(ours(x, mask=causal & lengths), y)
 
 
@@ -336,7 +352,12 @@ def test_witness_transformers_llama():
     from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRotaryEmbedding
 
     config = LlamaConfig(
-        hidden_size=48, num_attention_heads=6, num_key_value_heads=2, head_dim=8, max_position_embeddings=64, attn_implementation="eager"
+        hidden_size=48,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        head_dim=8,
+        max_position_embeddings=64,
+        attn_implementation="eager",
     )
     theirs = scatter(LlamaAttention(config, 0).double().eval())
     ours = MultiHead(48, 6, groups=2, position=Rotary(8, base=10000.0), mask=causal, bias=False).double()
@@ -362,7 +383,7 @@ def test_witness_x_transformers(groups):
     assert near(ours(x), theirs(x), 1e-4)  # their softmax is computed in float32
 
 
-# --- compiled, exported, saved ---------------------------------------------------------------------------------------------------
+# --- compiled, exported, saved ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -373,7 +394,13 @@ def _afresh():
 
 @pytest.mark.usefixtures("_afresh")
 @pytest.mark.parametrize(
-    "options", [{}, {"groups": 2, "mask": causal}, {"position": Rotary(8)}, {"position": Relative(8, 3), "mask": causal & local(3)}]
+    "options",
+    [
+        {},
+        {"groups": 2, "mask": causal},
+        {"position": Rotary(8)},
+        {"position": Relative(8, 3), "mask": causal & local(3)},
+    ],
 )
 def test_compiled_whole(options):
     layer = MultiHead(11, 6, head_width=8, **options).eval()
@@ -409,7 +436,9 @@ def test_exported_with_any_batch():
     layer = MultiHead(12, 4, key_width=12).eval()
     batch = torch.export.Dim("batch")
     x, memory = tokens(2, 5, 12, dtype=torch.float32), tokens(2, 3, 12, dtype=torch.float32, seed=2)
-    program = torch.export.export(layer, (x, memory), dynamic_shapes={"query": {0: batch}, "memory": {0: batch}}, strict=False)
+    program = torch.export.export(
+        layer, (x, memory), dynamic_shapes={"query": {0: batch}, "memory": {0: batch}}, strict=False
+    )
     more, others = tokens(7, 5, 12, dtype=torch.float32, seed=3), tokens(7, 3, 12, dtype=torch.float32, seed=4)
     assert near(program.module()(more, others), layer(more, others), 1e-6)
 
@@ -450,7 +479,7 @@ def test_weights_begin_after_glorot():
     assert not layer.out.bias.any()
 
 
-# --- bad input -------------------------------------------------------------------------------------------------------------------
+# --- bad input --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -514,10 +543,15 @@ def test_no_position_may_be_written_out():
 @pytest.mark.parametrize("mask", [random(count=2), causal & random(count=2), ~(random(count=2) | local(1))], ids=repr)
 def test_a_cache_and_a_mask_that_is_drawn_for_the_number_of_keys_are_refused(mask):
     x = torch.zeros(2, 3, 12)
-    for layer, given_mask in ((MultiHead(12, 4, mask=mask), None), (MultiHead(12, 4), mask), (MultiHead(12, 4, mask=mask), causal)):
+    for layer, given_mask in (
+        (MultiHead(12, 4, mask=mask), None),
+        (MultiHead(12, 4), mask),
+        (MultiHead(12, 4, mask=mask), causal),
+    ):
         cache = layer.new_cache(2, 7)
         with pytest.raises(
-            FovealError, match=r"MultiHead's cache: expected a mask that keeps the same pairs when keys are added, got .*random"
+            FovealError,
+            match=r"MultiHead's cache: expected a mask that keeps the same pairs when keys are added, got .*random",
         ):
             layer(x, mask=given_mask, cache=cache)
         assert cache.length == 0
@@ -530,7 +564,11 @@ def test_a_cache_and_a_mask_that_is_drawn_for_the_number_of_keys_are_refused(mas
         (6, [6], "heads to drop: expected 0 to 5, got \\[6\\]"),
         (6, [-1], "heads to drop: expected 0 to 5, got \\[-1\\]"),
         (6, range(6), "expected at least one head left, got none left"),
-        (2, [0], "expected whole groups of 3 or the same number from every group, got groups with \\[2, 3\\] heads left"),
+        (
+            2,
+            [0],
+            "expected whole groups of 3 or the same number from every group, got groups with \\[2, 3\\] heads left",
+        ),
     ],
 )
 def test_bad_cuts(groups, dropped, words):
@@ -547,7 +585,9 @@ def test_it_says_what_it_is():
     assert isinstance(causal, Mask)
 
 
-@pytest.mark.parametrize("make", [lambda: Relative(8, 3, heads=4), lambda: Relative(8, 3), lambda: Buckets(4), lambda: BiasTable(4, 2, 4)])
+@pytest.mark.parametrize(
+    "make", [lambda: Relative(8, 3, heads=4), lambda: Relative(8, 3), lambda: Buckets(4), lambda: BiasTable(4, 2, 4)]
+)
 def test_a_layer_that_drops_heads_drops_them_in_its_position_too(make):
     torch.manual_seed(0)
     layer = MultiHead(32, 4, position=make()).double().eval()

@@ -31,7 +31,8 @@ def parts(layer):
 
 
 def test_by_hand():
-    # One feature ω = 1 and identity projections: the weights of the tokens 0, 1, 2 are exp(k − k²/2) = 1, √e, 1 for every query.
+    # One feature ω = 1 and identity projections: the weights of the tokens 0, 1, 2 are exp(k − k²/2) = 1, √e, 1 for
+    # every query.
     layer = Performer(1, heads=1, features=1)
     layer.qkv.weight.data, layer.qkv.bias.data = torch.ones(3, 1), torch.zeros(3)
     layer.out.weight.data, layer.out.bias.data = torch.ones(1, 1), torch.zeros(1)
@@ -150,6 +151,7 @@ def test_bad_input():
     with pytest.raises(FovealError, match=r"Performer's query: expected \(B, N, 15\), got \(2, 11, 14\)"):
         made()(tokens(2, 11, 14))
     with pytest.raises(
-        FovealError, match=r"mask: expected none, causal, padding or causal & padding.*got local.*; MultiHead takes any mask"
+        FovealError,
+        match=r"mask: expected none, causal, padding or causal & padding.*got local.*; MultiHead takes any mask",
     ):
         made()(tokens(2, 11, 15), mask=local(3))

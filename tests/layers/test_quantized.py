@@ -23,7 +23,9 @@ def x(*shape):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("make", [lambda: MultiHead(24, 4), lambda: MultiHead(24, 4, groups=2, bias=False), lambda: Performer(24, 4)])
+@pytest.mark.parametrize(
+    "make", [lambda: MultiHead(24, 4), lambda: MultiHead(24, 4, groups=2, bias=False), lambda: Performer(24, 4)]
+)
 def test_a_layer_made_for_one_source_reads_another(make):
     torch.manual_seed(0)
     layer = make().eval()
@@ -51,7 +53,9 @@ def test_every_layer_is_near_or_says_why_not(name):
     exact = tensors(one.module(*one.inputs))
     int8 = quantized(one.module)
     if name in READS_ITS_MATRICES:
-        with pytest.raises(FovealError, match=r"^\w+'s weights: expected floating point, got a quantised projection; .* itself$"):
+        with pytest.raises(
+            FovealError, match=r"^\w+'s weights: expected floating point, got a quantised projection; .* itself$"
+        ):
             int8(*one.inputs)
         return
     for y, want in zip(tensors(int8(*one.inputs)), exact, strict=True):

@@ -15,7 +15,8 @@ def grid(*shape):
 
 
 def test_by_hand():
-    # The whole grid becomes one cell, so every token gets that cell's value. The kernel is a mean: cell = (2, 6), LN(cell) = (−1, 1).
+    # The whole grid becomes one cell, so every token gets that cell's value. The kernel is a mean: cell = (2, 6),
+    # LN(cell) = (−1, 1).
     layer = Reduced(2, 1, reduction=2).double()
     with torch.no_grad():
         layer.reduce.weight.copy_(torch.eye(2)[:, :, None, None].expand(2, 2, 2, 2) / 4)

@@ -52,7 +52,9 @@ def test_it_is_the_oracle(kind):
     norm = pair(block.norm) if kind != "none" else ()
     x = tokens(2, 5, 7)
     weights = pair(block.layer)
-    expected = [residual(token, lambda numbers: linear(numbers, *weights), kind, *norm) for token in x.flatten(0, 1).tolist()]
+    expected = [
+        residual(token, lambda numbers: linear(numbers, *weights), kind, *norm) for token in x.flatten(0, 1).tolist()
+    ]
     assert near(block(x).flatten(0, 1), torch.tensor(expected, dtype=torch.float64), 1e-9)
 
 

@@ -34,7 +34,12 @@ def test_it_is_the_oracle():
     ours = layer(a, b, a_mask=a_mask, b_mask=b_mask)
     for sample in range(2):
         theirs = two_way(
-            a[sample].tolist(), b[sample].tolist(), *ways, 3, lambda i, j: a_mask[i, j].item(), lambda i, j: b_mask[i, j].item()
+            a[sample].tolist(),
+            b[sample].tolist(),
+            *ways,
+            3,
+            lambda i, j: a_mask[i, j].item(),
+            lambda i, j: b_mask[i, j].item(),
         )
         for mine, other in zip(ours, theirs, strict=True):
             assert near(mine[sample], torch.tensor(other, dtype=torch.float64), 1e-9)

@@ -21,7 +21,8 @@ def grid(*shape):
 
 
 def test_by_hand():
-    # Windows of one token: a token sees itself alone. Windows as large as the grid: every token sees the mean of all, if scores are 0.
+    # Windows of one token: a token sees itself alone. Windows as large as the grid: every token sees the mean of all,
+    # if scores are 0.
     x = grid(1, 2, 2, 3)
     alone = scatter(Windowed(3, 1, window=1).double())
     value = alone.attention.qkv(x)[..., 6:]
@@ -43,7 +44,9 @@ def test_it_is_the_oracle(h, w, shift, table):
     def bias(head, down, right):
         return position.table[(down + 2) * 5 + right + 2, head].item()
 
-    expected = [windowed(sample, *parts(layer.attention), 2, 3, shift, bias if table else None) for sample in x.tolist()]
+    expected = [
+        windowed(sample, *parts(layer.attention), 2, 3, shift, bias if table else None) for sample in x.tolist()
+    ]
     assert near(layer(x), torch.tensor(expected, dtype=torch.float64), 1e-9)
 
 
@@ -80,7 +83,9 @@ def test_witness_transformers_swin(shift):
     network = PreNorm(FeedForward(10, 30, nn.GELU()), 10).double()
     old = theirs.attention
     fill(attention.layer.attention, old.q_proj, old.k_proj, old.v_proj, old.o_proj)
-    attention.layer.attention.position.load_state_dict({"table": old.relative_position_bias.relative_position_bias_table})
+    attention.layer.attention.position.load_state_dict(
+        {"table": old.relative_position_bias.relative_position_bias_table}
+    )
     network.layer.inner.load_state_dict(theirs.mlp.fc1.state_dict())
     network.layer.outer.load_state_dict(theirs.mlp.fc2.state_dict())
     attention.norm.load_state_dict(theirs.layernorm_before.state_dict())

@@ -21,7 +21,9 @@ def loss_of(multi_label=False, counts=COUNTS, balance="none", smoothing=0.1):
 
 def some(count=17, classes=5, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(count, classes, generator=generator) * 3, torch.randint(0, classes, (count,), generator=generator)
+    return torch.randn(count, classes, generator=generator) * 3, torch.randint(
+        0, classes, (count,), generator=generator
+    )
 
 
 ALL = torch.ones(17, dtype=torch.bool)
@@ -29,7 +31,9 @@ ALL = torch.ones(17, dtype=torch.bool)
 
 @pytest.mark.parametrize("multi_label", [False, True])
 def test_margin(multi_label):
-    """A model that knows nothing but how frequent the classes are has logits 0 at best: their shares are in the prior."""
+    """A model that knows nothing but how frequent the classes are has logits 0 at best: their shares are in the
+    prior.
+    """
     prior = log_prior(COUNTS, multi_label, 24)
     shares = (COUNTS + 1) / (26 if multi_label else 29)
     torch.testing.assert_close((prior.sigmoid() if multi_label else prior.exp()).numpy(), shares.astype(np.float32))
@@ -38,7 +42,9 @@ def test_margin(multi_label):
     targets = torch.nn.functional.one_hot(labels, 5).float()
     logits = torch.zeros(24, 5, requires_grad=True)
     loss(logits, targets, torch.ones(24)).backward()
-    assert logits.grad.sum(0).abs().max() < (0.01 if multi_label else 0.06)  # one image more of each class is in the prior
+    assert logits.grad.sum(0).abs().max() < (
+        0.01 if multi_label else 0.06
+    )  # one image more of each class is in the prior
     plain = torch.zeros(24, 5, requires_grad=True)
     loss_of(multi_label)(plain, targets, torch.ones(24)).backward()
     assert plain.grad.sum(0).abs().max() > (0.05 if multi_label else 0.2)
@@ -71,7 +77,9 @@ def test_with_a_margin_what_can_be_separated_is_separated(multi_label, counts, s
 def test_one_label_is_cross_entropy(smoothing):
     logits, labels = some()
     loss = loss_of(smoothing=smoothing)
-    torch.testing.assert_close(loss(logits, F.one_hot(labels, 5).float(), ALL), F.cross_entropy(logits, labels, label_smoothing=smoothing))
+    torch.testing.assert_close(
+        loss(logits, F.one_hot(labels, 5).float(), ALL), F.cross_entropy(logits, labels, label_smoothing=smoothing)
+    )
     soft = torch.softmax(some(seed=1)[0], 1)  # as mixup makes them
     torch.testing.assert_close(loss(logits, soft, ALL), F.cross_entropy(logits, soft, label_smoothing=smoothing))
 
@@ -87,8 +95,14 @@ def test_several_labels_is_binary_cross_entropy(smoothing):
 
 def test_class_weights():
     weight = class_weights(COUNTS)
-    torch.testing.assert_close(weight * torch.from_numpy(COUNTS), torch.full((5,), 24 / 5))  # every class weighs the same in sum
-    assert class_weights(np.array([4, 0, 4])).tolist() == [1, 1, 1]  # a class that has no image does not move the others
+    torch.testing.assert_close(
+        weight * torch.from_numpy(COUNTS), torch.full((5,), 24 / 5)
+    )  # every class weighs the same in sum
+    assert class_weights(np.array([4, 0, 4])).tolist() == [
+        1,
+        1,
+        1,
+    ]  # a class that has no image does not move the others
     logits, labels = some()
     targets = F.one_hot(labels, 5).float()
     loss = loss_of(balance="weights", smoothing=0.0)
@@ -114,7 +128,9 @@ def test_what_could_not_be_read_has_no_weight():
     logits, labels = some()
     good = torch.arange(17) % 3 != 1
     loss = loss_of(smoothing=0.0)
-    torch.testing.assert_close(loss(logits, F.one_hot(labels, 5).float(), good), F.cross_entropy(logits[good], labels[good]))
+    torch.testing.assert_close(
+        loss(logits, F.one_hot(labels, 5).float(), good), F.cross_entropy(logits[good], labels[good])
+    )
     assert loss(logits, F.one_hot(labels, 5).float(), torch.zeros(17, dtype=torch.bool)) == 0
 
 
@@ -123,7 +139,9 @@ def test_distillation_is_cross_entropy_with_probabilities():
     teachers = some(seed=4)[0]
     good = torch.arange(17) % 4 != 2
     soft = teachers.softmax(1)
-    torch.testing.assert_close(distillation_loss(logits, soft, good, multi_label=False), F.cross_entropy(logits[good], soft[good]))
+    torch.testing.assert_close(
+        distillation_loss(logits, soft, good, multi_label=False), F.cross_entropy(logits[good], soft[good])
+    )
     soft = teachers.sigmoid()
     expected = F.binary_cross_entropy_with_logits(logits[good], soft[good])
     torch.testing.assert_close(distillation_loss(logits, soft, good, multi_label=True), expected)

@@ -18,7 +18,9 @@ def both(dtype, smoothing, chunk, bias, autocast=False):
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         ours = token_loss(hidden, table, tokens, smoothing, extra, chunk)
         theirs = F.cross_entropy(
-            F.linear(hidden, table, extra).float() if autocast else F.linear(hidden, table, extra), tokens, label_smoothing=smoothing
+            F.linear(hidden, table, extra).float() if autocast else F.linear(hidden, table, extra),
+            tokens,
+            label_smoothing=smoothing,
         )
     return (ours, *torch.autograd.grad(3 * ours, inputs)), (theirs, *torch.autograd.grad(3 * theirs, inputs))
 
@@ -63,7 +65,9 @@ def test_words_that_do_not_count(chunk):
 @pytest.mark.parametrize("chunk", [7, 4096])
 @pytest.mark.parametrize("r_drop", [0.0, 5.0])
 def test_two_passes_agree(chunk, r_drop):
-    """Held against R-Drop as it is written down: the mean of both losses, and the mean of both divergences times α/2."""
+    """Held against R-Drop as it is written down: the mean of both losses, and the mean of both divergences times
+    α/2.
+    """
     torch.manual_seed(0)
     passes = torch.randn(2, 23, 8, dtype=torch.float64, requires_grad=True)
     table = torch.randn(31, 8, dtype=torch.float64, requires_grad=True)
@@ -72,10 +76,14 @@ def test_two_passes_agree(chunk, r_drop):
     ours = token_loss(passes, table, tokens, 0.1, bias, chunk=chunk, counts=counts, r_drop=r_drop)
     one, two = (F.linear(hidden[counts], table, bias).log_softmax(1) for hidden in passes)
     losses = [F.cross_entropy(log_p, tokens[counts], label_smoothing=0.1) for log_p in (one, two)]
-    divergences = [F.kl_div(log_p, other, log_target=True, reduction="batchmean") for log_p, other in ((one, two), (two, one))]
+    divergences = [
+        F.kl_div(log_p, other, log_target=True, reduction="batchmean") for log_p, other in ((one, two), (two, one))
+    ]
     theirs = sum(losses) / 2 + r_drop / 2 * sum(divergences) / 2
     torch.testing.assert_close(ours, theirs)
-    for mine, other in zip(*(torch.autograd.grad(value, (passes, table, bias)) for value in (ours, theirs)), strict=True):
+    for mine, other in zip(
+        *(torch.autograd.grad(value, (passes, table, bias)) for value in (ours, theirs)), strict=True
+    ):
         torch.testing.assert_close(mine, other)
 
 
@@ -88,7 +96,11 @@ def test_compiled_it_is_the_same():
         return token_loss(hidden, table, tokens, 0.1, chunk=16, counts=counts)
 
     for one, other in zip(
-        *(torch.autograd.grad(of(hidden, table), (hidden, table)) for of in (torch.compile(loss, backend="aot_eager"), loss)), strict=True
+        *(
+            torch.autograd.grad(of(hidden, table), (hidden, table))
+            for of in (torch.compile(loss, backend="aot_eager"), loss)
+        ),
+        strict=True,
     ):
         torch.testing.assert_close(one, other)
 

@@ -23,7 +23,9 @@ TRANSLATIONS = [
 def test_it_is_sacrebleus_own():
     scores = translation_scores(TRANSLATIONS, REFERENCES)
     assert scores["bleu"].value == pytest.approx(sacrebleu.corpus_bleu(TRANSLATIONS, [REFERENCES]).score)
-    assert scores["lowercased"].value == pytest.approx(sacrebleu.corpus_bleu(TRANSLATIONS, [REFERENCES], lowercase=True).score)
+    assert scores["lowercased"].value == pytest.approx(
+        sacrebleu.corpus_bleu(TRANSLATIONS, [REFERENCES], lowercase=True).score
+    )
     assert scores["chrf"].value == pytest.approx(sacrebleu.corpus_chrf(TRANSLATIONS, [REFERENCES]).score)
     assert scores["lowercased"].value > scores["bleu"].value
     assert scores["bleu"].signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")

@@ -1,4 +1,6 @@
-"""Calibration: bins by hand, ECE against loops and torchmetrics, temperature against a grid and a model that is known."""
+"""Calibration: bins by hand, ECE against loops and torchmetrics, temperature against a grid and a model that is
+known.
+"""
 
 import math
 
@@ -51,7 +53,10 @@ def test_error_equals_loops_under_weights(multi_label):
     weight = np.random.default_rng(0).integers(0, 3, (3, 61)).astype(float)
     for row, found in zip(weight, calibration_error(truth, probability, weight), strict=True):
         if multi_label:
-            each = [oracle.calibration_error(probability[:, c].tolist(), truth[:, c].tolist(), row.tolist()) for c in range(5)]
+            each = [
+                oracle.calibration_error(probability[:, c].tolist(), truth[:, c].tolist(), row.tolist())
+                for c in range(5)
+            ]
             assert found == pytest.approx(sum(each) / 5)
         else:
             right = (probability.argmax(1) == truth).tolist()
@@ -61,7 +66,9 @@ def test_error_equals_loops_under_weights(multi_label):
 def test_error_agrees_with_torchmetrics():
     truth, logits = scored(0, 503, 7, False)
     probability = probabilities(logits, False)
-    theirs = witness.multiclass_calibration_error(torch.tensor(probability), torch.tensor(truth), 7, n_bins=15, norm="l1")
+    theirs = witness.multiclass_calibration_error(
+        torch.tensor(probability), torch.tensor(truth), 7, n_bins=15, norm="l1"
+    )
     assert calibration_error(truth, probability) == pytest.approx(theirs.item(), rel=1e-4)
     truth, logits = scored(1, 503, 3, True)
     probability = probabilities(logits, True)
@@ -90,19 +97,29 @@ def test_temperature_of_a_model_that_is_right_about_itself_is_one():
     assert fit_temperature(truth, logits) == pytest.approx(1, abs=0.05)
     loud = logits * 3
     found = fit_temperature(truth, loud)
-    assert calibration_error(truth, probabilities(loud, False, found)) < 0.03 < calibration_error(truth, probabilities(loud, False))
+    assert (
+        calibration_error(truth, probabilities(loud, False, found))
+        < 0.03
+        < calibration_error(truth, probabilities(loud, False))
+    )
 
 
 def test_loss_equals_loops():
     truth, logits = scored(3, 31, 5, False)
-    assert negative_log_likelihood(truth, logits, 1.7) == pytest.approx(oracle.log_loss(truth.tolist(), logits.tolist(), 1.7))
+    assert negative_log_likelihood(truth, logits, 1.7) == pytest.approx(
+        oracle.log_loss(truth.tolist(), logits.tolist(), 1.7)
+    )
     truth, logits = scored(3, 31, 5, True)
-    theirs = torch.nn.functional.binary_cross_entropy_with_logits(torch.tensor(logits) / 1.7, torch.tensor(truth.astype(float)))
+    theirs = torch.nn.functional.binary_cross_entropy_with_logits(
+        torch.tensor(logits) / 1.7, torch.tensor(truth.astype(float))
+    )
     assert negative_log_likelihood(truth, logits, 1.7) == pytest.approx(theirs.item())
 
 
 def test_edges_of_the_temperature():
-    assert fit_temperature(np.array([0, 1]), np.array([[2.0, 0], [0, 3.0]])) == pytest.approx(COLDEST)  # nothing is wrong
+    assert fit_temperature(np.array([0, 1]), np.array([[2.0, 0], [0, 3.0]])) == pytest.approx(
+        COLDEST
+    )  # nothing is wrong
     assert fit_temperature(np.array([0, 1]), np.zeros((2, 2))) == 1.0  # nothing is said
     assert fit_temperature(np.array([0]), np.array([[0.0, 5.0]])) == pytest.approx(20)  # everything is wrong
 

@@ -42,7 +42,9 @@ def one_label(seed=0, images=IMAGES, classes=CLASSES):
 def many_labels(seed=0, images=IMAGES, classes=CLASSES):
     random = np.random.default_rng(seed)
     truth = (random.random((images, classes)) < 0.3).astype(np.uint8)
-    return truth, np.round(np.clip(0.3 * truth + 0.7 * random.random((images, classes)), 0, 1), 2)  # rounded: there are ties
+    return truth, np.round(
+        np.clip(0.3 * truth + 0.7 * random.random((images, classes)), 0, 1), 2
+    )  # rounded: there are ties
 
 
 def same(ours, theirs):
@@ -96,13 +98,21 @@ def test_everything_equals_the_loops_under_weights(seed):
         same(figures["F1"], f1)
         same(figures["AP"], ap)
         same(figures["AUC"], auc)
-        same([figures["macro F1"], figures["mAP"], figures["ROC AUC"]], [oracle.mean(f1), oracle.mean(ap), oracle.mean(auc)])
-        same(tally(truth, chosen, 5, weight).f(0.5), [oracle.f_beta(a, b, times, 0.5) for a, b in zip(real, said, strict=True)])
+        same(
+            [figures["macro F1"], figures["mAP"], figures["ROC AUC"]],
+            [oracle.mean(f1), oracle.mean(ap), oracle.mean(auc)],
+        )
+        same(
+            tally(truth, chosen, 5, weight).f(0.5),
+            [oracle.f_beta(a, b, times, 0.5) for a, b in zip(real, said, strict=True)],
+        )
         if multi_label:
             flat = [[value for row in rows for value in row] for rows in (real, said)]
             same([figures["micro F1"]], [oracle.f_beta(*flat, times * 5)])
             right = [a == b for a, b in zip(truth.tolist(), chosen.astype(int).tolist(), strict=True)]
-            assert figures["exact match"] == pytest.approx(sum(t for t, ok in zip(times, right, strict=True) if ok) / sum(times))
+            assert figures["exact match"] == pytest.approx(
+                sum(t for t, ok in zip(times, right, strict=True) if ok) / sum(times)
+            )
         else:
             same(confusion(truth, chosen, 5, weight), oracle.confusion(truth.tolist(), chosen.tolist(), times, 5))
             same([figures["balanced accuracy"]], [oracle.mean(recall)])
@@ -171,7 +181,9 @@ def test_sewer_figures_equal_the_loops(seed):
 def test_sewer_weights_are_the_published_ones():
     ten_thousandths = "RB 10000 OS 9009 FS 6419 OB 5518 OK 4396 PH 4167 PB 4167 OP 3829 RO 3559 IN 3131 PF 2896 FO 2477 BE 2275 IS 1847 DE 1622 GR 901 AF 811"
     words = ten_thousandths.split()
-    assert pytest.approx(CIW) == {code: int(number) / 10000 for code, number in zip(words[::2], words[1::2], strict=True)}
+    assert pytest.approx(CIW) == {
+        code: int(number) / 10000 for code, number in zip(words[::2], words[1::2], strict=True)
+    }
 
 
 def test_normal_is_undefined_when_there_is_nothing_normal():
@@ -182,7 +194,9 @@ def test_normal_is_undefined_when_there_is_nothing_normal():
 scored = st.integers(1, 3).flatmap(
     lambda classes: st.tuples(
         arrays(np.int64, st.tuples(st.just(13), st.just(classes)), elements=st.integers(0, 1)),
-        arrays(np.float64, st.tuples(st.just(13), st.just(classes)), elements=st.sampled_from([0.0, 0.2, 0.5, 0.7, 1.0])),
+        arrays(
+            np.float64, st.tuples(st.just(13), st.just(classes)), elements=st.sampled_from([0.0, 0.2, 0.5, 0.7, 1.0])
+        ),
         arrays(np.int64, 13, elements=st.integers(0, 3)),
         st.permutations(range(13)),
     )
@@ -227,7 +241,9 @@ def test_absent_classes_are_undefined_and_left_out_of_means():
     assert np.isnan([figures[name][2] for name in ("precision", "recall", "F1", "AP", "AUC")]).all()
     assert figures["balanced accuracy"] == pytest.approx((0.5 + 1) / 2)
     assert figures["macro F1"] == pytest.approx((2 / 3 + 2 / 3) / 2)
-    assert figures["mAP"] == pytest.approx(1)  # both images of class 0, and the one of class 1, come first in their rankings
+    assert figures["mAP"] == pytest.approx(
+        1
+    )  # both images of class 0, and the one of class 1, come first in their rankings
     assert np.isnan(mean(np.full((2, 3), np.nan))).all()
 
 

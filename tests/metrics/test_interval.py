@@ -84,7 +84,10 @@ def test_order_of_the_ends_and_bounds(right, seed):
 
 
 def test_undefined_draws_are_left_out():
-    truth, probability = np.array([0, 0, 0, 1, 0]), np.array([[0.8, 0.2], [0.3, 0.7], [0.9, 0.1], [0.4, 0.6], [0.6, 0.4]])
+    truth, probability = (
+        np.array([0, 0, 0, 1, 0]),
+        np.array([[0.8, 0.2], [0.3, 0.7], [0.9, 0.1], [0.4, 0.6], [0.6, 0.4]]),
+    )
     found = bootstrap(measure(truth, decide(probability, False), probability), 5, resamples=199)
     assert np.isfinite(found["recall"][0]).all()
     absent = bootstrap(measure(np.zeros(5, int), np.zeros(5, int), probability), 5, resamples=19)["AP"]

@@ -46,7 +46,9 @@ def test_two_classes_one_threshold():
 graded = st.integers(1, 13).flatmap(
     lambda images: st.tuples(
         arrays(np.int64, images, elements=st.integers(0, 1)),
-        arrays(np.float64, images, elements=st.sampled_from([0.0, 0.1, 0.3, 0.31, 0.8, 1.0]) | st.floats(0, 1, width=32)),
+        arrays(
+            np.float64, images, elements=st.sampled_from([0.0, 0.1, 0.3, 0.31, 0.8, 1.0]) | st.floats(0, 1, width=32)
+        ),
     )
 )
 

@@ -17,7 +17,9 @@ from foveal.tasks.classify.card import ClassifyCard
 
 def test_resnet_18_up_to_its_first_stage_is_transformers_own():
     transformers = pytest.importorskip("transformers")
-    whole = transformers.ResNetModel(transformers.ResNetConfig(layer_type="basic", depths=[2, 2, 2, 2], hidden_sizes=[64, 128, 256, 512]))
+    whole = transformers.ResNetModel(
+        transformers.ResNetConfig(layer_type="basic", depths=[2, 2, 2, 2], hidden_sizes=[64, 128, 256, 512])
+    )
     ours = backbone("resnet-18:2")
     wanted = ours.net.state_dict()
     carried = {name: tensor for name, tensor in whole.state_dict().items() if name in wanted}

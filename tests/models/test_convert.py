@@ -14,7 +14,16 @@ from foveal.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from foveal.models.transformer import Transformer, TransformerConfig
 from foveal.position.sinusoidal import sinusoid
 
-SMALL = {"source_words": 29, "target_words": 29, "width": 12, "hidden": 17, "heads": 3, "layers": 2, "decoder_layers": 3, "longest": 19}
+SMALL = {
+    "source_words": 29,
+    "target_words": 29,
+    "width": 12,
+    "hidden": 17,
+    "heads": 3,
+    "layers": 2,
+    "decoder_layers": 3,
+    "longest": 19,
+}
 SOURCE = torch.tensor([[5, 7, 11, 4, 9, 2, 0], [8, 6, 2, 0, 0, 0, 0], [13, 4, 22, 28, 2, 0, 0]])
 TARGET = torch.tensor([[1, 5, 6, 7, 8], [1, 9, 4, 2, 0], [1, 22, 21, 20, 2]])
 CLOSE = {torch.float32: 1e-5, torch.float64: 1e-10}
@@ -22,7 +31,9 @@ DTYPES = sorted(CLOSE, key=str)
 
 
 def small(dtype=torch.float64, **changes):
-    """Weights that are all different from 0, but no larger than after training: float32 must be able to hold the logits."""
+    """Weights that are all different from 0, but no larger than after training: float32 must be able to hold the
+    logits.
+    """
     torch.manual_seed(0)
     model = Transformer(TransformerConfig(**{**SMALL, **changes})).to(dtype).eval()
     with torch.no_grad():
@@ -36,7 +47,7 @@ def far(a, b):
     return (a - b).abs().max().item()
 
 
-# --- torch.nn.Transformer --------------------------------------------------------------------------------------------------------
+# --- torch.nn.Transformer ---------------------------------------------------------------------------------------------
 
 
 class Torchs(nn.Module):
@@ -48,7 +59,9 @@ class Torchs(nn.Module):
         options = {"dropout": 0.0, "batch_first": True, "norm_first": pre, "activation": config.activation}
         sizes = width, config.heads, config.hidden
         ends = [nn.LayerNorm(width) if pre else None for _ in range(2)]
-        encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(*sizes, **options), config.layers, ends[0], enable_nested_tensor=False)
+        encoder = nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(*sizes, **options), config.layers, ends[0], enable_nested_tensor=False
+        )
         decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(*sizes, **options), config.decoder_layers, ends[1])
         self.net = nn.Transformer(width, config.heads, custom_encoder=encoder, custom_decoder=decoder, batch_first=True)
         self.source = nn.Embedding(config.source_words, width)
@@ -68,7 +81,8 @@ class Torchs(nn.Module):
 
     def forward(self, source, target):
         x, y = (
-            table(words) * table.embedding_dim**0.5 + sinusoid(torch.arange(words.shape[1]).to(table.weight), table.embedding_dim)
+            table(words) * table.embedding_dim**0.5
+            + sinusoid(torch.arange(words.shape[1]).to(table.weight), table.embedding_dim)
             for table, words in ((self.source, source), (self.target, target))
         )
         later = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).triu(1)
@@ -88,7 +102,9 @@ def test_to_torch_and_back(norm, changes, tied, dtype):
     again = from_torch(weights, model.config)
     assert again.config == model.config
     assert all(torch.equal(tensor, again.state_dict()[name]) for name, tensor in model.state_dict().items())
-    assert set(load(save({name: tensor.contiguous() for name, tensor in weights.items()}))) == set(weights)  # nothing is there twice
+    assert set(load(save({name: tensor.contiguous() for name, tensor in weights.items()}))) == set(
+        weights
+    )  # nothing is there twice
 
 
 @torch.no_grad()
@@ -111,7 +127,10 @@ def test_a_tied_table_may_stand_there_again_but_only_the_same():
     weights = to_torch(model)
     twice = weights | {"target.weight": weights["source.weight"], "generator.weight": weights["source.weight"]}
     assert torch.equal(from_torch(twice, model.config).tables.source.weight, model.tables.source.weight)
-    with pytest.raises(FovealError, match=r"the weights' generator\.weight: expected a table tied to tables\.source\.weight, got another"):
+    with pytest.raises(
+        FovealError,
+        match=r"the weights' generator\.weight: expected a table tied to tables\.source\.weight, got another",
+    ):
         from_torch(weights | {"generator.weight": weights["source.weight"] + 1}, model.config)
 
 
@@ -120,12 +139,13 @@ def test_what_torch_adds_to_post_norm_is_named():
     theirs = nn.Transformer(12, 4, 2, 3, 17, batch_first=True)
     with pytest.raises(FovealError) as caught:
         from_torch(theirs.state_dict(), config)
-    assert "expected no LayerNorm after the stacks with norm='post', got encoder.norm.weight; torch.nn.Transformer adds one" in str(
-        caught.value
+    assert (
+        "expected no LayerNorm after the stacks with norm='post', got encoder.norm.weight; torch.nn.Transformer adds "
+        "one" in str(caught.value)
     )
 
 
-# --- Marian ----------------------------------------------------------------------------------------------------------------------
+# --- Marian -----------------------------------------------------------------------------------------------------------
 
 
 def marian(dtype=torch.float64, **changes):
@@ -203,14 +223,19 @@ def loaded(settings, weights, dtype):
     model = MarianMTModel(MarianConfig(**settings)).to(dtype).eval()
     missing, unexpected = model.load_state_dict(weights, strict=False)
     assert not unexpected
-    assert all("embed_positions" in name or "embed_tokens" in name or name in ("lm_head.weight", "model.shared.weight") for name in missing)
+    assert all(
+        "embed_positions" in name or "embed_tokens" in name or name in ("lm_head.weight", "model.shared.weight")
+        for name in missing
+    )
     return exact(model)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
-    "changes", [{}, {"tied": "output", "target_words": 31}, {"tied": "none", "activation": "gelu", "output_bias": True}], ids=str
+    "changes",
+    [{}, {"tied": "output", "target_words": 31}, {"tied": "none", "activation": "gelu", "output_bias": True}],
+    ids=str,
 )
 def test_to_marian_and_back(changes, dtype):
     model = small(dtype, **changes)
@@ -232,12 +257,13 @@ def test_transformers_opens_what_we_write(tmp_path):
     assert far(logits_of(theirs, SOURCE, TARGET), model(SOURCE, TARGET)) < 1e-5
     theirs.save_pretrained(tmp_path / "again")
     again = from_marian(
-        json.loads((tmp_path / "again" / "config.json").read_text()), load((tmp_path / "again" / "model.safetensors").read_bytes())
+        json.loads((tmp_path / "again" / "config.json").read_text()),
+        load((tmp_path / "again" / "model.safetensors").read_bytes()),
     )
     assert far(again(SOURCE, TARGET), model(SOURCE, TARGET)) < 1e-6
 
 
-# --- errors ----------------------------------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------------------------
 
 TORCHS = to_torch(small())
 BAD = {
@@ -249,12 +275,20 @@ BAD = {
         lambda: to_torch(small(position="rotary")),
         "the model's position: expected one that is added to the embeddings, got 'rotary'",
     ),
-    "learned": (lambda: to_torch(small(position="learned")), "the model's position: expected 'sinusoidal' or 'none', got 'learned'"),
+    "learned": (
+        lambda: to_torch(small(position="learned")),
+        "the model's position: expected 'sinusoidal' or 'none', got 'learned'",
+    ),
     "no norm": (lambda: to_torch(small(norm="none")), "the model's norm: expected 'post' or 'pre' with residual=True"),
     "wide heads": (lambda: to_torch(small(head_width=5)), "the model's head_width: expected width / heads, got 5"),
-    "pre for Marian": (lambda: to_marian(small(norm="pre")), "the model's norm: expected 'post', as Marian has it, got 'pre'"),
+    "pre for Marian": (
+        lambda: to_marian(small(norm="pre")),
+        "the model's norm: expected 'post', as Marian has it, got 'pre'",
+    ),
     "a missing weight": (
-        lambda: from_torch({name: tensor for name, tensor in TORCHS.items() if "linear2.bias" not in name}, small().config),
+        lambda: from_torch(
+            {name: tensor for name, tensor in TORCHS.items() if "linear2.bias" not in name}, small().config
+        ),
         "the weights: expected encoder.layers.0.linear2.bias, got none of that name",
     ),
     "another weight": (
@@ -269,12 +303,18 @@ BAD = {
         lambda: from_marian({"model_type": "bart", "d_model": 1, "vocab_size": 1}, {}),
         "that of a 'marian', got that of a 'bart'",
     ),
-    "no settings": (lambda: from_marian({}, {}), "a config.json of transformers, got one without d_model, model_type, vocab_size"),
+    "no settings": (
+        lambda: from_marian({}, {}),
+        "a config.json of transformers, got one without d_model, model_type, vocab_size",
+    ),
     "not scaled": (
         lambda: from_marian(to_marian(small())[0] | {"scale_embedding": False}, {}),
         "scale_embedding: expected true, got False",
     ),
-    "no weights": (lambda: from_marian(to_marian(small())[0], {}), "the weights: expected model.encoder.layers.0.self_attn.q_proj.weight"),
+    "no weights": (
+        lambda: from_marian(to_marian(small())[0], {}),
+        "the weights: expected model.encoder.layers.0.self_attn.q_proj.weight",
+    ),
 }
 
 

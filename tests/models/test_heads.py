@@ -1,4 +1,6 @@
-"""Heads removed from any model with multi-head layers: as if they gave 0, in smaller matrices, in files like all others."""
+"""Heads removed from any model with multi-head layers: as if they gave 0, in smaller matrices, in files like all
+others.
+"""
 
 import copy
 
@@ -102,5 +104,7 @@ def test_heads_that_are_not_there(heads, words):
 
 
 def test_a_model_without_multi_head_layers():
-    with pytest.raises(FovealError, match="expected a model with multi-head layers of foveal's, got Linear, which has none"):
+    with pytest.raises(
+        FovealError, match="expected a model with multi-head layers of foveal's, got Linear, which has none"
+    ):
         remove_heads(nn.Linear(2, 2), {0: [0]})

@@ -50,7 +50,7 @@ def count(module):
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-# --- the presets -----------------------------------------------------------------------------------------------------------------
+# --- the presets ------------------------------------------------------------------------------------------------------
 
 
 def test_the_plain_build_has_its_weights():
@@ -90,7 +90,7 @@ def test_a_preset_takes_images_of_224_and_tells_its_classes(name):
         assert model(torch.randn(2, 3, 224, 224)).shape == (2, 18)
 
 
-# --- the patches -----------------------------------------------------------------------------------------------------------------
+# --- the patches ------------------------------------------------------------------------------------------------------
 
 
 def test_patches_are_cut_row_by_row():
@@ -108,7 +108,9 @@ def test_patches_are_cut_row_by_row():
 
 @pytest.mark.parametrize("pool", [1, 2])
 def test_every_cell_stands_where_the_image_has_it(pool):
-    """Φ that passes pixels on, on an image whose pixels tell their place: the tokens must lie as the pooled image does."""
+    """Φ that passes pixels on, on an image whose pixels tell their place: the tokens must lie as the pooled image
+    does.
+    """
 
     class Same(nn.Module):
         width = 3
@@ -116,7 +118,12 @@ def test_every_cell_stands_where_the_image_has_it(pool):
         def forward(self, x):
             return x
 
-    model = Icam(IcamConfig(**{**SMALL, "image": 12, "patch": 4, "pool": pool, "heads": 1, "width": 3, "position": "sinusoidal"}), Same())
+    model = Icam(
+        IcamConfig(
+            **{**SMALL, "image": 12, "patch": 4, "pool": pool, "heads": 1, "width": 3, "position": "sinusoidal"}
+        ),
+        Same(),
+    )
     model.norm, model.embed = nn.Identity(), nn.Identity()
     model.norm.normalized_shape, model.embed.weight = (3,), model.out.weight
     image = images(2, 3, 8, 12, dtype=torch.float32)
@@ -125,7 +132,7 @@ def test_every_cell_stands_where_the_image_has_it(pool):
     assert near(content, pooled.flatten(2).transpose(1, 2), 1e-6)
 
 
-# --- the oracle ------------------------------------------------------------------------------------------------------------------
+# --- the oracle -------------------------------------------------------------------------------------------------------
 
 
 def features(model, image):
@@ -184,7 +191,7 @@ def test_adaptive_queries_by_hand():
     assert near(first(nn.Identity(), memory, memory), torch.tensor([[[0.75]]], dtype=torch.float64))
 
 
-# --- properties ------------------------------------------------------------------------------------------------------------------
+# --- properties -------------------------------------------------------------------------------------------------------
 
 
 @torch.no_grad()
@@ -251,7 +258,7 @@ def test_gradients_are_right_and_reach_every_weight(first):
     assert all(weight.grad is not None and weight.grad.any() for weight in model.parameters())
 
 
-# --- what a model is used for ----------------------------------------------------------------------------------------------------
+# --- what a model is used for -----------------------------------------------------------------------------------------
 
 
 def test_watch_sees_every_cross_attention():
@@ -273,14 +280,22 @@ def test_it_compiles_without_a_graph_break(first):
 
 
 @pytest.mark.filterwarnings("ignore")  # those of the exporter about itself
-@pytest.mark.parametrize(("first", "position", "mixer"), first_is_quick([("adaptive", "polar", False), ("projected", "learned", True)]))
+@pytest.mark.parametrize(
+    ("first", "position", "mixer"), first_is_quick([("adaptive", "polar", False), ("projected", "learned", True)])
+)
 @torch.no_grad()
 def test_it_is_exported_for_any_batch_and_onnxruntime_agrees(first, position, mixer):
     model, file = small(first=first, position=position, mixer=mixer, layers=1).float(), io.BytesIO()
     sizes = {"images": {0: torch.export.Dim("batch")}}
     with contextlib.redirect_stdout(io.StringIO()):
         torch.onnx.export(
-            model, (torch.randn(2, 3, 21, 21),), file, dynamo=True, verbose=False, input_names=["images"], dynamic_shapes=sizes
+            model,
+            (torch.randn(2, 3, 21, 21),),
+            file,
+            dynamo=True,
+            verbose=False,
+            input_names=["images"],
+            dynamic_shapes=sizes,
         )
     session = onnxruntime.InferenceSession(file.getvalue(), providers=["CPUExecutionProvider"])
     for batch in (1, 5):
@@ -321,7 +336,7 @@ def test_half_precision_stays_near():
         assert near(model(image).float(), exact, 0.1 * float(exact.abs().max()))
 
 
-# --- bad input -------------------------------------------------------------------------------------------------------------------
+# --- bad input --------------------------------------------------------------------------------------------------------
 
 
 class Flat(nn.Flatten):
@@ -367,7 +382,10 @@ def test_a_config_that_cannot_be_built_is_named_in_one_line(changes, message):
         (torch.zeros(2, 3, 0, 21), "sides that 7 divides, got (2, 3, 0, 21)"),
         (torch.zeros(2, 1, 21, 21), "expected (B, 3, h, w)"),
         (torch.zeros(3, 21, 21), "expected (B, 3, h, w)"),
-        (torch.zeros(2, 3, 21, 21, dtype=torch.uint8), "Icam's images: expected torch.float32, as its weights, got torch.uint8"),
+        (
+            torch.zeros(2, 3, 21, 21, dtype=torch.uint8),
+            "Icam's images: expected torch.float32, as its weights, got torch.uint8",
+        ),
         (None, "Icam's images: expected a tensor (B, 3, h, w), got None"),
     ],
 )

@@ -28,13 +28,16 @@ def stirred(module):
 
 
 def test_squeeze_by_hand():
-    # Two channels with means 1 and 3. W_a = (1, 1): 4, SiLU(4) = 4σ(4); W_b = (0, ln 3 / SiLU(4)): gates σ(0) = 1/2 and σ(ln 3) = 3/4.
+    # Two channels with means 1 and 3. W_a = (1, 1): 4, SiLU(4) = 4σ(4); W_b = (0, ln 3 / SiLU(4)): gates σ(0) = 1/2
+    # and σ(ln 3) = 3/4.
     squeeze = Squeeze(2, 1, torch.nn.SiLU()).double()
     silu = 4 * torch.sigmoid(torch.tensor(4.0, dtype=torch.float64))
     with torch.no_grad():
         squeeze.reduce.weight.fill_(1)
         squeeze.reduce.bias.zero_()
-        squeeze.widen.weight.copy_(torch.tensor([0.0, torch.tensor(3.0, dtype=torch.float64).log() / silu]).view(2, 1, 1, 1))
+        squeeze.widen.weight.copy_(
+            torch.tensor([0.0, torch.tensor(3.0, dtype=torch.float64).log() / silu]).view(2, 1, 1, 1)
+        )
         squeeze.widen.bias.zero_()
         y = squeeze(torch.tensor([[[[0.0, 2.0]], [[2.0, 4.0]]]], dtype=torch.float64))
     assert near(y, torch.tensor([[[[0.0, 1.0]], [[1.5, 3.0]]]], dtype=torch.float64), 1e-6)
@@ -67,7 +70,9 @@ def test_parts_are_left_out_where_they_are_not_asked_for():
 
 @torch.no_grad()
 def test_transformers_is_a_witness():
-    """EfficientNet-B0's first stages with the weights carried over, padded evenly as in PyTorch, with the ε of BatchNorm as there."""
+    """EfficientNet-B0's first stages with the weights carried over, padded evenly as in PyTorch, with the ε of
+    BatchNorm as there.
+    """
     transformers = pytest.importorskip("transformers")
     config = transformers.EfficientNetConfig(width_coefficient=1.0, depth_coefficient=1.0, batch_norm_eps=1e-5)
     theirs = stirred(transformers.EfficientNetModel(config))
@@ -117,7 +122,9 @@ def test_a_stage_that_cannot_be_built_is_named_in_one_line(stage, message):
 def test_a_stem_that_cannot_be_built():
     with pytest.raises(FovealError, match="Stages' stem: expected at least 1, got 0"):
         Stages(0)
-    with pytest.raises(FovealError, match="Stages' kernel: expected at least the stride, 4, or pixels are skipped, got 3"):
+    with pytest.raises(
+        FovealError, match="Stages' kernel: expected at least the stride, 4, or pixels are skipped, got 3"
+    ):
         Stages(5, stride=4)
     with pytest.raises(FovealError, match="no activation is called 'swish'"):
         Stages(5, activation="swish")
@@ -125,7 +132,12 @@ def test_a_stem_that_cannot_be_built():
 
 @pytest.mark.parametrize(("kernel", "stride"), [(3, 2), (4, 4), (5, 4), (7, 4), (3, 1), (2, 2), (8, 8)])
 def test_a_stem_divides_by_its_stride_and_nothing_else(kernel, stride):
-    assert Stages(5, (), kernel=kernel, stride=stride)(torch.randn(1, 3, 56, 56)).shape == (1, 5, 56 // stride, 56 // stride)
+    assert Stages(5, (), kernel=kernel, stride=stride)(torch.randn(1, 3, 56, 56)).shape == (
+        1,
+        5,
+        56 // stride,
+        56 // stride,
+    )
 
 
 def test_activations():

@@ -7,8 +7,20 @@ from foveal.models.peer import PRESETS, Peer, PeerConfig
 from foveal.models.zoo import create
 
 # Published parameters less the 1000-class head of ImageNet (DeiT-Tiny: without its distillation token), in millions.
-PUBLISHED = {"efficientnet-b0": 4.01, "mobilenet-v2": 2.22, "mobilevit-xxs": 0.95, "deit-tiny": 5.52, "resnet-18": 11.18}
-LAST = {"efficientnet-b0": 1280, "mobilenet-v2": 1280, "mobilevit-xxs": 320, "deit-tiny": 192, "resnet-18": 512}  # width before the head
+PUBLISHED = {
+    "efficientnet-b0": 4.01,
+    "mobilenet-v2": 2.22,
+    "mobilevit-xxs": 0.95,
+    "deit-tiny": 5.52,
+    "resnet-18": 11.18,
+}
+LAST = {
+    "efficientnet-b0": 1280,
+    "mobilenet-v2": 1280,
+    "mobilevit-xxs": 320,
+    "deit-tiny": 192,
+    "resnet-18": 512,
+}  # width before the head
 
 
 @pytest.mark.parametrize("kind", PUBLISHED)
@@ -71,7 +83,9 @@ def test_without_transformers_one_line_says_what_to_install(monkeypatch):
         raise ModuleNotFoundError(name)
 
     monkeypatch.setattr(source.importlib, "import_module", missing)
-    with pytest.raises(FovealError, match=r"resnet-18: expected transformers to be installed, got none; pip install foveal\[peers\]"):
+    with pytest.raises(
+        FovealError, match=r"resnet-18: expected transformers to be installed, got none; pip install foveal\[peers\]"
+    ):
         Peer(PeerConfig("resnet-18"))
 
 

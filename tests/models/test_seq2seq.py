@@ -117,7 +117,9 @@ def test_step_by_step_is_one_pass_also_of_beams_that_move_and_sources_that_end(k
         logits = model.step(history[:, -1], state)
         assert state.length == history.shape[1]
         assert far(logits, model(SOURCE[alive].repeat_interleave(beams, 0), history)[:, -1]) < close
-        parents = torch.randint(beams, (len(history),), generator=generator) + torch.arange(len(history)) // beams * beams
+        parents = (
+            torch.randint(beams, (len(history),), generator=generator) + torch.arange(len(history)) // beams * beams
+        )
         state.reorder(parents)
         history = history[parents]
         if number in (1, 3):

@@ -30,7 +30,9 @@ from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.load import load
 from foveal.tasks.translate.card import TranslateCard
 
-CONFIG = IcamConfig(classes=3, image=14, patch=7, stem=3, stages=(Stage(5, expand=2),), width=6, hidden=7, first="projected", mixer=True)
+CONFIG = IcamConfig(
+    classes=3, image=14, patch=7, stem=3, stages=(Stage(5, expand=2),), width=6, hidden=7, first="projected", mixer=True
+)
 
 
 def small(seed=0):
@@ -64,7 +66,7 @@ def file(tmp_path):
     return path
 
 
-# --- there and back --------------------------------------------------------------------------------------------------------------
+# --- there and back ---------------------------------------------------------------------------------------------------
 
 
 def same(one, other):
@@ -88,7 +90,9 @@ def test_a_model_comes_back_bit_by_bit(tmp_path, dtype):
         assert torch.equal(other(image), model(image))
 
 
-@pytest.mark.parametrize(("name", "changes"), [("icam-30k", {}), ("icam-31k", {"queries": 2}), ("mobilevit-xxs", {"image": 64})])
+@pytest.mark.parametrize(
+    ("name", "changes"), [("icam-30k", {}), ("icam-31k", {"queries": 2}), ("mobilevit-xxs", {"image": 64})]
+)
 def test_a_file_describes_itself(tmp_path, name, changes):
     model = create(name, classes=3, **changes).eval()
     save_model(model, tmp_path / FILE, card_of(model, model=name))
@@ -101,7 +105,9 @@ def test_a_file_describes_itself(tmp_path, name, changes):
 
 def test_a_file_is_loaded_by_another_process_that_knows_its_name_only(file):
     code = "import sys; from foveal.tasks.load import load; model = load(sys.argv[1], device='cpu'); print(model.classes, model.network.config.width)"
-    done = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(file)], capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.stdout.strip() == "('a', 'b', 'c') 6", done.stderr
 
 
@@ -121,7 +127,7 @@ def test_loading_draws_no_random_number_and_shares_no_weights(file):
     assert same(load_model(file)[0], other)  # nor with the file
 
 
-# --- written whole ---------------------------------------------------------------------------------------------------------------
+# --- written whole ----------------------------------------------------------------------------------------------------
 
 
 def test_a_kill_between_writing_and_renaming_leaves_the_old_file(file, monkeypatch):
@@ -146,7 +152,9 @@ def test_a_process_that_dies_before_renaming_leaves_the_old_file(file):
         "model, card = load_model(sys.argv[1], ClassifyCard); Path.replace = lambda *_: os._exit(9)\n"
         "model.embed.weight.data.zero_(); save_model(model, Path(sys.argv[1]), card)"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(file)], capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 9, done.stderr
     assert file.read_bytes() == before
     assert len(list(file.parent.iterdir())) == 2  # what it had begun lies beside it, under another name
@@ -172,7 +180,7 @@ def test_a_place_that_cannot_be_written_is_named(file):
     assert same(load_model(file)[0], small())
 
 
-# --- what is no model ------------------------------------------------------------------------------------------------------------
+# --- what is no model -------------------------------------------------------------------------------------------------
 
 
 def test_damaged_files(file):
@@ -269,8 +277,8 @@ def test_weights_that_are_missing_or_too_many(file):
 def test_files_that_are_not_there(tmp_path):
     for path in (tmp_path / "none.safetensors", tmp_path, "", "a\0b", "a" * 5000):
         assert (
-            "the model: expected a .safetensors file of foveal's, a run's folder with a model.safetensors, icam-fast-pipes or icam-pipes, got"
-            in refusal(path)
+            "the model: expected a .safetensors file of foveal's, a run's folder with a model.safetensors, "
+            "icam-fast-pipes or icam-pipes, got" in refusal(path)
         )
     assert "the model: expected the name of a file, got None" in refusal(None)
 
@@ -281,7 +289,7 @@ def test_describe_says_what_it_needs():
     assert json.loads(json.dumps(describe(small())[1])) == describe(small())[1]
 
 
-# --- models that translate -------------------------------------------------------------------------------------------------------
+# --- models that translate --------------------------------------------------------------------------------------------
 
 WORDS = {"source_words": 13, "target_words": 13}
 SIZES = {"width": 8, "hidden": 11, "heads": 2, "layers": 1, "decoder_layers": 2}
@@ -297,7 +305,9 @@ def translator(path, name, **changes):
 
 
 @pytest.mark.parametrize("tied", ["all", "output", "none"])
-@pytest.mark.parametrize(("name", "changes"), [("transformer-tiny", SIZES), ("rnn", {"hidden": 5}), ("rnn-attention", {"hidden": 5})])
+@pytest.mark.parametrize(
+    ("name", "changes"), [("transformer-tiny", SIZES), ("rnn", {"hidden": 5}), ("rnn-attention", {"hidden": 5})]
+)
 def test_a_model_that_translates_comes_back(tmp_path, name, changes, tied):
     path = tmp_path / "m.safetensors"
     model, card = translator(path, name, tied=tied, **changes)
@@ -307,9 +317,12 @@ def test_a_model_that_translates_comes_back(tmp_path, name, changes, tied):
     assert (other.tables.of_output is other.tables.source.weight) == (tied == "all")
     words = torch.tensor([[5, 7, 2, 0]]), torch.tensor([[1, 5, 6]])
     with torch.no_grad():
-        # A copy: tensors of a file lie in memory as in the file, and at an odd address a kernel may round the last bit otherwise.
+        # A copy: tensors of a file lie in memory as in the file, and at an odd address a kernel may round the last bit
+        # otherwise.
         assert torch.equal(copy.deepcopy(other)(*words), model(*words))
-    assert path.stat().st_size < 4 * sum(weight.numel() for weight in model.parameters()) + 20_000  # a tied table lies there once
+    assert (
+        path.stat().st_size < 4 * sum(weight.numel() for weight in model.parameters()) + 20_000
+    )  # a tied table lies there once
 
 
 def test_a_model_is_not_taken_for_one_of_another_task(tmp_path, file):
@@ -326,12 +339,13 @@ def test_a_card_whose_family_has_another_task(tmp_path):
     family, config = describe(model)
     save_model(model, path, TranslateCard(model="small", family=family, config=config))
     with pytest.raises(
-        FovealError, match=r"m\.safetensors: expected a model that translates, of transformer or seq2seq, got one of the family icam"
+        FovealError,
+        match=r"m\.safetensors: expected a model that translates, of transformer or seq2seq, got one of the family icam",
     ):
         load(path)
 
 
-# --- models that are changed on their way ------------------------------------------------------------------------------------------
+# --- models that are changed on their way -----------------------------------------------------------------------------
 
 
 def test_a_pruned_model_comes_back_as_small_as_it_was(tmp_path):
@@ -341,7 +355,9 @@ def test_a_pruned_model_comes_back_as_small_as_it_was(tmp_path):
     other, card = load_model(tmp_path)
     assert card.shapes
     assert same(other, model)
-    save_model(model, tmp_path / FILE, card_of(model, model="icam-31k", shapes=shapes_of(model) | {"embed.weight": [3, 3]}))
+    save_model(
+        model, tmp_path / FILE, card_of(model, model="icam-31k", shapes=shapes_of(model) | {"embed.weight": [3, 3]})
+    )
     assert "the card of icam-31k: expected shapes that fit each other, got others" in refusal(tmp_path)
 
 
@@ -350,9 +366,16 @@ def test_a_model_for_other_classes_keeps_what_does_not_depend_on_them(file):
     assert other.head[-1].out_features == 5
     whole = small().state_dict()
     changed = {
-        name for name, tensor in other.state_dict().items() if not (tensor.shape == whole[name].shape and torch.equal(tensor, whole[name]))
+        name
+        for name, tensor in other.state_dict().items()
+        if not (tensor.shape == whole[name].shape and torch.equal(tensor, whole[name]))
     }
-    assert changed == {"head.0.weight", "head.0.bias", "head.3.weight", "head.3.bias"}  # the head is as wide as the classes are many
+    assert changed == {
+        "head.0.weight",
+        "head.0.bias",
+        "head.3.weight",
+        "head.3.bias",
+    }  # the head is as wide as the classes are many
     assert same(load_for(file, ClassifyCard, classes=3), small())
 
 
@@ -365,7 +388,9 @@ def test_to_begin_with_weights_that_fit(file, tmp_path):
     broken = small()
     broken.embed.weight.data[0, 0] = float("nan")
     save_model(broken, file, card_of(broken))
-    with pytest.raises(FovealError, match=r"expected finite numbers, got NaN or infinity in embed\.weight; choose another file"):
+    with pytest.raises(
+        FovealError, match=r"expected finite numbers, got NaN or infinity in embed\.weight; choose another file"
+    ):
         begin_with(model, str(file))
     save_file({"other": torch.ones(2)}, tmp_path / "o.safetensors", {"foveal": card_of(small()).text()})
     with pytest.raises(FovealError, match="expected some that fit the model, got none"):
@@ -379,14 +404,19 @@ def test_the_card_is_read_without_the_weights(file, monkeypatch):
     assert json.loads(read_text(file))["model"] == "small"
 
 
-# --- opening never runs code -----------------------------------------------------------------------------------------------------
+# --- opening never runs code ------------------------------------------------------------------------------------------
 
 
 def test_reading_never_unpickles(file, monkeypatch):
     for module in (foveal.models.store, foveal.runtime.card, foveal.atomic):
         tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
         called = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        called |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names}
+        called |= {
+            alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for alias in node.names
+        }
         assert not called & {"pickle", "eval", "exec", "compile", "marshal", "dill", "joblib", "__import__", "load"}
         assert not any(isinstance(node, ast.Attribute) and node.attr == "load" for node in ast.walk(tree))
 

@@ -1,4 +1,6 @@
-"""A search over torch models: against brute force, against one pass over the whole sentence, and alone as in a batch."""
+"""A search over torch models: against brute force, against one pass over the whole sentence, and alone as in a
+batch.
+"""
 
 import itertools
 
@@ -15,7 +17,9 @@ WORDS = 7  # three of them are neither pad, begin nor end
 
 def model_of(name, **settings):
     torch.manual_seed(1)
-    small = {"width": 16, "hidden": 16} | ({"heads": 2, "layers": 1, "decoder_layers": 1} if name.startswith("transformer") else {})
+    small = {"width": 16, "hidden": 16} | (
+        {"heads": 2, "layers": 1, "decoder_layers": 1} if name.startswith("transformer") else {}
+    )
     model = create(name, source_words=WORDS, target_words=WORDS, **small | settings).eval()
     with torch.no_grad():
         for weight in model.parameters():
@@ -48,7 +52,9 @@ def test_a_wide_beam_finds_what_brute_force_finds(name):
     search = Search(beam=90, n_best=4, max_length=3)
     for source, found in zip(SOURCES, decode(TorchEngine(model), SOURCES, search), strict=True):
         said = [words for length in range(4) for words in itertools.product(range(3, WORDS), repeat=length)]
-        scored = sorted(((total(model, source, words) / search.scale(len(words) + 1), words) for words in said), reverse=True)
+        scored = sorted(
+            ((total(model, source, words) / search.scale(len(words) + 1), words) for words in said), reverse=True
+        )
         assert [one.tokens for one in found] == [words for _, words in scored[:4]]
         assert [one.score for one in found] == pytest.approx([score for score, _ in scored[:4]], abs=1e-4)
 

@@ -47,7 +47,7 @@ def far(a, b):
     return (a - b).abs().max().item()
 
 
-# --- the presets -----------------------------------------------------------------------------------------------------------------
+# --- the presets ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,8 @@ def test_a_preset_has_its_weights(name, words, blocks):
 
 
 def test_the_base_model_is_the_papers():
-    # 4·C² for each of 18 attentions, 2·C·F + F + C for each of 12 networks, 2·C for each of 30 norms; and the biases that the paper has not.
+    # 4·C² for each of 18 attentions, 2·C·F + F + C for each of 12 networks, 2·C for each of 30 norms; and the biases
+    # that the paper has not.
     c, f = 512, 2048
     assert count(create("transformer-base", source_words=7, target_words=7)) == (
         18 * 4 * c * c + 12 * (2 * c * f + f + c) + 30 * 2 * c + 7 * c + 18 * 4 * c
@@ -83,7 +84,7 @@ def test_it_is_created_with_its_vocabularies():
     assert model(SOURCE, TARGET).shape == (3, 5, 37)
 
 
-# --- words -----------------------------------------------------------------------------------------------------------------------
+# --- words ------------------------------------------------------------------------------------------------------------
 
 
 def test_tied_tables_are_one_tensor():
@@ -126,7 +127,7 @@ def test_a_bias_on_the_logits_is_added():
     assert far(model(SOURCE, TARGET), before + 3 * torch.eye(23, dtype=torch.float64)[4]) < 1e-12
 
 
-# --- who sees whom ---------------------------------------------------------------------------------------------------------------
+# --- who sees whom ----------------------------------------------------------------------------------------------------
 
 
 @torch.no_grad()
@@ -190,7 +191,7 @@ def test_fast_kernels_run():
     assert model.encode(SOURCE[:1, :6]).mask is None  # nothing is padded, so nothing is masked
 
 
-# --- norms and ablations ---------------------------------------------------------------------------------------------------------
+# --- norms and ablations ----------------------------------------------------------------------------------------------
 
 
 @torch.no_grad()
@@ -205,7 +206,11 @@ def test_the_forms_of_a_block():
             y = (y if residual else 0) + change
             y = part.norm(y) if norm == "post" else y
         assert far(block(x), y) < 1e-12
-        assert isinstance(model.encoder_norm, nn.LayerNorm) == isinstance(model.decoder_norm, nn.LayerNorm) == (norm == "pre")
+        assert (
+            isinstance(model.encoder_norm, nn.LayerNorm)
+            == isinstance(model.decoder_norm, nn.LayerNorm)
+            == (norm == "pre")
+        )
 
 
 @torch.no_grad()
@@ -227,7 +232,8 @@ def test_each_dropout_falls_in_training_only(name):
 
 
 @pytest.mark.parametrize(
-    ("position", "norm", "tied"), [*zip(POSITIONS, itertools.repeat("post"), itertools.repeat("none")), ("learned", "pre", "output")]
+    ("position", "norm", "tied"),
+    [*zip(POSITIONS, itertools.repeat("post"), itertools.repeat("none")), ("learned", "pre", "output")],
 )
 def test_a_gradient_reaches_every_weight(position, norm, tied):
     model = small(position=position, norm=norm, tied=tied, output_bias=True).train()
@@ -237,7 +243,7 @@ def test_a_gradient_reaches_every_weight(position, norm, tied):
         assert parameter.grad.abs().max() > 0, name
 
 
-# --- step by step ----------------------------------------------------------------------------------------------------------------
+# --- step by step -----------------------------------------------------------------------------------------------------
 
 
 @torch.no_grad()
@@ -267,7 +273,9 @@ def test_reorder_and_keep_follow_the_beams(position):
         logits = model.step(history[:, -1], state)
         source = SOURCE[alive].repeat_interleave(beams, 0)
         assert far(logits, model(source, history)[:, -1]) < 1e-12
-        parents = torch.randint(beams, (len(history),), generator=generator) + torch.arange(len(history)) // beams * beams
+        parents = (
+            torch.randint(beams, (len(history),), generator=generator) + torch.arange(len(history)) // beams * beams
+        )
         state.reorder(parents)
         history = history[parents]
         if number in (1, 3):
@@ -300,7 +308,7 @@ def test_a_state_is_of_no_gradient():
     assert not state.caches[0].k.requires_grad
 
 
-# --- graphs ----------------------------------------------------------------------------------------------------------------------
+# --- graphs -----------------------------------------------------------------------------------------------------------
 
 
 @torch.no_grad()
@@ -310,12 +318,14 @@ def test_it_compiles_and_is_exported_for_any_batch_and_length(position):
     compiled = torch.compile(model, fullgraph=True, backend="eager")
     assert far(compiled(SOURCE, TARGET), model(SOURCE, TARGET)) < 1e-5
     batch, source, target = (torch.export.Dim(name, min=2, max=64) for name in ("batch", "source", "target"))
-    program = torch.export.export(model, (SOURCE, TARGET), dynamic_shapes=({0: batch, 1: source}, {0: batch, 1: target}))
+    program = torch.export.export(
+        model, (SOURCE, TARGET), dynamic_shapes=({0: batch, 1: source}, {0: batch, 1: target})
+    )
     fewer = SOURCE[1:, :5].contiguous(), TARGET[1:, :4].contiguous()
     assert far(program.module()(*fewer), model(*fewer)) < 1e-5
 
 
-# --- watching --------------------------------------------------------------------------------------------------------------------
+# --- watching ---------------------------------------------------------------------------------------------------------
 
 
 @torch.no_grad()
@@ -334,7 +344,7 @@ def test_every_layer_shows_its_weights():
     assert seen["decoder.1.self_attention.layer"].weights.triu(1).abs().max() == 0
 
 
-# --- errors ----------------------------------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -343,7 +353,10 @@ def test_every_layer_shows_its_weights():
         ({"heads": 5}, "Transformer's heads: expected a divisor of the width 12, got 5"),
         ({"heads": 0}, "Transformer's heads: expected at least 1, got 0"),
         ({"head_width": 0}, "Transformer's head_width: expected at least 1, got 0"),
-        ({"head_width": 3, "position": "rotary"}, "Transformer's head_width: expected an even number with rotary positions, got 3"),
+        (
+            {"head_width": 3, "position": "rotary"},
+            "Transformer's head_width: expected an even number with rotary positions, got 3",
+        ),
         ({"dropout": 1}, "Transformer's dropout: expected at least 0 and below 1, got 1"),
         ({"attention_dropout": "a"}, "Transformer's attention_dropout: expected at least 0 and below 1, got 'a'"),
         ({"norm": "sandwich"}, "no norm of Transformer is called 'sandwich'"),
@@ -352,7 +365,10 @@ def test_every_layer_shows_its_weights():
         ({"tied": "some"}, "no tied of Transformer is called 'some'"),
         (
             {"tied": "all"},
-            "Transformer's vocabularies: expected one vocabulary, as tied='all' shares its table, got 29 of the source and 23",
+            (
+                "Transformer's vocabularies: expected one vocabulary, as tied='all' shares its table, got 29 of the "
+                "source and 23"
+            ),
         ),
         ({"pad": 23}, "Transformer's pad: expected the id of one of 23 tokens, got 23"),
         ({"end": -1}, "Transformer's end: expected at least 0, got -1"),
@@ -371,8 +387,14 @@ BAD = {
         lambda model: model(SOURCE.float(), TARGET),
         "the source: expected ids of tokens, a tensor (B, N) of int64, got (3, 7) of torch.float32",
     ),
-    "a list": (lambda model: model([[1]], TARGET), "the source: expected ids of tokens, a tensor (B, N) of int64, got [[1]]"),
-    "one axis": (lambda model: model(SOURCE, TARGET[0]), "the target: expected ids of tokens, a tensor (B, N) of int64, got (5,)"),
+    "a list": (
+        lambda model: model([[1]], TARGET),
+        "the source: expected ids of tokens, a tensor (B, N) of int64, got [[1]]",
+    ),
+    "one axis": (
+        lambda model: model(SOURCE, TARGET[0]),
+        "the target: expected ids of tokens, a tensor (B, N) of int64, got (5,)",
+    ),
     "a large id": (lambda model: model(SOURCE, TARGET + 1), "the target: expected ids from 0 to 22, got 23"),
     "a negative id": (lambda model: model(SOURCE - 1, TARGET), "the source: expected ids from 0 to 28, got -1"),
     "left padding": (
@@ -381,7 +403,10 @@ BAD = {
     ),
     "a tensor": (lambda model: model.decode(TARGET, SOURCE), "the source: expected what encode() gives, got Tensor"),
     "beams": (lambda model: model.begin_state(model.encode(SOURCE), 0, 3), "beams: expected at least 1, got 0"),
-    "rows": (lambda model: model.step(TARGET[:, 0], begun(model)), "the tokens of a step: expected 6, one for each row, got 3"),
+    "rows": (
+        lambda model: model.step(TARGET[:, 0], begun(model)),
+        "the tokens of a step: expected 6, one for each row, got 3",
+    ),
     "two axes": (
         lambda model: model.step(TARGET, begun(model)),
         "the tokens of a step: expected ids of tokens, a tensor (R,) of int64, got (3, 5)",
@@ -390,9 +415,18 @@ BAD = {
         lambda model: begun(model).reorder(torch.tensor([0, 1, 1, 3, 4, 5])),
         "expected parents of the same source, got one of another",
     ),
-    "few parents": (lambda model: begun(model).reorder(torch.tensor([0, 1])), "expected one parent for each of 6 rows, got (2,)"),
-    "no source": (lambda model: begun(model).keep(torch.tensor([], dtype=torch.long)), "the sources to keep: expected integers"),
-    "another source": (lambda model: begun(model).keep(torch.tensor([3])), "the sources to keep: expected numbers from 0 to 2, got 3 to 3"),
+    "few parents": (
+        lambda model: begun(model).reorder(torch.tensor([0, 1])),
+        "expected one parent for each of 6 rows, got (2,)",
+    ),
+    "no source": (
+        lambda model: begun(model).keep(torch.tensor([], dtype=torch.long)),
+        "the sources to keep: expected integers",
+    ),
+    "another source": (
+        lambda model: begun(model).keep(torch.tensor([3])),
+        "the sources to keep: expected numbers from 0 to 2, got 3 to 3",
+    ),
     "a mask": (
         lambda model: begun(model).keep(torch.tensor([True])),
         "the sources to keep: expected integers in a tensor of one axis",

@@ -1,4 +1,6 @@
-"""Absorbed cross-attention of one sample, in plain loops: the queries carry the projections of keys and values; the memory is read as it is."""
+"""Absorbed cross-attention of one sample, in plain loops: the queries carry the projections of keys and values; the
+memory is read as it is.
+"""
 
 import math
 
@@ -6,7 +8,9 @@ from oracle.multihead import linear, parts, softmax
 
 
 def absorbed(query, memory, q, k, v, out, heads, keeps=None):
-    """query (N, C), memory (M, C′); q, k, v and out are pairs (weight, bias or None), one row for each output; keeps(i, j) → (N, C)."""
+    """query (N, C), memory (M, C′); q, k, v and out are pairs (weight, bias or None), one row for each output;
+    keeps(i, j) → (N, C).
+    """
     narrow = len(memory[0])
     width = len(q[0]) // heads
     result = []
@@ -15,7 +19,9 @@ def absorbed(query, memory, q, k, v, out, heads, keeps=None):
         joined = []
         for head in range(heads):
             rows = range(head * width, (head + 1) * width)
-            carried = [sum(projected[row] * k[0][row][c] for row in rows) for c in range(narrow)]  # the query in the memory's space
+            carried = [
+                sum(projected[row] * k[0][row][c] for row in rows) for c in range(narrow)
+            ]  # the query in the memory's space
             seen = [j for j in range(len(memory)) if keeps is None or keeps(i, j, head)]
             scores = []
             for j in seen:

@@ -28,7 +28,9 @@ def score(q, k, w_query, w_history, w_key):
     result = []
     for heads, keys in zip(q, k, strict=True):
         groups = [keys[head * len(keys) // len(heads)] for head in range(len(heads))]
-        result.append([energies(rows, group, w_query, w_history, w_key) for rows, group in zip(heads, groups, strict=True)])
+        result.append(
+            [energies(rows, group, w_query, w_history, w_key) for rows, group in zip(heads, groups, strict=True)]
+        )
     return result
 
 

@@ -1,4 +1,7 @@
-"""ICAM from the features of the patches to the logits, for one image, in plain loops. Weights are pairs (weight, bias), one row for each output."""
+"""ICAM from the features of the patches to the logits, for one image, in plain loops.
+
+Weights are pairs (weight, bias), one row for each output.
+"""
 
 import math
 
@@ -13,14 +16,18 @@ from oracle.sinusoidal_2d import sinusoidal_2d
 
 def icam(features, norm, embed, places, first, layers, out, head, heads):
     """features [row][column][channel]; places the same, as wide as the model; first(embed, memory, content) → queries;
-    layers: (attention's four pairs, its LayerNorm, the gated network's three pairs, its LayerNorm) each; head: two pairs → logits."""
+    layers: (attention's four pairs, its LayerNorm, the gated network's three pairs, its LayerNorm) each; head: two
+    pairs → logits.
+    """
     content = [linear(layer_norm(cell, *norm), *embed) for line in features for cell in line]
     flat = [place for line in places for place in line]
     memory = [[a + b for a, b in zip(token, place, strict=True)] for token, place in zip(content, flat, strict=True)]
     queries = first(embed, memory, content)
     for attention, attention_norm, network, network_norm in layers:
         looked = multihead(queries, memory, *attention, heads, heads)
-        queries = [residual(query, lambda _, y=y: y, "post", *attention_norm) for query, y in zip(queries, looked, strict=True)]
+        queries = [
+            residual(query, lambda _, y=y: y, "post", *attention_norm) for query, y in zip(queries, looked, strict=True)
+        ]
         queries = [residual(query, lambda x: gated(x, *network), "post", *network_norm) for query in queries]
     told = [number for query in queries for number in linear(query, *out)]
     return linear([max(0.0, number) for number in linear(told, *head[0])], *head[1])
@@ -47,7 +54,9 @@ def projected_static(latent, q):
 
 
 def mixer(grid, kernel, gain, offset, mean, variance, epsilon=1e-5):
-    """grid [row][column][channel]; kernel [channel][3][3]: depthwise, nothing outside of the grid; then BatchNorm as it was counted; then ReLU."""
+    """grid [row][column][channel]; kernel [channel][3][3]: depthwise, nothing outside of the grid; then BatchNorm as
+    it was counted; then ReLU.
+    """
     height, width = len(grid), len(grid[0])
     result = []
     for y in range(height):

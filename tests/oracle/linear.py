@@ -6,7 +6,9 @@ from oracle.score import inner
 
 
 def linear(q, k, v, projection, keeps=None):
-    """q (B, H, N, D), k (B, H, M, D), v (B, H, M, E), ω (F, D) → (B, H, N, E); keeps(b, i, j) says whether i may look at j."""
+    """q (B, H, N, D), k (B, H, M, D), v (B, H, M, E), ω (F, D) → (B, H, N, E); keeps(b, i, j) says whether i may look
+    at j.
+    """
     result = []
     for b, heads in enumerate(zip(q, k, v, strict=True)):
         result.append([_head(*head, projection, b, keeps) for head in zip(*heads, strict=True)])
@@ -26,7 +28,9 @@ def weights(q, k, projection, b=0, keeps=None):
     result = []
     for i, row in enumerate(q):
         phi = features(row, projection)
-        parts = [inner(phi, features(key, projection)) if keeps is None or keeps(b, i, j) else 0.0 for j, key in enumerate(k)]
+        parts = [
+            inner(phi, features(key, projection)) if keeps is None or keeps(b, i, j) else 0.0 for j, key in enumerate(k)
+        ]
         total = sum(parts)
         result.append([part / total if total else 0.0 for part in parts])
     return result

@@ -14,4 +14,6 @@ def score(state, weight, keys=None):
 
 
 def like(module, state, memory):
-    return [location(*sample, module.place.weight.tolist()) for sample in zip(state.tolist(), memory.tolist(), strict=True)]
+    return [
+        location(*sample, module.place.weight.tolist()) for sample in zip(state.tolist(), memory.tolist(), strict=True)
+    ]

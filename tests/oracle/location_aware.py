@@ -63,5 +63,8 @@ def like(module, state, memory, previous):
         module.filters.tolist(),
         module.v.tolist(),
     )
-    steps = [location_aware(*sample, *weights) for sample in zip(state.tolist(), memory.tolist(), previous.tolist(), strict=True)]
+    steps = [
+        location_aware(*sample, *weights)
+        for sample in zip(state.tolist(), memory.tolist(), previous.tolist(), strict=True)
+    ]
     return [list(part) for part in zip(*steps, strict=True)]

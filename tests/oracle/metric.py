@@ -1,4 +1,7 @@
-"""Metrics in plain loops, one image at a time. None is undefined. truth and chosen are 0/1 of one class; weight counts an image."""
+"""Metrics in plain loops, one image at a time.
+
+None is undefined. truth and chosen are 0/1 of one class; weight counts an image.
+"""
 
 import itertools
 import math
@@ -119,7 +122,9 @@ def log_loss(truth, logits, temperature):
 
 
 def best_threshold(truth, score, worth):
-    """Try every cut between neighbouring distinct scores, and the one below all; (best worth, the cuts that reach it)."""
+    """Try every cut between neighbouring distinct scores, and the one below all; (best worth, the cuts that reach
+    it).
+    """
     known = sorted(set(score))
     cuts = [known[0] / 2] + [(low + high) / 2 for low, high in itertools.pairwise(known)]
     values = [worth(truth, [value >= cut for value in score]) for cut in cuts]

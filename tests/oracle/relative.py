@@ -2,7 +2,9 @@
 
 
 def relative(q, table, rows, columns, scale):
-    """q: n lists of D numbers, table: 2K+1 lists of D, rows: n positions, columns: m positions → n lists of m numbers."""
+    """q: n lists of D numbers, table: 2K+1 lists of D, rows: n positions, columns: m positions → n lists of m
+    numbers.
+    """
     reach = (len(table) - 1) // 2
     scores = []
     for i, query in zip(rows, q, strict=True):
@@ -21,6 +23,9 @@ def like(module, q, keys):
     result = []
     for heads in q.tolist():
         own = tables if len(tables) > 1 else tables * len(heads)
-        scores = [relative(rows, table, range(len(rows)), range(keys), module.scale) for rows, table in zip(heads, own, strict=True)]
+        scores = [
+            relative(rows, table, range(len(rows)), range(keys), module.scale)
+            for rows, table in zip(heads, own, strict=True)
+        ]
         result.append(scores)
     return result

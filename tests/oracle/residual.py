@@ -16,7 +16,9 @@ def residual(x, f, kind, gain=None, offset=None):
 def layer_norm(x, gain, offset, epsilon=1e-5):
     mean = sum(x) / len(x)
     variance = sum((number - mean) ** 2 for number in x) / len(x)
-    return [(number - mean) / math.sqrt(variance + epsilon) * g + o for number, g, o in zip(x, gain, offset, strict=True)]
+    return [
+        (number - mean) / math.sqrt(variance + epsilon) * g + o for number, g, o in zip(x, gain, offset, strict=True)
+    ]
 
 
 def like(module, x):

@@ -26,13 +26,17 @@ def softmax(scores):
 
 
 def pairs(q, k, score):
-    """score(q_i, k_j, i, j) for all samples and heads: q (B, H, N, D), k (B, G, M, E) → (B, H, N, M); head h reads keys ⌊h·G/H⌋."""
+    """score(q_i, k_j, i, j) for all samples and heads: q (B, H, N, D), k (B, G, M, E) → (B, H, N, M); head h reads
+    keys ⌊h·G/H⌋.
+    """
     result = []
     for queries, keys in zip(q, k, strict=True):
         sample = []
         for head, rows in enumerate(queries):
             columns = keys[head * len(keys) // len(queries)]
-            sample.append([[score(row, column, i, j) for j, column in enumerate(columns)] for i, row in enumerate(rows)])
+            sample.append(
+                [[score(row, column, i, j) for j, column in enumerate(columns)] for i, row in enumerate(rows)]
+            )
         result.append(sample)
     return result
 

@@ -14,7 +14,9 @@ def sinusoidal_2d(height, width, channels):
         for x in range(width):
             cell = []
             for channel in range(channels):
-                position, place, half = (y, channel, first) if channel < first else (x, channel - first, channels - first)
+                position, place, half = (
+                    (y, channel, first) if channel < first else (x, channel - first, channels - first)
+                )
                 angle = position / 10000 ** ((place - place % 2) / half)
                 cell.append(math.sin(angle) if place % 2 == 0 else math.cos(angle))
             line.append(cell)

@@ -6,7 +6,9 @@ from oracle.multihead import linear, parts, softmax
 
 
 def windowed(grid, q, k, v, out, heads, size, shift, bias=None):
-    """grid (h, w, C); bias(head, down, right) is added to the score of a query that stands so far below and right of its key. → (h, w, C)."""
+    """grid (h, w, C); bias(head, down, right) is added to the score of a query that stands so far below and right of
+    its key. → (h, w, C).
+    """
     result = []
     for y, line in enumerate(grid):
         row = []
@@ -18,7 +20,12 @@ def windowed(grid, q, k, v, out, heads, size, shift, bias=None):
 
 def one(grid, token, y, x, q, k, v, out, heads, size, shift, bias):
     mine = ((y - shift) // size, (x - shift) // size)
-    inside = [(r, c) for r in range(len(grid)) for c in range(len(grid[0])) if ((r - shift) // size, (c - shift) // size) == mine]
+    inside = [
+        (r, c)
+        for r in range(len(grid))
+        for c in range(len(grid[0]))
+        if ((r - shift) // size, (c - shift) // size) == mine
+    ]
     query = linear(token, *q)
     width = len(query) // heads
     joined = []

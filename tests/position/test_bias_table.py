@@ -112,7 +112,9 @@ def test_bad_input():
         BiasTable(3, 2, 0)
     with pytest.raises(FovealError, match="BiasTable's heads: expected 3, got 2"):
         BiasTable(3, 2, 2).bias(torch.zeros(1, 2, 4, 5), 4)
-    with pytest.raises(FovealError, match="at most 2 × 2 = 4 tokens, got queries 0 to 5 and 4 keys; cut the grid into windows"):
+    with pytest.raises(
+        FovealError, match="at most 2 × 2 = 4 tokens, got queries 0 to 5 and 4 keys; cut the grid into windows"
+    ):
         BiasTable(3, 2, 2).bias(torch.zeros(1, 3, 5, 5), 4)
     with pytest.raises(FovealError, match="got queries 0 to 4 and 5 keys"):
         BiasTable(3, 2, 2).bias(torch.zeros(1, 3, 4, 5), 5)

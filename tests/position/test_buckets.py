@@ -27,11 +27,28 @@ def numbered(kind, *arguments):
 
 
 def test_by_hand():
-    # 8 buckets of one side up to 16: 0 1 2 3 have their own; from 4 on a bucket is √2 times as wide: 4–5, 6–7, 8–11 (8 = 4·2), 12 and more (11.3 = 4·2√2).
-    assert [bucket(distance, 8, 16) for distance in (0, 3, 4, 5, 6, 7, 8, 11, 12, 16, 99)] == [0, 3, 4, 4, 5, 5, 6, 6, 7, 7, 7]
+    # 8 buckets of one side up to 16: 0 1 2 3 have their own; from 4 on a bucket is √2 times as wide: 4–5, 6–7, 8–11 (8
+    # = 4·2), 12 and more (11.3 = 4·2√2).
+    assert [bucket(distance, 8, 16) for distance in (0, 3, 4, 5, 6, 7, 8, 11, 12, 16, 99)] == [
+        0,
+        3,
+        4,
+        4,
+        5,
+        5,
+        6,
+        6,
+        7,
+        7,
+        7,
+    ]
     # Both sides, 4 buckets: 0 and 1 … behind, 2 + 1 … ahead.
-    assert numbered(Buckets, 1, 4, 3).bias(torch.zeros(1, 1, 3, 2, dtype=DOUBLE), 3).tolist() == [[[[0, 3, 3], [1, 0, 3], [1, 1, 0]]]]
-    assert numbered(CausalBuckets, 1, 4, 3).bias(torch.zeros(1, 1, 3, 2, dtype=DOUBLE), 3).tolist() == [[[[0, 0, 0], [1, 0, 0], [2, 1, 0]]]]
+    assert numbered(Buckets, 1, 4, 3).bias(torch.zeros(1, 1, 3, 2, dtype=DOUBLE), 3).tolist() == [
+        [[[0, 3, 3], [1, 0, 3], [1, 1, 0]]]
+    ]
+    assert numbered(CausalBuckets, 1, 4, 3).bias(torch.zeros(1, 1, 3, 2, dtype=DOUBLE), 3).tolist() == [
+        [[[0, 0, 0], [1, 0, 0], [2, 1, 0]]]
+    ]
 
 
 @settings(max_examples=25, deadline=None)
@@ -51,7 +68,9 @@ def test_equals_t5(kind, count, max_distance):
     want = T5Attention._relative_position_bucket(offsets, WAYS[kind], count, max_distance)
     position = numbered(kind, 1, count, max_distance)
     term = position.term(query_start=3)
-    got = term.scores(torch.zeros(1, 1, 1, 2, dtype=DOUBLE), torch.zeros(1, dtype=torch.long), offsets + 3, *term.tensors)
+    got = term.scores(
+        torch.zeros(1, 1, 1, 2, dtype=DOUBLE), torch.zeros(1, dtype=torch.long), offsets + 3, *term.tensors
+    )
     assert torch.equal(got.flatten(), want.double())
 
 

@@ -17,7 +17,8 @@ def test_by_hand():
     with torch.no_grad():
         position.table.copy_(torch.tensor([[[0.0], [8.0]]]))
     assert position(torch.ones(1, 1, 2, 1, dtype=torch.float64)).flatten().tolist() == [1, 9]
-    # One cell over the extent of two: half way, both inner weights 0.59375 and both outer −0.09375, the border repeated.
+    # One cell over the extent of two: half way, both inner weights 0.59375 and both outer −0.09375, the border
+    # repeated.
     assert position(torch.zeros(1, 1, 1, 1, dtype=torch.float64)).item() == pytest.approx(8 * (0.59375 - 0.09375))
 
 

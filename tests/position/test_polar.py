@@ -20,7 +20,9 @@ def test_the_clock_by_hand():
     want_radius = torch.tensor([[corner, 1, corner], [1, 0, 1], [corner, 1, corner]], dtype=torch.float64)
     torch.testing.assert_close(radius, want_radius)
     around = [hours[0, 1], hours[0, 2], hours[1, 2], hours[2, 2], hours[2, 1], hours[2, 0], hours[1, 0], hours[0, 0]]
-    torch.testing.assert_close(torch.stack(around), torch.tensor([0, 1.5, 3, 4.5, 6, 7.5, 9, 10.5], dtype=torch.float64))
+    torch.testing.assert_close(
+        torch.stack(around), torch.tensor([0, 1.5, 3, 4.5, 6, 7.5, 9, 10.5], dtype=torch.float64)
+    )
 
 
 def test_the_channels_by_hand():

@@ -30,7 +30,9 @@ def attention(position, x):
 @given(st.permutations(range(TOKENS)))
 def test_without_positions_attention_is_permutation_equivariant(order):
     x = torch.randn(2, TOKENS, HEADS * WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
-    torch.testing.assert_close(attention(Position(), x[:, order]), attention(Position(), x)[:, order], atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        attention(Position(), x[:, order]), attention(Position(), x)[:, order], atol=1e-12, rtol=0
+    )
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,8 @@ def by_loops(q, table, rows, columns, scale):
 
 
 def test_by_hand():
-    # Two channels, K = 1: R₋₁ = (1, 0), R₀ = (0, 1), R₁ = (2, 2); q₀ = (1, 0), q₁ = (0, 3). Distances i − j: 0 −1 −2 / 1 0 −1.
+    # Two channels, K = 1: R₋₁ = (1, 0), R₀ = (0, 1), R₁ = (2, 2); q₀ = (1, 0), q₁ = (0, 3). Distances i − j: 0 −1 −2 /
+    # 1 0 −1.
     position = Relative(2, 1).double()
     with torch.no_grad():
         position.table.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0], [2.0, 2.0]]))
@@ -69,7 +70,11 @@ def test_any_tile_equals_the_oracle(tile, reach, tables):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.integers(0, 40), min_size=1, max_size=7), st.lists(st.integers(0, 40), min_size=1, max_size=7), st.integers(0, 50))
+@given(
+    st.lists(st.integers(0, 40), min_size=1, max_size=7),
+    st.lists(st.integers(0, 40), min_size=1, max_size=7),
+    st.integers(0, 50),
+)
 def test_any_positions_equal_the_oracle(rows, columns, reach):
     position = Relative(3, reach, scale=0.7).double()
     q = torch.randn(1, 2, len(rows), 3, dtype=DOUBLE)
@@ -78,7 +83,9 @@ def test_any_positions_equal_the_oracle(rows, columns, reach):
     torch.testing.assert_close(got.detach(), by_loops(q, position.table, rows, columns, 0.7), atol=1e-9, rtol=0)
 
 
-@pytest.mark.parametrize("tile", [TILES["consecutive"], TILES["strided"], TILES["gathered"]], ids=["skewed", "picked", "pair by pair"])
+@pytest.mark.parametrize(
+    "tile", [TILES["consecutive"], TILES["strided"], TILES["gathered"]], ids=["skewed", "picked", "pair by pair"]
+)
 def test_gradients_of_each_way(tile):
     rows, columns = (torch.tensor(list(side)) for side in tile)
     position = Relative(2, 100).double()
@@ -148,12 +155,18 @@ def test_blocks_equal_the_explicit_twin_with_their_gradients(which, reach):
     torch.manual_seed(0)
     tensors = [torch.randn(2, heads, length, 5, dtype=DOUBLE) for heads, length in ((4, 67), (2, 71), (2, 71))]
     position = Relative(5, reach).double()
-    for got, want in zip(through("blocks", position, tensors, which), through("explicit", position, tensors, which), strict=True):
+    for got, want in zip(
+        through("blocks", position, tensors, which), through("explicit", position, tensors, which), strict=True
+    ):
         torch.testing.assert_close(got, want, atol=1e-9, rtol=0)
 
 
 def test_explicit_equals_the_formula():
-    q, k, v = torch.randn(2, 3, 11, 5, dtype=DOUBLE), torch.randn(2, 3, 7, 5, dtype=DOUBLE), torch.randn(2, 3, 7, 5, dtype=DOUBLE)
+    q, k, v = (
+        torch.randn(2, 3, 11, 5, dtype=DOUBLE),
+        torch.randn(2, 3, 7, 5, dtype=DOUBLE),
+        torch.randn(2, 3, 7, 5, dtype=DOUBLE),
+    )
     position = Relative(5, 3).double()
     term = by_loops(q, position.table, range(11), range(7), 1.0)
     alpha = torch.softmax((torch.einsum("bhid,bhjd->bhij", q, k) + term) / math.sqrt(5), -1)
@@ -171,7 +184,9 @@ def test_adds_to_other_terms():
     q, k, v = (torch.randn(2, 3, 11, 5, dtype=DOUBLE) for _ in range(3))
     position, bias = Relative(5, 4).double(), torch.randn(11, 11, dtype=DOUBLE)
     both = attend(q, k, v, bias=Sum(Written(bias), position.term()), kernel="blocks")
-    torch.testing.assert_close(both, attend(q, k, v, bias=position.bias(q, 11) + bias, kernel="explicit"), atol=1e-9, rtol=0)
+    torch.testing.assert_close(
+        both, attend(q, k, v, bias=position.bias(q, 11) + bias, kernel="explicit"), atol=1e-9, rtol=0
+    )
 
 
 @pytest.mark.parametrize("tables", [1, 3])

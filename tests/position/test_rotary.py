@@ -18,7 +18,9 @@ def test_by_hand():
     # Width 4: channels 0 and 2 turn by the position, 1 and 3 by a hundredth of it.
     x = torch.tensor([1.0, 0.0, 0.0, 1.0], dtype=torch.float64).view(1, 1, 1, 4)
     want = [math.cos(3), -math.sin(0.03), math.sin(3), math.cos(0.03)]
-    torch.testing.assert_close(turned(x, start=3).flatten(), torch.tensor(want, dtype=torch.float64), atol=1e-15, rtol=0)
+    torch.testing.assert_close(
+        turned(x, start=3).flatten(), torch.tensor(want, dtype=torch.float64), atol=1e-15, rtol=0
+    )
 
 
 @settings(max_examples=25, deadline=None)
@@ -43,7 +45,12 @@ def test_only_the_distance_counts_and_lengths_stay(i, j, shift):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_equals_llama(dtype):
-    config = LlamaConfig(hidden_size=60, num_attention_heads=6, head_dim=10, rope_parameters={"rope_type": "default", "rope_theta": 500.0})
+    config = LlamaConfig(
+        hidden_size=60,
+        num_attention_heads=6,
+        head_dim=10,
+        rope_parameters={"rope_type": "default", "rope_theta": 500.0},
+    )
     q, k = torch.randn(2, 6, 11, 10, dtype=dtype), torch.randn(2, 2, 11, 10, dtype=dtype)
     cos, sin = LlamaRotaryEmbedding(config)(q, torch.arange(13, 24)[None])
     want = apply_rotary_pos_emb(q, k, cos, sin)
@@ -94,7 +101,9 @@ def test_bad_input():
         Rotary(8, base=0)
     with pytest.raises(FovealError, match=r"Rotary's k: expected heads \(B, H, N, 8\), got \(2, 2, 7, 6\)"):
         Rotary(8).rotate(torch.zeros(2, 2, 7, 8), torch.zeros(2, 2, 7, 6))
-    with pytest.raises(FovealError, match=r"Rotary's q: expected heads \(B, H, N, D\) with an even D, got \(2, 2, 7, 5\)"):
+    with pytest.raises(
+        FovealError, match=r"Rotary's q: expected heads \(B, H, N, D\) with an even D, got \(2, 2, 7, 5\)"
+    ):
         Rotary().rotate(torch.zeros(2, 2, 7, 5), torch.zeros(2, 2, 7, 5))
     with pytest.raises(FovealError, match=r"Rotary's k: expected heads \(B, H, N, 8\), got \(2, 2, 7, 6\)"):
         Rotary().rotate(torch.zeros(2, 2, 7, 8), torch.zeros(2, 2, 7, 6))

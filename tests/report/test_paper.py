@@ -5,12 +5,20 @@ import pytest
 from foveal.errors import FovealError
 from foveal.report.paper import Paper, parted
 
-TRANSFORMER = "Ashish Vaswani, Aidan N. Gomez, Łukasz Kaiser (2017). Attention is all you need. NeurIPS. arXiv:1706.03762."
+TRANSFORMER = (
+    "Ashish Vaswani, Aidan N. Gomez, Łukasz Kaiser (2017). Attention is all you need. NeurIPS. arXiv:1706.03762."
+)
 
 
 def test_every_part_of_a_line_is_read() -> None:
     paper = Paper.read(TRANSFORMER)
-    assert paper == Paper(("Ashish Vaswani", "Aidan N. Gomez", "Łukasz Kaiser"), 2017, "Attention is all you need", "NeurIPS", "1706.03762")
+    assert paper == Paper(
+        ("Ashish Vaswani", "Aidan N. Gomez", "Łukasz Kaiser"),
+        2017,
+        "Attention is all you need",
+        "NeurIPS",
+        "1706.03762",
+    )
     assert str(paper) == TRANSFORMER
 
 
@@ -36,7 +44,11 @@ def test_a_question_is_not_cut_into_a_title_and_a_venue() -> None:
 
 
 def test_a_line_comes_back_as_it_was() -> None:
-    for line in (TRANSFORMER, "A B (2019). Why? ICLR. arXiv:1905.10650.", "A B (1997). Memory. Neural Computation. doi:10.1162/neco.1997."):
+    for line in (
+        TRANSFORMER,
+        "A B (2019). Why? ICLR. arXiv:1905.10650.",
+        "A B (1997). Memory. Neural Computation. doi:10.1162/neco.1997.",
+    ):
         assert str(Paper.read(line)) == line
 
 

@@ -70,11 +70,16 @@ def test_every_size_can_be_drawn() -> None:
         image = draw(Picture([np.full(shape, 0.5)], "Łong — name × with · signs", "A caption " * 20))
         assert image.width >= shape[1]
         assert image.height >= shape[0]
-        assert sheet({"a": [Picture([np.full(shape, 0.5)], "a name that is far too long for its tile")]}, "all").width > 1000
+        assert (
+            sheet({"a": [Picture([np.full(shape, 0.5)], "a name that is far too long for its tile")]}, "all").width
+            > 1000
+        )
 
 
 def test_panels_of_different_shapes_stand_beside_each_other() -> None:
-    picture = Picture([np.zeros((11, 7)), np.ones((7, 11)), np.ones((2, 2)), np.zeros((3, 3))], "ragged", labels=("a", "b", "c", "d"))
+    picture = Picture(
+        [np.zeros((11, 7)), np.ones((7, 11)), np.ones((2, 2)), np.zeros((3, 3))], "ragged", labels=("a", "b", "c", "d")
+    )
     assert picture.largest == (11, 11)
     assert draw(picture).width > 4 * 11 * (300 // 11)
 
@@ -160,7 +165,9 @@ def test_ascii_where_the_terminal_knows_nothing_else() -> None:
     binary=st.booleans(),
 )
 @settings(max_examples=60, deadline=None)
-def test_blocks_fit_the_terminal_and_its_encoding(rows: int, columns: int, width: int, encoding: str, binary: bool) -> None:
+def test_blocks_fit_the_terminal_and_its_encoding(
+    rows: int, columns: int, width: int, encoding: str, binary: bool
+) -> None:
     matrix = np.random.default_rng(rows * columns).random((rows, columns))
     lines = blocks(matrix.round() if binary else matrix, columns=width, encoding=encoding)
     assert len({len(line) for line in lines}) == 1

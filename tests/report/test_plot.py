@@ -17,10 +17,16 @@ def test_even_ticks(high, ticks):
 
 def test_a_linear_curve_begins_at_zero():
     picture = curve({"one": [(10, 40.0), (20, 20.0)], "two": [(10, 0.0), (20, 30.0)]}, "words", "BLEU", linear=True)
-    first, second = ([tuple(map(float, point.split(","))) for point in line.split()] for line in re.findall(r'points="([^"]+)"', picture))
+    first, second = (
+        [tuple(map(float, point.split(","))) for point in line.split()]
+        for line in re.findall(r'points="([^"]+)"', picture)
+    )
     middle = (TOP + HEIGHT - BOTTOM) / 2
     assert first == [(LEFT, TOP), (WIDTH - RIGHT, middle)]
-    assert second == [(LEFT, HEIGHT - BOTTOM), (WIDTH - RIGHT, pytest.approx(TOP + (HEIGHT - BOTTOM - TOP) / 4, abs=0.1))]
+    assert second == [
+        (LEFT, HEIGHT - BOTTOM),
+        (WIDTH - RIGHT, pytest.approx(TOP + (HEIGHT - BOTTOM - TOP) / 4, abs=0.1)),
+    ]
     assert ">words<" in picture
 
 

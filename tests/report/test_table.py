@@ -29,7 +29,10 @@ ORIGIN = {"commit": "abc_1", "machine": "a\nb"}
 
 
 def test_every_file_says_what_the_figures_are_and_where_they_come_from(tmp_path):
-    tables = [Table(["part", "score"], [["x", "1"]], title="first"), Table(["part", "score"], [["y", UNDEFINED]], title="second")]
+    tables = [
+        Table(["part", "score"], [["x", "1"]], title="first"),
+        Table(["part", "score"], [["y", UNDEFINED]], title="second"),
+    ]
     files = write_tables(tmp_path / "new", "t", tables, "Parts", "Split test, 3 seeds.", ORIGIN)
     assert [file.name for file in files] == ["t.md", "t.csv", "t.tex"]
     for file in files:
@@ -40,7 +43,9 @@ def test_every_file_says_what_the_figures_are_and_where_they_come_from(tmp_path)
 
 
 def test_the_rows_of_a_csv_can_be_read(tmp_path):
-    _, file, _ = write_tables(tmp_path, "t", [Table(["part", "score"], [["x,y", "1"], ["z", UNDEFINED]])], "Parts", "One seed.", ORIGIN)
+    _, file, _ = write_tables(
+        tmp_path, "t", [Table(["part", "score"], [["x,y", "1"], ["z", UNDEFINED]])], "Parts", "One seed.", ORIGIN
+    )
     lines = [line for line in file.read_text().splitlines() if not line.startswith("#")]
     assert list(csv.DictReader(lines)) == [{"part": "x,y", "score": "1"}, {"part": "z", "score": ""}]
 

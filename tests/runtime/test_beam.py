@@ -21,7 +21,9 @@ def test_a_wide_beam_finds_what_brute_force_finds(penalty, seed):
     sources = [(seed, *source) for source in SOURCES]
     toy = Toy(vocabulary=6)
     for source, found in zip(sources, beam_search(toy, sources, search), strict=True):
-        every = sorted(toy.everything(source, 3), key=lambda words: -toy.total(source, words) / search.scale(len(words) + 1))
+        every = sorted(
+            toy.everything(source, 3), key=lambda words: -toy.total(source, words) / search.scale(len(words) + 1)
+        )
         assert [one.tokens for one in found] == every[:3]
         for one in found:
             assert one.total == pytest.approx(toy.total(source, one.tokens))
@@ -36,7 +38,9 @@ def plainly(toy, source, search):
             finished += [(words, total + toy.log_probabilities(source, words)[END]) for words, total in live]
             break
         grown = [
-            ((*words, word), total + log_p) for words, total in live for word, log_p in enumerate(toy.log_probabilities(source, words))
+            ((*words, word), total + log_p)
+            for words, total in live
+            for word, log_p in enumerate(toy.log_probabilities(source, words))
         ]
         grown = sorted((one for one in grown if one[1] > -np.inf), key=lambda one: -one[1])[: 2 * search.beam]
         finished += [(words[:-1], total) for words, total in grown[: search.beam] if words[-1] == END]
@@ -72,7 +76,9 @@ def test_a_beam_of_one_is_greedy_and_ends_with_the_first_end():
 @pytest.mark.parametrize("beam", [1, 3])
 def test_length_and_repetition_are_held(beam):
     toy = Toy(vocabulary=5)
-    for source, found in zip(SOURCES, decode(toy, SOURCES, Search(beam=beam, min_length=4, max_length=6, no_repeat=2)), strict=True):
+    for source, found in zip(
+        SOURCES, decode(toy, SOURCES, Search(beam=beam, min_length=4, max_length=6, no_repeat=2)), strict=True
+    ):
         (one,) = found
         assert 4 <= len(one.tokens) <= 6
         pairs = [one.tokens[place : place + 2] for place in range(len(one.tokens) - 1)]
@@ -100,15 +106,21 @@ def test_sources_whose_sentences_may_be_of_different_lengths(penalty):
             assert len({one.tokens for one in found}) == 4
 
 
-@pytest.mark.parametrize("search", [{"beam": 3}, {"beam": 1}, {"sample": True}, {"sample": True, "temperature": 1e-310}])
+@pytest.mark.parametrize(
+    "search", [{"beam": 3}, {"beam": 1}, {"sample": True}, {"sample": True, "temperature": 1e-310}]
+)
 def test_there_is_always_a_sentence(search):
-    """Of three words each may come once, and after that neither a word nor the end; then the sentence ends where it is."""
+    """Of three words each may come once, and after that neither a word nor the end; then the sentence ends where it
+    is.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for found in decode(Toy(vocabulary=6), SOURCES, Search(no_repeat=1, min_length=9, **search)):
             assert sorted(found[0].tokens) == [3, 4, 5]
             assert np.isfinite(found[0].total)
-        cut = decode(Toy(vocabulary=6), SOURCES, Search(min_length=9, max_positions=3, **search))  # fewer positions than words are wanted
+        cut = decode(
+            Toy(vocabulary=6), SOURCES, Search(min_length=9, max_positions=3, **search)
+        )  # fewer positions than words are wanted
         assert [len(found[0].tokens) for found in cut] == [2, 2, 2, 2]
         assert all(np.isfinite(found[0].total) for found in cut)
 
@@ -119,7 +131,9 @@ def test_a_model_that_gives_no_numbers_is_refused(beam):
         def log_probabilities(self, source, drawn):
             return np.full(self.vocabulary, np.nan)
 
-    with pytest.raises(FovealError, match="the model: expected log-probabilities of tokens, got NaN; its weights are damaged"):
+    with pytest.raises(
+        FovealError, match="the model: expected log-probabilities of tokens, got NaN; its weights are damaged"
+    ):
         decode(Broken(), SOURCES, Search(beam=beam))
 
 
@@ -127,7 +141,10 @@ def test_a_model_that_gives_no_numbers_is_refused(beam):
     "options", [{"beam": 1001}, {"length_penalty": 10.5}, {"length_penalty": -1000.0}, {"length_penalty": float("nan")}]
 )
 def test_what_no_search_can_be(options):
-    with pytest.raises(FovealError, match=r"the search's (beam: expected at most 1000|length_penalty: expected a number from -10 to 10)"):
+    with pytest.raises(
+        FovealError,
+        match=r"the search's (beam: expected at most 1000|length_penalty: expected a number from -10 to 10)",
+    ):
         Search(**options)
     near = Search(beam=1000, length_penalty=-10.0)
     assert np.isfinite([near.scale(words) for words in (1, 100_000)]).all()
@@ -171,7 +188,9 @@ def test_drawn_sentences_come_as_often_as_they_are_likely():
     coldest = decode(toy, SOURCES, Search(sample=True, temperature=1e-3))
     assert [one[0].tokens for one in coldest] == [one[0].tokens for one in decode(toy, SOURCES, Search(beam=1))]
     for narrow in ({"top_k": 1}, {"top_p": 1e-6}):
-        assert [one[0].tokens for one in decode(toy, SOURCES, Search(sample=True, **narrow))] == [one[0].tokens for one in coldest]
+        assert [one[0].tokens for one in decode(toy, SOURCES, Search(sample=True, **narrow))] == [
+            one[0].tokens for one in coldest
+        ]
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,9 @@ def test_what_is_written_is_read(card):
     assert "\n" not in card.text()
 
 
-NAMES = st.text(max_size=9).filter(lambda name: name.strip() == name and name.isprintable() and name not in ("", "file", "found", "error"))
+NAMES = st.text(max_size=9).filter(
+    lambda name: name.strip() == name and name.isprintable() and name not in ("", "file", "found", "error")
+)
 
 
 @given(
@@ -74,7 +76,9 @@ NAMES = st.text(max_size=9).filter(lambda name: name.strip() == name and name.is
 )
 def test_any_names_and_numbers_are_read_as_they_were(names, temperature, note, multi_label):
     threshold = tuple(index / 7 for index in range(len(names))) if multi_label else None
-    card = classify_card("m", "icam", {}, tuple(names), multi_label, temperature=temperature, note=note, threshold=threshold)
+    card = classify_card(
+        "m", "icam", {}, tuple(names), multi_label, temperature=temperature, note=note, threshold=threshold
+    )
     assert read(card.text()) == card
 
 
@@ -96,7 +100,10 @@ BAD = {
     "fold_column": (changed(recipe={"fold_column": ["a"]}), "expected a recipe whose fold_column is text, got ['a']"),
     "fold": (changed(recipe={"fold": "all"}), "expected a recipe whose fold is a number, got 'all'"),
     "blank": (changed(recipe={"blank": None}), "expected a recipe whose blank is a list of boxes, got None"),
-    "box": (changed(recipe={"blank": [[0, 1, 2]]}), "expected a recipe whose blank is a list of boxes, got [[0, 1, 2]]"),
+    "box": (
+        changed(recipe={"blank": [[0, 1, 2]]}),
+        "expected a recipe whose blank is a list of boxes, got [[0, 1, 2]]",
+    ),
     "no JSON": ("{", "expected a card of foveal's in JSON, got something else; the file is damaged"),
     "deep JSON": ("[" * 100_000, "expected a card of foveal's in JSON"),
     "a list": ("[]", "expected a card of foveal's, got list"),
@@ -106,10 +113,16 @@ BAD = {
     "a newer format": (changed(format=FORMAT + 1), f"expected a file of foveal {foveal.__version__} or before"),
     "a format in words": (changed(format="one"), "upgrade foveal"),
     "a huge size": (changed(size=10**9), "expected a size of at most 4096 pixels, got 1000000000"),
-    "a threshold above 1": (changed(threshold=[1.5]), "expected a threshold from 0 to 1 of two classes, or none, got (1.5,)"),
+    "a threshold above 1": (
+        changed(threshold=[1.5]),
+        "expected a threshold from 0 to 1 of two classes, or none, got (1.5,)",
+    ),
     "a shape in words": (changed(shapes={"a": "b"}), "expected a shape of 'a' in integers above 0, got 'b'"),
     "a shape of nothing": (changed(shapes={"a": [0]}), "expected a shape of 'a' in integers above 0, got [0]"),
-    "a newer foveal": (changed(foveal="9.0.0"), f"expected a file of foveal {foveal.__version__} or before, got one of '9.0.0'; upgrade"),
+    "a newer foveal": (
+        changed(foveal="9.0.0"),
+        f"expected a file of foveal {foveal.__version__} or before, got one of '9.0.0'; upgrade",
+    ),
     "a long version": (changed(foveal="9" * 5000), "upgrade foveal"),
     "an odd digit": (changed(foveal="²", task="x"), "expected a model for the task classify"),
     "a number as model": (changed(model=3), "expected a card whose model is printable text, got 3"),
@@ -126,9 +139,18 @@ BAD = {
     "an infinite mean": (changed(mean=[1, 2, float("inf")]), "expected a mean of three numbers"),
     "a temperature of 0": (changed(temperature=0), "expected a temperature above 0, got 0"),
     "no temperature": (changed(temperature=float("nan")), "expected a temperature above 0, got nan"),
-    "a number as threshold": (changed(threshold=0.5), "expected a threshold from 0 to 1 of two classes, or none, got 0.5"),
-    "two thresholds": (changed(threshold=[0.5, 0.5]), "expected a threshold from 0 to 1 of two classes, or none, got (0.5, 0.5)"),
-    "one threshold of many": (changed(threshold=[0.5], multi_label=True), "expected 2 thresholds from 0 to 1, got (0.5,)"),
+    "a number as threshold": (
+        changed(threshold=0.5),
+        "expected a threshold from 0 to 1 of two classes, or none, got 0.5",
+    ),
+    "two thresholds": (
+        changed(threshold=[0.5, 0.5]),
+        "expected a threshold from 0 to 1 of two classes, or none, got (0.5, 0.5)",
+    ),
+    "one threshold of many": (
+        changed(threshold=[0.5], multi_label=True),
+        "expected 2 thresholds from 0 to 1, got (0.5,)",
+    ),
     "a threshold of three classes": (
         changed(threshold=[0.5], classes=["a", "b", "c"], config={}),
         "expected a threshold from 0 to 1 of two classes, or none, got (0.5,)",
@@ -141,7 +163,10 @@ BAD_TRANSLATES = {
     "a vocabulary of a number": ({"vocabulary": 3}, "expected a card whose vocabulary is text, got 3"),
     "one language": ({"data": {"languages": ["en"]}}, "expected a card whose data have two languages, got ['en']"),
     "a beam of 0": ({"recipe": {"beam": 0}}, "expected a recipe whose beam is an integer above 0, got 0"),
-    "a penalty in words": ({"recipe": {"length_penalty": "x"}}, "expected a recipe whose length_penalty is a number, got 'x'"),
+    "a penalty in words": (
+        {"recipe": {"length_penalty": "x"}},
+        "expected a recipe whose length_penalty is a number, got 'x'",
+    ),
     "a length of 0": ({"recipe": {"max_length": 0}}, "expected a recipe whose max_length is an integer above 0, got 0"),
     "another task": ({"task": "classify"}, "expected a model for the task translate, got one for 'classify'"),
 }
@@ -173,7 +198,7 @@ def test_the_task_of_any_text():
     assert [task_in(text) for text in ("", "{", "[]", "{}", '{"task": 3}', "[" * 100_000)] == [None] * 6
 
 
-# --- before format 1 -------------------------------------------------------------------------------------------------------------
+# --- before format 1 --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["icam-pipes", "icam-fast-pipes"])
@@ -183,7 +208,11 @@ def test_an_old_card_of_a_classifier_is_upgraded(name):
     assert (card.format, card.task, card.multi_label) == (FORMAT, "classify", True)
     assert card.classes == tuple(old["classes"])
     assert card.config == old["config"]
-    assert (card.threshold, card.temperature, card.mean) == (tuple(old["threshold"]), old["temperature"], tuple(old["mean"]))
+    assert (card.threshold, card.temperature, card.mean) == (
+        tuple(old["threshold"]),
+        old["temperature"],
+        tuple(old["mean"]),
+    )
     recipe = old["recipe"]
     assert card.recipe["config"] == recipe["settings"]
     assert (card.recipe["label_smoothing"], card.recipe["weight_decay"]) == (recipe["smoothing"], recipe["decay"])
@@ -199,7 +228,13 @@ def test_an_old_card_of_a_translator_is_upgraded():
     text = (OLD / "transformer-tiny.json").read_text(encoding="utf-8")
     old, card = json.loads(text), read_card(text, "a file", TranslateCard)
     assert (card.format, card.vocabulary, card.languages) == (FORMAT, old["vocabulary"], ("en", "de"))
-    names = {"subwords": "pieces", "vocab_size": "size", "max_length": "longest", "cuda_graphs": "recorded", "r_drop": "agreement"}
+    names = {
+        "subwords": "pieces",
+        "vocab_size": "size",
+        "max_length": "longest",
+        "cuda_graphs": "recorded",
+        "r_drop": "agreement",
+    }
     names |= {"bleu_every": "bleu", "length_penalty": "penalty", "label_smoothing": "smoothing", "config": "settings"}
     assert {new: card.recipe[new] for new in names} == {new: old["recipe"][before] for new, before in names.items()}
     assert (card.beam, card.length_penalty) == (4, 0.6)
@@ -211,7 +246,7 @@ def test_a_card_of_before_that_names_no_task_classifies():
     assert read(json.dumps(old)).task == "classify"
 
 
-# --- classes ---------------------------------------------------------------------------------------------------------------------
+# --- classes ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -238,16 +273,22 @@ def test_names_that_a_class_can_have():
     check_classes(("Riß", "根", "a b", "a|b_c", "=1+1", "Files"), "a file")
 
 
-# --- what goes to others ---------------------------------------------------------------------------------------------------------
+# --- what goes to others ----------------------------------------------------------------------------------------------
 
 
 def test_an_exported_file_names_no_folder_of_the_machine_that_trained():
-    recipe = {"data": "/home/ada/secret/tiles", "model": "runs/a.safetensors", "init_from": "C:\\models\\b", "teachers": None, "lr": 1}
+    recipe = {
+        "data": "/home/ada/secret/tiles",
+        "model": "runs/a.safetensors",
+        "init_from": "C:\\models\\b",
+        "teachers": None,
+        "lr": 1,
+    }
     card = classify_card(recipe=recipe).without_paths()
     assert card.recipe == {"data": "tiles", "model": "a.safetensors", "init_from": "b", "teachers": None, "lr": 1}
 
 
-# --- whatever comes --------------------------------------------------------------------------------------------------------------
+# --- whatever comes ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -262,7 +303,8 @@ def test_a_card_that_cannot_be_used_is_named_in_one_line(name):
 
 
 @given(
-    name=st.sampled_from(sorted(json.loads(CARD.text()))), value=st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists)
+    name=st.sampled_from(sorted(json.loads(CARD.text()))),
+    value=st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists),
 )
 def test_whatever_a_field_holds_a_card_is_read_or_refused(name, value):
     with contextlib.suppress(FovealError):  # and nothing else

@@ -50,7 +50,8 @@ def test_pixels_come_as_they_were_saved(tmp_path, suffix):
 
 
 @pytest.mark.parametrize(
-    ("orientation", "place"), [(1, (0, 0)), (2, (0, 1)), (3, (2, 1)), (4, (2, 0)), (5, (0, 0)), (6, (0, 2)), (7, (1, 2)), (8, (1, 0))]
+    ("orientation", "place"),
+    [(1, (0, 0)), (2, (0, 1)), (3, (2, 1)), (4, (2, 0)), (5, (0, 0)), (6, (0, 2)), (7, (1, 2)), (8, (1, 0))],
 )
 def test_exif_turns(tmp_path, orientation, place):
     exif = Image.Exif()
@@ -65,11 +66,14 @@ def test_a_broken_exif_block_turns_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("mode", "value", "expected"), [("L", 77, 77), ("1", 1, 255), ("I;16", 65535, 255), ("I;16", 257 * 41, 41), ("I", 65535, 255)]
+    ("mode", "value", "expected"),
+    [("L", 77, 77), ("1", 1, 255), ("I;16", 65535, 255), ("I;16", 257 * 41, 41), ("I", 65535, 255)],
 )
 def test_greys(tmp_path, mode, value, expected):
     image = (
-        Image.fromarray(np.full((5, 3), value, {"I;16": np.uint16, "I": np.int32}[mode])) if "I" in mode else Image.new(mode, (3, 5), value)
+        Image.fromarray(np.full((5, 3), value, {"I;16": np.uint16, "I": np.int32}[mode]))
+        if "I" in mode
+        else Image.new(mode, (3, 5), value)
     )
     assert image.mode == mode
     assert (open_image(saved(tmp_path / "a.tiff", image)) == expected).all()
@@ -89,7 +93,9 @@ def test_what_is_see_through_lies_over_black(tmp_path):
     palette.putpalette([0, 0, 0, 90, 80, 70])
     assert open_image(saved(tmp_path / "c.png", palette))[0, 0].tolist() == [90, 80, 70]
     assert open_image(saved(tmp_path / "d.png", palette, transparency=1)).max() == 0
-    assert open_image(saved(tmp_path / "e.png", palette, transparency=bytes([9, 0]))).max() == 0  # Pillow warns of this one
+    assert (
+        open_image(saved(tmp_path / "e.png", palette, transparency=bytes([9, 0]))).max() == 0
+    )  # Pillow warns of this one
     assert open_image(saved(tmp_path / "f.png", Image.new("RGB", (3, 5), RED), transparency=RED)).max() == 0
 
 
@@ -97,7 +103,11 @@ def test_cmyk_and_animation(tmp_path):
     ink = Image.new("CMYK", (16, 16), (0, 255, 255, 0))
     assert np.abs(open_image(saved(tmp_path / "a.jpg", ink, quality=95))[8, 8].astype(int) - (255, 0, 0)).max() < 6
     frames = [Image.new("RGB", (3, 5), colour) for colour in ((255, 0, 0), (0, 0, 255))]
-    assert open_image(saved(tmp_path / "a.gif", frames[0], save_all=True, append_images=frames[1:]))[0, 0].tolist() == [255, 0, 0]
+    assert open_image(saved(tmp_path / "a.gif", frames[0], save_all=True, append_images=frames[1:]))[0, 0].tolist() == [
+        255,
+        0,
+        0,
+    ]
 
 
 def test_size_is_exact_and_near_the_full_decode(tmp_path):
@@ -156,12 +166,16 @@ def test_a_huge_picture_is_refused(tmp_path, side):
         return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
 
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0))
-    (tmp_path / "bomb.png").write_bytes(b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"\0")) + chunk(b"IEND", b""))
+    (tmp_path / "bomb.png").write_bytes(
+        b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"\0")) + chunk(b"IEND", b"")
+    )
     assert "too large" in reason(tmp_path / "bomb.png", 32)
 
 
 def test_a_huge_jpeg_is_opened_small(tmp_path):
-    path = saved(tmp_path / "huge.jpg", Image.new("L", (15_000, 13_000), 90), quality=50)  # Pillow itself refuses this one at its full size
+    path = saved(
+        tmp_path / "huge.jpg", Image.new("L", (15_000, 13_000), 90), quality=50
+    )  # Pillow itself refuses this one at its full size
     assert "too large" in reason(path)
     assert np.abs(open_image(path, 64).astype(int) - 90).max() <= 1
     assert kind_of(path) == ("JPEG L", 15_000, 13_000)
@@ -185,7 +199,12 @@ def test_kind_of(tmp_path):
         kind_of(tmp_path / "b.png")
 
 
-@given(st.sampled_from(["PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP"]), st.integers(0, 10_000), st.integers(0, 255), st.integers(1, 40))
+@given(
+    st.sampled_from(["PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP"]),
+    st.integers(0, 10_000),
+    st.integers(0, 255),
+    st.integers(1, 40),
+)
 def test_a_damaged_file_is_a_picture_or_bad_image_and_nothing_else(tmp_path_factory, kind, place, value, length):
     content = io.BytesIO()
     Image.fromarray(np.random.default_rng(1).integers(0, 256, (17, 19, 3), np.uint8)).save(content, format=kind)

@@ -45,7 +45,13 @@ def test_in_order_and_in_batches(files):
 
 
 def test_every_kind_of_input(files):
-    given = [files / "3.png", str(files / "4.png"), plain(50), Image.fromarray(plain(60)), Image.fromarray(plain(70)[..., 0])]
+    given = [
+        files / "3.png",
+        str(files / "4.png"),
+        plain(50),
+        Image.fromarray(plain(60)),
+        Image.fromarray(plain(70)[..., 0]),
+    ]
     assert list(Means().predict(given)) == [
         (str(files / "3.png"), 30), (str(files / "4.png"), 40), ("image 2", 50), ("image 3", 60), ("image 4", 70),
     ]  # fmt: skip

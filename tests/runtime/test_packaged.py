@@ -10,7 +10,9 @@ from foveal.runtime.packaged import DEFAULT, EXPORTED, WEIGHTS, names, packaged
 from foveal.tasks.load import load
 
 
-@pytest.mark.parametrize(("name", "parameters", "least"), [("icam-fast-pipes", 44_519, 0.85), ("icam-pipes", 31_793, 0.64)])
+@pytest.mark.parametrize(
+    ("name", "parameters", "least"), [("icam-fast-pipes", 44_519, 0.85), ("icam-pipes", 31_793, 0.64)]
+)
 def test_they_are_small_and_describe_themselves(name, parameters, least):
     file = packaged(name)
     assert file == WEIGHTS / f"{name}.safetensors"
@@ -34,7 +36,9 @@ def test_the_better_one_is_taken_where_none_is_named():
 
 @pytest.mark.parametrize("suffix", ["", EXPORTED])
 def test_it_finds_what_is_rendered(suffix):
-    """Frames of seeds that it was not trained on: of the kinds that it knows well, the right one is likelier where it is than where it is not."""
+    """Frames of seeds that it was not trained on: of the kinds that it knows well, the right one is likelier where it
+    is than where it is not.
+    """
     model = load(packaged(DEFAULT, suffix) if suffix else DEFAULT, device="cpu")
     frames = [render(9_000_000 + seed, 224) for seed in range(60)]
     truth = np.array([[kind in {finding.kind for finding in frame.findings} for kind in KINDS] for frame in frames])

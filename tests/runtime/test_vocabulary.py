@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 from foveal.errors import FovealError
 from foveal.runtime.vocabulary import KINDS, LEAST, MARKS, Vocabulary, learn, learn_both
 
-SENTENCES = ["Der alte Hund schläft im Garten.", "Die Hunde schlafen, weil der Garten alt ist!", "Ein Hund? Zwei Hunde: 47."] * 3
+SENTENCES = [
+    "Der alte Hund schläft im Garten.",
+    "Die Hunde schlafen, weil der Garten alt ist!",
+    "Ein Hund? Zwei Hunde: 47.",
+] * 3
 LEARNED = {(kind, lowercase): learn(SENTENCES, 400, kind, lowercase) for kind in KINDS for lowercase in (False, True)}
 EVERY = pytest.mark.parametrize("vocabulary", LEARNED.values(), ids=lambda one: f"{one.kind}{'-lower' * one.lowercase}")
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=23)
@@ -22,7 +26,9 @@ def test_by_hand():
     """ab comes most often, then abc: two merges, and then no pair comes twice."""
     vocabulary = learn(["abc abc abc abd"], LEAST + 7)
     subwords = [vocabulary.subwords(row) for row in vocabulary.encode(["abc abd xab"])]
-    assert subwords == [["abc", "ab", "·d", "␣", "·x", "·ab"]] or subwords == [["abc", "ab", "·d", "␣", "·x", "·a", "·b"]]
+    assert subwords == [["abc", "ab", "·d", "␣", "·x", "·ab"]] or subwords == [
+        ["abc", "ab", "·d", "␣", "·x", "·a", "·b"]
+    ]
     assert LEAST < len(vocabulary) <= LEAST + 7
 
 
@@ -33,7 +39,9 @@ def test_what_goes_in_comes_out(vocabulary, sentence):
     assert vocabulary.normalise(normal) == normal
     rows = vocabulary.encode([sentence, "Hund"])
     assert vocabulary.decode(rows) == [normal, "hund" if vocabulary.lowercase else "Hund"]
-    assert all(len(MARKS) <= number < len(vocabulary) for number in rows[0])  # nothing is unknown, and no text spells a mark
+    assert all(
+        len(MARKS) <= number < len(vocabulary) for number in rows[0]
+    )  # nothing is unknown, and no text spells a mark
     assert len(vocabulary.subwords(rows[0])) == len(rows[0])
 
 
@@ -43,7 +51,9 @@ def test_marks_in_a_sentence_are_text(vocabulary):
         (row,) = vocabulary.encode([text])
         assert min(row) >= 4
         assert vocabulary.decode([row]) == [text.strip()]
-    again = learn(["</s> <pad> </s> <pad>"] * 50, 300, vocabulary.kind)  # even where they come so often that they become subwords
+    again = learn(
+        ["</s> <pad> </s> <pad>"] * 50, 300, vocabulary.kind
+    )  # even where they come so often that they become subwords
     assert min(again.encode(["</s> <pad>"])[0]) >= 4
 
 
@@ -66,7 +76,11 @@ def test_the_same_every_time(kind):
     assert {learn(words, 700, kind).text() for _ in range(3)} == {once.text()}
     code = f"from foveal.runtime.vocabulary import learn; print(learn({words!r}, 700, {kind!r}).fingerprint())"
     other = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | {"RAYON_NUM_THREADS": "1"}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"RAYON_NUM_THREADS": "1"},
     )
     assert other.stdout.strip() == once.fingerprint()
     assert learn(words[:-7], 700, kind).text() != once.text()
@@ -123,15 +137,26 @@ def test_bad_input():
     assert "surrogate" in refused(vocabulary.encode, ["half \ud83d"])
     assert "surrogate" in refused(learn, ["half \ud83d"])
     for number in (-1, len(vocabulary)):
-        assert f"expected an id from 0 to {len(vocabulary) - 1}, got {number}" in refused(vocabulary.decode, [[5, number]])
+        assert f"expected an id from 0 to {len(vocabulary) - 1}, got {number}" in refused(
+            vocabulary.decode, [[5, number]]
+        )
         assert "a token" in refused(vocabulary.subwords, [number])
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"format": "other"}', '{"format": "foveal vocabulary 1", "kind": "bpe", "lowercase": false, "model": {}}']
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"format": "other"}',
+        '{"format": "foveal vocabulary 1", "kind": "bpe", "lowercase": false, "model": {}}',
+    ],
 )
 def test_text_that_is_no_vocabulary(text):
-    assert refused(Vocabulary.from_text, text).startswith("a vocabulary: expected the text that Vocabulary.text() gives")
+    assert refused(Vocabulary.from_text, text).startswith(
+        "a vocabulary: expected the text that Vocabulary.text() gives"
+    )
 
 
 def test_a_vocabulary_without_marks_is_refused():

@@ -18,7 +18,9 @@ from foveal.runtime.vocabulary import both_from
 from foveal.tasks.translate.module import translate
 
 ROOT = Path(__file__).parents[2]
-CLEAN = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # or this copy would answer for the wheel
+CLEAN = {
+    name: value for name, value in os.environ.items() if name != "PYTHONPATH"
+}  # or this copy would answer for the wheel
 HEAVY = ("torch", "onnx", "yaml", "safetensors", "kornia", "pytorch_lightning", "transformers")
 
 
@@ -34,14 +36,18 @@ def bare(tmp_path_factory):
 
 
 def called(words, **options):
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False, timeout=300, env=CLEAN, **options)
+    done = subprocess.run(
+        [str(word) for word in words], capture_output=True, text=True, check=False, timeout=300, env=CLEAN, **options
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def heavy(python):
     """What is installed there and should not be."""
-    return called([python, "-c", f"import importlib.util as u; print([name for name in {HEAVY!r} if u.find_spec(name)])"]).strip()
+    return called(
+        [python, "-c", f"import importlib.util as u; print([name for name in {HEAVY!r} if u.find_spec(name)])"]
+    ).strip()
 
 
 @pytest.mark.slow
@@ -71,7 +77,9 @@ def test_without_torch_an_exported_file_answers_as_the_model_does(bare, tmp_path
     assert "gradient" not in seen
     with Image.open(tmp_path / "sheet.png") as sheet:
         assert sheet.size[0] > 600
-    timed = called([bare, "-m", "foveal", "bench", "models", "inspector.onnx", "--rounds", "3", "--out", "timed"], cwd=tmp_path)
+    timed = called(
+        [bare, "-m", "foveal", "bench", "models", "inspector.onnx", "--rounds", "3", "--out", "timed"], cwd=tmp_path
+    )
     assert "batch 1: inspector: " in timed
     assert "MB at most while it runs" in timed
     # Without a model, the weights in the package look at images: they are there as .onnx, too.
@@ -102,7 +110,17 @@ def test_without_torch_an_exported_translator_translates_as_the_model_does(bare,
     (wheel,) = bare.parents[2].glob("*.whl")
     venv.create(tmp_path / "env")
     words[0] = tmp_path / "env" / "bin" / "python"
-    install = [sys.executable, "-m", "pip", "--python", words[0], "install", "--quiet", "--constraint", ROOT / "constraints.txt"]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        words[0],
+        "install",
+        "--quiet",
+        "--constraint",
+        ROOT / "constraints.txt",
+    ]
     called([*install, f"{wheel}[text]"])
     assert heavy(words[0]) in ("[]", "['yaml']")  # tokenizers may bring it
     expected = translate(model, both_from(card.vocabulary), lines, Search())

@@ -1,4 +1,6 @@
-"""An engine that needs no model: what comes next is drawn from the source and all words so far, and is the same each time."""
+"""An engine that needs no model: what comes next is drawn from the source and all words so far, and is the same each
+time.
+"""
 
 import itertools
 import zlib
@@ -34,7 +36,12 @@ class Toy:
         self.steps, self.rows = self.steps + 1, self.rows + len(tokens)
         self.prefixes = [(*prefix, int(token)) for prefix, token in zip(self.prefixes, tokens, strict=True)]
         assert max(map(len, self.prefixes)) <= self.limit
-        log_p = np.array([self.log_probabilities(self.sources[row // self.beams], prefix[1:]) for row, prefix in enumerate(self.prefixes)])
+        log_p = np.array(
+            [
+                self.log_probabilities(self.sources[row // self.beams], prefix[1:])
+                for row, prefix in enumerate(self.prefixes)
+            ]
+        )
         if bans is not None:
             log_p[bans.rows, bans.tokens] = -np.inf
         order = np.argsort(-log_p, 1, kind="stable")[:, :top_k]

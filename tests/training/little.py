@@ -15,8 +15,29 @@ from foveal.tasks.task import find_task
 from foveal.training.harness import train
 
 SIDE = 32
-FIELDS = {"size": SIDE, "config": {"image": SIDE, "patch": 8}, "batch": 5, "epochs": 2, "ema": 0.9, "lr": 0.003, "warmup": 0.2}
-FLAGS = ["--size", "32", "--config", "{image: 32, patch: 8}", "--batch", "5", "--ema", "0.9", "--lr", "0.003", "--device", "cpu"]
+FIELDS = {
+    "size": SIDE,
+    "config": {"image": SIDE, "patch": 8},
+    "batch": 5,
+    "epochs": 2,
+    "ema": 0.9,
+    "lr": 0.003,
+    "warmup": 0.2,
+}
+FLAGS = [
+    "--size",
+    "32",
+    "--config",
+    "{image: 32, patch: 8}",
+    "--batch",
+    "5",
+    "--ema",
+    "0.9",
+    "--lr",
+    "0.003",
+    "--device",
+    "cpu",
+]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
@@ -53,7 +74,9 @@ def trained(recipe, folder, **options):
 def typed(*words, timeout=300, **environment):
     """`foveal …` in a process of its own."""
     command = [sys.executable, "-m", "foveal", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=ENVIRONMENT | environment, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout, env=ENVIRONMENT | environment, check=False
+    )
 
 
 def rows(file):

@@ -1,4 +1,6 @@
-"""A recorded step is the step: the same loss and the same gradient, for every shape, however often; batches are padded to few shapes."""
+"""A recorded step is the step: the same loss and the same gradient, for every shape, however often; batches are padded
+to few shapes.
+"""
 
 import json
 
@@ -26,7 +28,12 @@ TOKENS = 64
 def pairs_of(count=60):
     draw = torch.Generator().manual_seed(0)
     both = torch.randint(0, 12, (count, 2), generator=draw).tolist()
-    return TokenPairs.of(*([[4 + (place + word) % 40 for word in range(pair[side])] for place, pair in enumerate(both)] for side in (0, 1)))
+    return TokenPairs.of(
+        *(
+            [[4 + (place + word) % 40 for word in range(pair[side])] for place, pair in enumerate(both)]
+            for side in (0, 1)
+        )
+    )
 
 
 def batches_of(pairs):
@@ -62,7 +69,9 @@ def test_no_width_is_padded_beyond_the_positions_there_are():
     task = task_of(dropout=0.0, position="learned", longest=11)
     assert bucketed(batch, TOKENS, 11)[0].shape[1] == 11
     assert bucketed(batch, TOKENS, 12)[0].shape[1] == bucketed(batch, TOKENS)[0].shape[1] == 12
-    torch.testing.assert_close(task(*bucketed(batch, TOKENS, 11)), task.loss(task.model, batch, task.recipe.label_smoothing))
+    torch.testing.assert_close(
+        task(*bucketed(batch, TOKENS, 11)), task.loss(task.model, batch, task.recipe.label_smoothing)
+    )
 
 
 def test_a_batch_with_more_pairs_than_tokens_allow_is_refused():
@@ -76,9 +85,14 @@ def test_the_loss_of_a_bucketed_batch_is_that_of_the_batch(r_drop):
     task = task_of(dropout=0.0)
     task.recipe = task.recipe.changed(r_drop=r_drop)
     for batch in batches_of(pairs_of()):
-        expected, loss = task.loss(task.model, batch, task.recipe.label_smoothing, r_drop), task(*bucketed(batch, TOKENS))
+        expected, loss = (
+            task.loss(task.model, batch, task.recipe.label_smoothing, r_drop),
+            task(*bucketed(batch, TOKENS)),
+        )
         torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-6)
-        for one, other in zip(*(torch.autograd.grad(value, list(task.parameters())) for value in (loss, expected)), strict=True):
+        for one, other in zip(
+            *(torch.autograd.grad(value, list(task.parameters())) for value in (loss, expected)), strict=True
+        ):
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 
 

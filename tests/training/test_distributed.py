@@ -99,7 +99,9 @@ def test_the_log_is_of_all_images_and_of_the_kept_weights(a_run):
 @pytest.mark.slow
 def test_killed_and_resumed(a_run, data, tmp_path):
     (tmp_path / "deadly.py").write_text(DEADLY)
-    words = [str(word) for word in ("train", "classify", "--data", data, "--out", tmp_path / "run", *FLAGS, *TWO, "--resume")]
+    words = [
+        str(word) for word in ("train", "classify", "--data", data, "--out", tmp_path / "run", *FLAGS, *TWO, "--resume")
+    ]
     killed = subprocess.Popen(
         [sys.executable, str(tmp_path / "deadly.py"), *words],
         env=ENVIRONMENT,
@@ -122,7 +124,12 @@ def test_killed_and_resumed(a_run, data, tmp_path):
 def test_rows_of_processes_by_hand(monkeypatch):
     """Two processes with 3 and 1 rows: the shapes go first, then rows that are padded to 3, and cut again."""
     task = type("Task", (), {"trainer": type("Trainer", (), {"world_size": 2}), "device": torch.device("cpu")})()
-    other = [torch.tensor([1, 2]), torch.tensor([[9.0, 9.5], [0, 0], [0, 0]]), torch.tensor([1]), torch.tensor([4, 0, 0])]
+    other = [
+        torch.tensor([1, 2]),
+        torch.tensor([[9.0, 9.5], [0, 0], [0, 0]]),
+        torch.tensor([1]),
+        torch.tensor([4, 0, 0]),
+    ]
 
     def all_gather(parts, part, group=None):
         theirs = other.pop(0)

@@ -154,10 +154,14 @@ def test_checkpoints_are_whole(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["last.ckpt"]
 
 
-@pytest.mark.parametrize("content", [{"state_dict": {}, "epoch": 1}, [1, 2], torch.arange(3)], ids=["no version", "list", "tensor"])
+@pytest.mark.parametrize(
+    "content", [{"state_dict": {}, "epoch": 1}, [1, 2], torch.arange(3)], ids=["no version", "list", "tensor"]
+)
 def test_what_is_no_checkpoint_of_a_run_is_refused(tmp_path, content):
     torch.save(content, tmp_path / "last.ckpt")
-    with pytest.raises(FovealError, match="expected a checkpoint of this run, got something else; remove it to begin this run anew"):
+    with pytest.raises(
+        FovealError, match="expected a checkpoint of this run, got something else; remove it to begin this run anew"
+    ):
         AtomicCheckpoint().load_checkpoint(tmp_path / "last.ckpt")
 
 
@@ -193,5 +197,11 @@ def test_of_epochs_with_the_same_score_the_one_with_the_smaller_loss_is_kept(tmp
     optimizer = types.SimpleNamespace(param_groups=[{"lr": 0.1}])
     for epoch, (score, loss) in enumerate(((0.0, 0.9), (0.0, 0.4), (0.0, 0.6), (0.5, 2.0), (0.5, 2.0))):
         trainer = types.SimpleNamespace(current_epoch=epoch, optimizers=[optimizer], max_epochs=9)
-        journal._note(trainer, types.SimpleNamespace(evaluated=model, unit="images"), {"val_score": score, "val_loss": loss}, score, 1.0)
+        journal._note(
+            trainer,
+            types.SimpleNamespace(evaluated=model, unit="images"),
+            {"val_score": score, "val_loss": loss},
+            score,
+            1.0,
+        )
         assert journal.best_epoch == (0, 1, 1, 3, 3)[epoch]

@@ -1,4 +1,6 @@
-"""A run that is killed and goes on ends with the weights, figures and predictions of one that was never killed, bit for bit."""
+"""A run that is killed and goes on ends with the weights, figures and predictions of one that was never killed, bit
+for bit.
+"""
 
 import os
 import random
@@ -41,7 +43,11 @@ def data(tmp_path_factory):
 
 
 def recipe_for(data, **changes):
-    fields = FIELDS | {"data": str(data), "epochs": 6, "augment": "pipe", "ema": 0.9, "patience": 2, "mixup": 0.2, "seed": 2} | changes
+    fields = (
+        FIELDS
+        | {"data": str(data), "epochs": 6, "augment": "pipe", "ema": 0.9, "patience": 2, "mixup": 0.2, "seed": 2}
+        | changes
+    )
     return ClassifyRecipe(**fields)
 
 
@@ -136,12 +142,17 @@ def test_a_damaged_checkpoint_is_one_line(data, tmp_path, monkeypatch):
     recipe, folder = recipe_for(data), tmp_path / "run"
     killed(monkeypatch, recipe, folder, ClassifyModule, "training_step", 4)
     (folder / "last.ckpt").write_bytes((folder / "last.ckpt").read_bytes()[:5000])
-    with pytest.raises(FovealError, match=r"last.ckpt: expected a checkpoint, got .*; remove it to begin this run anew"):
+    with pytest.raises(
+        FovealError, match=r"last.ckpt: expected a checkpoint, got .*; remove it to begin this run anew"
+    ):
         trained(recipe, folder, resume=True, machine=CPU)
 
 
 def test_another_recipe_is_refused(data, whole_run):
-    with pytest.raises(FovealError, match="expected the options it was begun with, got others for lr, weight_decay; choose another --out"):
+    with pytest.raises(
+        FovealError,
+        match="expected the options it was begun with, got others for lr, weight_decay; choose another --out",
+    ):
         trained(recipe_for(data, lr=0.1, weight_decay=0.5), whole_run, resume=True, machine=CPU)
     with pytest.raises(FovealError, match="one with a run in it; add --resume"):
         trained(recipe_for(data), whole_run, machine=CPU)
@@ -150,7 +161,21 @@ def test_another_recipe_is_refused(data, whole_run):
 @pytest.mark.slow
 def test_sigkill_and_ctrl_c_of_a_true_process(data, whole_run, tmp_path):
     folder = tmp_path / "run"
-    words = ["train", "classify", "--data", data, "--out", folder, *FLAGS, "--epochs", "6", "--patience", "2", "--mixup", "0.2"]
+    words = [
+        "train",
+        "classify",
+        "--data",
+        data,
+        "--out",
+        folder,
+        *FLAGS,
+        "--epochs",
+        "6",
+        "--patience",
+        "2",
+        "--mixup",
+        "0.2",
+    ]
     words += ["--seed", "2", "--warmup", "0.2", "--resume"]
     draw = random.Random(5)
     for end in (signal.SIGKILL, signal.SIGINT):

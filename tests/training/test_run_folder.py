@@ -1,4 +1,6 @@
-"""A run's folder: anybody else's is left alone, changed data and changed options are refused, damaged files are named."""
+"""A run's folder: anybody else's is left alone, changed data and changed options are refused, damaged files are
+named.
+"""
 
 import json
 from dataclasses import dataclass
@@ -9,7 +11,17 @@ import pytest
 
 from foveal.errors import FovealError
 from foveal.tasks.classify.recipe import ClassifyRecipe
-from foveal.training.run_folder import DATA, RECIPE, RESULT, expect_same_data, expect_same_recipe, finished, is_empty, read_result, tidy
+from foveal.training.run_folder import (
+    DATA,
+    RECIPE,
+    RESULT,
+    expect_same_data,
+    expect_same_recipe,
+    finished,
+    is_empty,
+    read_result,
+    tidy,
+)
 
 RESULTS = {"model": "icam-31k", "epoch": 3, "val_score": 0.5, "seconds": 7.0}
 
@@ -37,7 +49,7 @@ def refusal(function, *arguments, **named):
     return str(caught.value)
 
 
-# --- whose folder it is ----------------------------------------------------------------------------------------------------------
+# --- whose folder it is -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("resume", [False, True])
@@ -53,13 +65,18 @@ def test_a_new_or_an_empty_folder_may_be_used(tmp_path, resume):
 def test_a_foreign_folder_is_left_alone(tmp_path, resume):
     (tmp_path / "letter.txt").write_text("mine")
     says = refusal(finished, recipe(), tmp_path, resume)
-    assert says == f"the folder {tmp_path}: expected a new or empty one, or one with a run in it, got other files; choose another --out"
+    assert (
+        says == f"the folder {tmp_path}: expected a new or empty one, or one with a run in it, got other files; choose "
+        "another --out"
+    )
     assert "got a file; choose another --out" in refusal(finished, recipe(), tmp_path / "letter.txt", resume)
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
 def test_a_run_is_continued_only_when_asked_for(folder):
-    assert "one with a run in it; add --resume to continue it, or choose another --out" in refusal(finished, recipe(), folder, False)
+    assert "one with a run in it; add --resume to continue it, or choose another --out" in refusal(
+        finished, recipe(), folder, False
+    )
     assert finished(recipe(), folder, True) == RESULTS
     (folder / "model.safetensors").unlink()
     assert finished(recipe(), folder, True) is None, "a model that was removed is made again"
@@ -72,13 +89,17 @@ def test_tidy_removes_half_files_only(folder):
     assert {path.name for path in folder.iterdir()} == before
 
 
-# --- the same recipe -------------------------------------------------------------------------------------------------------------
+# --- the same recipe --------------------------------------------------------------------------------------------------
 
 
 def test_another_recipe_is_refused_and_the_options_are_named(folder):
     expect_same_recipe(recipe(), folder)
     says = refusal(expect_same_recipe, recipe(lr=0.02, epochs=7), folder)
-    assert says == f"the run in {folder}: expected the options it was begun with, got others for epochs, lr; choose another --out"
+    assert (
+        says
+        == f"the run in {folder}: expected the options it was begun with, got others for epochs, lr; choose another "
+        "--out"
+    )
 
 
 def test_an_option_that_is_newer_than_the_run_had_its_default(folder):
@@ -98,13 +119,17 @@ def test_a_path_may_be_written_as_it_was_typed(folder, tmp_path, monkeypatch):
     assert recipe(data="set").from_anywhere().data == str(tmp_path / "set")
 
 
-@pytest.mark.parametrize("content", [b"a: [", b"a: 1\na: 2", b"\xff\xfe", b"- 1", b"", b"[" * 5000], ids=lambda one: repr(one[:5]))
+@pytest.mark.parametrize(
+    "content", [b"a: [", b"a: 1\na: 2", b"\xff\xfe", b"- 1", b"", b"[" * 5000], ids=lambda one: repr(one[:5])
+)
 def test_a_damaged_recipe_is_named(folder, content):
     (folder / RECIPE).write_bytes(content)
-    assert refusal(expect_same_recipe, recipe(), folder).startswith(f"{folder / RECIPE}: expected the recipe of a run, got ")
+    assert refusal(expect_same_recipe, recipe(), folder).startswith(
+        f"{folder / RECIPE}: expected the recipe of a run, got "
+    )
 
 
-# --- the same data ---------------------------------------------------------------------------------------------------------------
+# --- the same data ----------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -131,18 +156,26 @@ def test_the_same_data_or_none_that_are_known(folder, tmp_path):
 def test_changed_data_are_refused(folder, change):
     changed = Data({"fingerprint": "abc", "classes": ["a", "b"]} | change)
     says = refusal(expect_same_data, folder, changed)
-    assert says == f"the run in {folder}: expected the data it was begun with, tiles, got data that have changed; choose another --out"
+    assert (
+        says == f"the run in {folder}: expected the data it was begun with, tiles, got data that have changed; choose "
+        "another --out"
+    )
 
 
-# --- damaged files ---------------------------------------------------------------------------------------------------------------
+# --- damaged files ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"3", b"[" * 100_000], ids=lambda one: repr(one[:5]))
 def test_files_that_are_no_json(folder, content):
-    for name, function, arguments in ((RESULT, read_result, (folder,)), (DATA, expect_same_data, (folder, SimpleNamespace()))):
+    for name, function, arguments in (
+        (RESULT, read_result, (folder,)),
+        (DATA, expect_same_data, (folder, SimpleNamespace())),
+    ):
         (folder / name).write_bytes(content)
         says = refusal(function, *arguments)
-        assert says == f"{folder / name}: expected a file that a run wrote, got a damaged one; remove it, and add --resume"
+        assert (
+            says == f"{folder / name}: expected a file that a run wrote, got a damaged one; remove it, and add --resume"
+        )
 
 
 @pytest.mark.parametrize("name", RESULTS)
@@ -150,5 +183,7 @@ def test_a_result_without_a_figure(folder, name):
     for value in (None, [], {"a": 1}):
         (folder / RESULT).write_text(json.dumps(RESULTS | {name: value}))
         says = refusal(read_result, folder)
-        assert f"{Path(RESULT)}: expected a result with model, epoch, val_score, seconds, got one without {name}" in says
+        assert (
+            f"{Path(RESULT)}: expected a result with model, epoch, val_score, seconds, got one without {name}" in says
+        )
         assert says.endswith("remove it to have the run finished again")

@@ -71,7 +71,10 @@ def test_plan():
         ("fold2-seed8", 2, 8),
     ]
     assert {run.recipe.lr for run in runs} == {0.5}
-    assert [run.folder.name for run in plan("classify", ClassifyRecipe(), Path("x"), [None], [0, 1])] == ["seed0", "seed1"]
+    assert [run.folder.name for run in plan("classify", ClassifyRecipe(), Path("x"), [None], [0, 1])] == [
+        "seed0",
+        "seed1",
+    ]
 
 
 def test_side_by_side_and_not_again(folder, capsys):
@@ -81,7 +84,9 @@ def test_side_by_side_and_not_again(folder, capsys):
     facts = [json.loads((run.folder / "result.json").read_text()) for run in runs]
     assert facts[1]["began"] < facts[0]["ended"], "two at a time"
     assert facts[2]["began"] >= min(fact["ended"] for fact in facts[:2]), "and no more"
-    assert sorted(capsys.readouterr().err.splitlines()) == [f"seed{seed}: validation score 0.5000 at epoch 3, 2 s" for seed in range(3)]
+    assert sorted(capsys.readouterr().err.splitlines()) == [
+        f"seed{seed}: validation score 0.5000 at epoch 3, 2 s" for seed in range(3)
+    ]
     words = (runs[0].folder / "began").read_text().split()
     assert words[-3:] == ["--resume", "--device", "cpu"]
     assert not list(folder.glob("seed*.yaml"))
@@ -105,7 +110,9 @@ def test_runs_side_by_side_do_not_fight_for_cores(monkeypatch, cores, allowed, j
 def test_one_that_fails_is_named_and_the_others_go_on(folder):
     runs = list(plan("classify", ClassifyRecipe(), folder, [None], range(3)))
     (folder / "fail-seed1").write_text("")
-    with pytest.raises(FovealError, match=r"1 of 3 runs failed; seed1: foveal: error: it went wrong; .*continue with --resume"):
+    with pytest.raises(
+        FovealError, match=r"1 of 3 runs failed; seed1: foveal: error: it went wrong; .*continue with --resume"
+    ):
         run_all(runs, [], jobs=1)
     assert (runs[2].folder / "result.json").exists()
     assert (folder / "seed1.txt").read_text().splitlines() == ["first line", "foveal: error: it went wrong"]
@@ -117,7 +124,9 @@ def test_one_that_fails_is_named_and_the_others_go_on(folder):
 def test_one_that_diverges_is_an_outcome_where_that_is_asked_for(folder):
     runs = list(plan("classify", ClassifyRecipe(), folder, [None], range(2)))
     (folder / "diverge-seed0").write_text("")
-    with pytest.raises(FovealError, match="1 of 2 runs failed; seed0: foveal: error: training: expected finite numbers"):
+    with pytest.raises(
+        FovealError, match="1 of 2 runs failed; seed0: foveal: error: training: expected finite numbers"
+    ):
         run_all(runs, [], jobs=1)
     run_all(runs, [], jobs=1, diverging=True)
     assert [diverged(run) for run in runs] == [True, False]
@@ -135,7 +144,10 @@ def test_one_that_diverges_is_an_outcome_where_that_is_asked_for(folder):
 
 def test_runs_of_another_recipe_are_refused(folder):
     run_all([Run("classify", ClassifyRecipe(), folder / "seed0")], [], jobs=1)
-    other = [Run("classify", ClassifyRecipe(lr=0.5, seed=1), folder / "seed1"), Run("classify", ClassifyRecipe(lr=0.5), folder / "seed0")]
+    other = [
+        Run("classify", ClassifyRecipe(lr=0.5, seed=1), folder / "seed1"),
+        Run("classify", ClassifyRecipe(lr=0.5), folder / "seed0"),
+    ]
     with pytest.raises(FovealError, match="expected the options it was begun with, got others for lr"):
         run_all(other, [], jobs=1)
     assert not (folder / "seed1").exists()

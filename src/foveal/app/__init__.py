@@ -1,1 +1,4 @@
-"""The command line: what a person types. Every command is a module with `add_arguments(parser)` and `run(args) -> int`."""
+"""The command line: what a person types.
+
+Every command is a module with `add_arguments(parser)` and `run(args) -> int`.
+"""

@@ -1,6 +1,7 @@
 """The command line `foveal`: finds the command, and turns what goes wrong into one line and an exit status.
 
-A command is a module with `add_arguments(parser)` and `run(args) -> int`; it is loaded when it is called, and not before.
+A command is a module with `add_arguments(parser)` and `run(args) -> int`; it is loaded when it is called, and not
+before.
 """
 
 import argparse
@@ -80,14 +81,18 @@ def main(argv: list[str] | None = None) -> int:
         return _say(f"error: {error}", WRONG, debug)
     except OSError as error:
         if error.filename is not None:  # of a file that has a name; what is printed goes to none
-            return _say(f"error: cannot read or write {os.fsdecode(error.filename)}: {error.strerror or error}", WRONG, debug)
+            return _say(
+                f"error: cannot read or write {os.fsdecode(error.filename)}: {error.strerror or error}", WRONG, debug
+            )
         _give_up_output()
         return _say(f"error: cannot write the output: {error.strerror or error}", WRONG, debug)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS:
             return _bug(error, debug)
-        return _say(f"error: this needs {package}, which is not installed; pip install foveal[{EXTRAS[package]}]", WRONG, debug)
+        return _say(
+            f"error: this needs {package}, which is not installed; pip install foveal[{EXTRAS[package]}]", WRONG, debug
+        )
     except SystemExit as end:  # whatever foveal ran may not end foveal as if all were well
         return _say(f"error: what was run called sys.exit({end.code!r})", WRONG, debug)
     except Exception as error:  # noqa: BLE001 — nobody but a developer wants a traceback
@@ -104,7 +109,12 @@ def _expect_working_folder() -> None:
 
 def _no_room(error: Exception) -> bool:
     """Whether memory ran out, here or on a GPU. torch is not asked: it may not be there."""
-    words = ("_ALLOC_FAILED", "can't allocate memory", "Storage size calculation overflowed", "integer multiplication overflow")
+    words = (
+        "_ALLOC_FAILED",
+        "can't allocate memory",
+        "Storage size calculation overflowed",
+        "integer multiplication overflow",
+    )
     named = any(one in str(error) for one in words)
     return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or named
 
@@ -152,7 +162,12 @@ def _parsed(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.N
 
 def _switches(parser: argparse.ArgumentParser, arguments: list[str]) -> list[str]:
     """--sample before a word that is no value means --sample true: the word is an input."""
-    names = {name for action in parser._actions if action.nargs == "?" and action.const == "true" for name in action.option_strings}
+    names = {
+        name
+        for action in parser._actions
+        if action.nargs == "?" and action.const == "true"
+        for name in action.option_strings
+    }
     following = [*arguments, ""][1:]  # one for each, and none for no argument
     return [
         f"{word}=true" if word in names and after.lower() not in ("true", "false") else word
@@ -184,7 +199,9 @@ def _without_command(arguments: list[str]) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument that does not fit is an error like any other: one line. -1, -1e5 and -inf are values, and no flags."""
+    """An argument that does not fit is an error like any other: one line. -1, -1e5 and -inf are values, and no
+    flags.
+    """
 
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
@@ -225,7 +242,11 @@ def _open_streams() -> None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 — open until the end
         elif isinstance(stream := getattr(sys, name), io.TextIOWrapper):
             stream.reconfigure(
-                errors="backslashreplace" if name == "stderr" else "surrogateescape" if stream.encoding.lower() == "utf-8" else "replace"
+                errors="backslashreplace"
+                if name == "stderr"
+                else "surrogateescape"
+                if stream.encoding.lower() == "utf-8"
+                else "replace"
             )
 
 

@@ -1,1 +1,4 @@
-"""Mathematics: pure functions of tensors. The weighted sum softmax(scores)·V is written in `attend` and nowhere else."""
+"""Mathematics: pure functions of tensors.
+
+The weighted sum softmax(scores)·V is written in `attend` and nowhere else.
+"""

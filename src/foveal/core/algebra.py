@@ -2,8 +2,9 @@
 
     (A & B)(i, j) = A(i, j) ∧ B(i, j);   (A | B)(i, j) = A(i, j) ∨ B(i, j);   (~A)(i, j) = ¬A(i, j);   A.starting_at(r)(i, j) = A(i + r, j)
 
-A boolean tensor joins patterns as one of them (`causal & tensor`): True = may look, its rows count from the first query.
-Each also joins its parts' hints (reach, candidates, full), so that a combined pattern skips what its parts let it skip.
+A boolean tensor joins patterns as one of them (`causal & tensor`): True = may look, its rows count from the first
+query. Each also joins its parts' hints (reach, candidates, full), so that a combined pattern skips what its parts let
+it skip.
 """
 
 from dataclasses import dataclass
@@ -33,7 +34,10 @@ class Everything(Mask):
 
 @dataclass(frozen=True, init=False, repr=False)
 class _Many(Mask):
-    """Masks joined by one sign. A chain a & b & c is one mask of three parts, so a long one is no deeper than a short one."""
+    """Masks joined by one sign.
+
+    A chain a & b & c is one mask of three parts, so a long one is no deeper than a short one.
+    """
 
     parts: tuple[Mask, ...]
 
@@ -184,7 +188,9 @@ def joined(kind: type[And] | type[Or], left: Mask, right: Mask) -> Mask:
         added = tuple(part for part in added if part not in before)
     if not added:
         return left
-    both = kind.__new__(kind)  # not by its __init__, which walks through all parts: a chain of n signs would take n² steps
+    both = kind.__new__(
+        kind
+    )  # not by its __init__, which walks through all parts: a chain of n signs would take n² steps
     both._set(before + added, max(mask.depth + (not isinstance(mask, kind)) for mask in (left, right)))
     return shallow(both)
 
@@ -254,10 +260,22 @@ class Given(Mask):
     batched = True
 
     def __init__(self, tensor: Tensor) -> None:
-        expect(tensor.dtype == torch.bool, "mask", "a boolean tensor, True = may look", tensor.dtype, "put additive scores into bias=")
+        expect(
+            tensor.dtype == torch.bool,
+            "mask",
+            "a boolean tensor, True = may look",
+            tensor.dtype,
+            "put additive scores into bias=",
+        )
         expect(tensor.layout is torch.strided and not tensor.is_nested, "mask", "a dense tensor", tensor.layout)
         # Three axes could be samples or heads; a guess would be silently wrong where B = H.
-        expect(tensor.dim() in (2, 4), "mask", "(N, M) or (B, H, N, M)", tuple(tensor.shape), "one for each sample is mask[:, None]")
+        expect(
+            tensor.dim() in (2, 4),
+            "mask",
+            "(N, M) or (B, H, N, M)",
+            tuple(tensor.shape),
+            "one for each sample is mask[:, None]",
+        )
         self.tensor = tensor[(None,) * (4 - tensor.dim())]
 
     @property

@@ -2,8 +2,10 @@
 
     e_ij = q_i·k_j·scale + bias_ij;   α_ij = softmax_j e_ij over the keys that the mask keeps;   y_i = Σ_j α_ij v_j
 
-Symbols: B batch, H heads, G heads of k and v (G divides H), N queries, M keys, D and E widths; scale = 1/√D unless given.
-Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
+Symbols: B batch, H heads, G heads of k and v (G divides H), N queries, M keys, D and E widths; scale = 1/√D unless
+    given.
+Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia
+    Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
 Departs from the paper: a row that may look at nothing yields 0 with finite gradients, where the formula is undefined.
 Cost: O(N·M·D) time; O(N·M) memory when the weights are kept (explicit), O(N + M) in a fused kernel.
 Example: attend(q, k, v)
@@ -72,13 +74,16 @@ def attend(
     weights: bool = False,
     kernel: str = "auto",
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """softmax(q kᵀ·scale + bias) v on (B, H, N, D), (B, G, M, D), (B, G, M, E) → (B, H, N, E); with weights=True also α (B, H, N, M).
+    """softmax(q kᵀ·scale + bias) v on (B, H, N, D), (B, G, M, D), (B, G, M, E) → (B, H, N, E); with weights=True also
+    α (B, H, N, M).
 
-    mask: True = may look; a pattern of `foveal.mask`, a boolean tensor that broadcasts to (B, H, N, M), or both (`causal & tensor`).
+    mask: True = may look; a pattern of `foveal.mask`, a boolean tensor that broadcasts to (B, H, N, M), or both
+    (`causal & tensor`).
         A pair that it drops has the weight 0, and 0·∞ is NaN: a value that is not finite spoils rows that may not look at it, as in torch.
     bias: added to the scores; a floating tensor that broadcasts to (B, H, N, M), or a term that makes it tile by tile.
     dropout: the share of weights dropped, now: a layer passes 0 unless it is training. α comes back before dropout.
-    kernel: "auto" takes the fastest that does the job exactly, or the one of a `with foveal.kernel(...)` around; see `which`.
+    kernel: "auto" takes the fastest that does the job exactly, or the one of a `with foveal.kernel(...)` around; see
+    `which`.
     """
     call = checked(q, k, v, mask=mask, bias=bias, scale=scale, dropout=dropout)
     chosen = _choose(call, kernel)
@@ -90,7 +95,8 @@ def attend(
 
 @contextmanager
 def kernel(name: str) -> Iterator[None]:
-    """Every attention inside the `with` takes this kernel, in all layers of a model, unless its call asks for one itself.
+    """Every attention inside the `with` takes this kernel, in all layers of a model, unless its call asks for one
+    itself.
 
     A graph of torch.compile keeps the kernel of the `with` in which it was compiled.
 
@@ -143,7 +149,8 @@ def weigh(scores: Tensor, v: Tensor, *, dropout: float = 0.0) -> Tensor:
     batch, heads, _, keys = scores.shape
     if scores.device != v.device or v.shape[0] != batch or v.shape[2] != keys or v.shape[1] == 0 or heads % v.shape[1]:
         raise FovealError(
-            f"v: expected ({batch}, G, {keys}, E) on {scores.device} with a G that divides {heads}, got {tuple(v.shape)} on {v.device}"
+            f"v: expected ({batch}, G, {keys}, E) on {scores.device} with a G that divides {heads}, got "
+            f"{tuple(v.shape)} on {v.device}"
         )
     check_dropout(dropout)
     alpha = normalise(scores)
@@ -196,7 +203,9 @@ def which(
         if kernel is not chosen:
             others[kernel.name] = kernel.refuses(call) or kernel.avoided(call) or f"{chosen.name} comes first"
     return Choice(
-        chosen.name, f"the fastest exact kernel for {'no mask' if call.mask is None else call.mask} on {q.device.type}, {q.dtype}", others
+        chosen.name,
+        f"the fastest exact kernel for {'no mask' if call.mask is None else call.mask} on {q.device.type}, {q.dtype}",
+        others,
     )
 
 
@@ -247,7 +256,9 @@ def _kernel_around() -> str:
 
 
 def _beyond_first() -> bool:
-    """Whether torch is about to take a derivative that fused kernels do not have: in forward mode, or of a derivative."""
+    """Whether torch is about to take a derivative that fused kernels do not have: in forward mode, or of a
+    derivative.
+    """
     if forward_ad._current_level >= 0:
         return True
     stack = torch._C._functorch.get_interpreter_stack() or []
@@ -256,7 +267,9 @@ def _beyond_first() -> bool:
 
 
 def _look(call: Call, name: str) -> Look:
-    return Look(call.q.shape[0], call.q.shape[1], call.q.shape[2], call.k.shape[2], name, lambda rows: weights_of(call, rows))
+    return Look(
+        call.q.shape[0], call.q.shape[1], call.q.shape[2], call.k.shape[2], name, lambda rows: weights_of(call, rows)
+    )
 
 
 REMEMBERED = 4096  # choices kept, so that a service with ever new sizes does not grow

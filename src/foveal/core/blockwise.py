@@ -5,10 +5,10 @@
     two tiles of one row are joined by their ℓ = log Σ_j exp E:   ℓ ← log(e^ℓ₁ + e^ℓ₂),  Y ← Y₁·e^(ℓ₁−ℓ) + Y₂·e^(ℓ₂−ℓ)
     backward, with P made anew and δ = Σ_d dY·Y:   dE = P ∘ (dY Vᵀ − δ)
 
-It runs and trains on any device, in plain torch: FlexAttention has no backward pass on a CPU. Symbols: B batch, H heads of q,
-G heads of k and v, n and m the sides of a tile.
-Paper: Tri Dao, Daniel Y. Fu, Stefano Ermon, Atri Rudra, Christopher Ré (2022). FlashAttention: fast and memory-efficient exact attention with IO-awareness. NeurIPS. arXiv:2205.14135.
-Departs from the paper: a tile is as wide as its rows' pattern, so that most rows need no rescaling.
+It runs and trains on any device, in plain torch: FlexAttention has no backward pass on a CPU. Symbols: B batch, H
+heads of q, G heads of k and v, n and m the sides of a tile. Paper: Tri Dao, Daniel Y. Fu, Stefano Ermon, Atri Rudra,
+Christopher Ré (2022). FlashAttention: fast and memory-efficient exact attention with IO-awareness. NeurIPS.
+arXiv:2205.14135. Departs from the paper: a tile is as wide as its rows' pattern, so that most rows need no rescaling.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -25,7 +25,9 @@ from foveal.core.tile import HEIGHT, Plan, Tile, plan
 from foveal.errors import FovealError
 
 
-def blockwise(q: Tensor, k: Tensor, v: Tensor, *, mask: Mask | None, term: Term | None, scale: float, dropout: float) -> Tensor:
+def blockwise(
+    q: Tensor, k: Tensor, v: Tensor, *, mask: Mask | None, term: Term | None, scale: float, dropout: float
+) -> Tensor:
     """Attention by tiles: (B, H, N, D), (B, G, M, D), (B, G, M, E) → (B, H, N, E)."""
     whole = Everything() if mask is None else mask
     height = HEIGHT if q.device.type == "cpu" else 4 * HEIGHT  # a GPU wants larger matrices
@@ -61,7 +63,9 @@ class _Job:
         (batch, heads, n, width), (groups, m) = q.shape, k.shape[1:3]
         rows = by_group(q, groups).reshape(batch * groups, heads // groups * n, width)
         columns = k.reshape(batch * groups, m, width).mT
-        if tile.kept is not None and tile.kept.shape[1] == m and heads == groups:  # the mask rides along with the product
+        if (
+            tile.kept is not None and tile.kept.shape[1] == m and heads == groups
+        ):  # the mask rides along with the product
             scores = torch.baddbmm(tile.kept.to(q.dtype), rows, columns, alpha=self.scale).view(batch, heads, n, m)
         else:
             scores = torch.bmm(rows * self.scale, columns).view(batch, heads, n, m)
@@ -119,14 +123,23 @@ class _Blockwise(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # a graph of this pass would miss what ℓ depends on, and be wrong without a word
             raise FovealError(
-                "kernel 'blocks': expected a first derivative only, got create_graph=True; use `with foveal.kernel(\"explicit\"):`"
+                "kernel 'blocks': expected a first derivative only, got create_graph=True; use `with "
+                'foveal.kernel("explicit"):`'
             )
         with no_autocast(grad.device.type):
             return None, *_gradients(ctx.job, ctx.needs_input_grad[4:], grad, *ctx.saved_tensors)
 
 
 def _gradients(
-    job: _Job, needed: tuple[bool, ...], grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, total: Tensor | None, *tensors: Tensor
+    job: _Job,
+    needed: tuple[bool, ...],
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    total: Tensor | None,
+    *tensors: Tensor,
 ) -> list[Tensor | None]:
     """Of y with respect to q, k, v, and those of the term's tensors that are needed."""
     wide = torch.promote_types(q.dtype, torch.float32)
@@ -137,7 +150,9 @@ def _gradients(
         extra, sources = None, []
         if job.term is not None:
             with torch.enable_grad():
-                sources = [x.detach().requires_grad_(need) for x, need in zip((q_part, *tensors), (True, *needed), strict=True)]
+                sources = [
+                    x.detach().requires_grad_(need) for x, need in zip((q_part, *tensors), (True, *needed), strict=True)
+                ]
                 extra = job.term.scores(sources[0], tile.row_positions, tile.positions, *sources[1:])
         scores = job.scores(tile, q_part, k_part, None if extra is None else extra.detach(), k.shape[2])
         if total is None:
@@ -155,13 +170,20 @@ def _gradients(
         dq_part = _product(d_scores, k_part) * job.scale
         _add(dk, tile.columns, _transposed(d_scores, q_part * job.scale, k.shape[1]))
         if extra is not None and extra.requires_grad:
-            wanted = [(source, sink) for source, sink in zip(sources, (dq_part, *learned), strict=True) if sink is not None]
-            through = torch.autograd.grad(extra, [source for source, _ in wanted], d_scores.sum_to_size(extra.shape), allow_unused=True)
+            wanted = [
+                (source, sink) for source, sink in zip(sources, (dq_part, *learned), strict=True) if sink is not None
+            ]
+            through = torch.autograd.grad(
+                extra, [source for source, _ in wanted], d_scores.sum_to_size(extra.shape), allow_unused=True
+            )
             for (_, sink), part in zip(wanted, through, strict=True):
                 if part is not None:
                     sink += part
         dq[:, :, tile.rows] += dq_part
-    return [None if part is None else part.to(x.dtype) for part, x in zip((dq, dk, dv, *learned), (q, k, v, *tensors), strict=True)]
+    return [
+        None if part is None else part.to(x.dtype)
+        for part, x in zip((dq, dk, dv, *learned), (q, k, v, *tensors), strict=True)
+    ]
 
 
 def _parts(tile: Tile, q: Tensor, k: Tensor, v: Tensor, wide: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:

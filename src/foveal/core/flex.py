@@ -1,8 +1,10 @@
-"""FlexAttention, compiled for one kind of call at a time: masks become blocks that are skipped, terms become a score_mod.
+"""FlexAttention, compiled for one kind of call at a time: masks become blocks that are skipped, terms become a
+score_mod.
 
     y = softmax(score_mod(q kᵀ·scale), over the blocks that the mask keeps) v
 
-Paper: Juechu Dong, Boyuan Feng, Driss Guessous, Yanbo Liang, Horace He (2024). Flex attention: a programming model for generating optimized attention kernels. arXiv:2412.05496.
+Paper: Juechu Dong, Boyuan Feng, Driss Guessous, Yanbo Liang, Horace He (2024). Flex attention: a programming model for
+generating optimized attention kernels. arXiv:2412.05496.
 """
 
 from collections.abc import Callable
@@ -22,7 +24,14 @@ if TYPE_CHECKING:
 
 
 def flex(
-    q: Tensor, k: Tensor, v: Tensor, *, mask: Mask | None, score_mod: Callable[..., Tensor] | None, kind: type, scale: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Mask | None,
+    score_mod: Callable[..., Tensor] | None,
+    kind: type,
+    scale: float,
 ) -> Tensor:
     """(B, H, N, D), (B, G, M, D), (B, G, M, E) → (B, H, N, E); `kind` is whatever made the score_mod."""
     from torch.nn.attention.flex_attention import flex_attention
@@ -55,8 +64,9 @@ def _block_mask(mask: Mask, queries: int, keys: int, device: torch.device) -> "B
 def _compiled(key: object) -> Callable[..., Tensor]:
     """FlexAttention compiled for one kind of call.
 
-    Dynamo keeps what it compiled with the code object, tries the entries one after the other, and after eight of them falls back
-    to an uncompiled FlexAttention, which stores N × M scores. So each kind of call gets a code object of its own.
+    Dynamo keeps what it compiled with the code object, tries the entries one after the other, and after eight of them
+    falls back to an uncompiled FlexAttention, which stores N × M scores. So each kind of call gets a code object of
+    its own.
     """
     from torch.nn.attention.flex_attention import flex_attention
 

@@ -1,6 +1,7 @@
 """What a recording reads must live as long as the recording: caches keep tensors that they may forget.
 
-A recording (a CUDA graph) repeats kernels with the addresses that they had. Whoever records lends a list; every cache puts what it hands out into it.
+A recording (a CUDA graph) repeats kernels with the addresses that they had. Whoever records lends a list; every cache
+puts what it hands out into it.
 """
 
 from collections.abc import Iterator

@@ -2,7 +2,8 @@
 
     y = softmax(q kᵀ·scale + term, over the keys that the mask keeps) v
 
-A kernel says in words why it refuses a call (it cannot do it exactly), and why it is avoided (another is faster or smaller).
+A kernel says in words why it refuses a call (it cannot do it exactly), and why it is avoided (another is faster or
+smaller).
 """
 
 from collections.abc import Callable
@@ -45,7 +46,9 @@ def _sdpa(call: Call, mask: Tensor | None) -> Tensor:
         rows = q.reshape(batch, groups, heads // groups, width)
         y = F.scaled_dot_product_attention(rows, k, v, mask, call.dropout, scale=call.scale)
         return y.reshape(batch, heads, 1, v.shape[3])
-    return F.scaled_dot_product_attention(q, k, v, mask, call.dropout, is_causal=only_causal, scale=call.scale, enable_gqa=call.grouped)
+    return F.scaled_dot_product_attention(
+        q, k, v, mask, call.dropout, is_causal=only_causal, scale=call.scale, enable_gqa=call.grouped
+    )
 
 
 def _on_backend(backend: SDPBackend) -> Callable[[Call], Tensor]:
@@ -61,7 +64,9 @@ def _on_backend(backend: SDPBackend) -> Callable[[Call], Tensor]:
 
 def _torchs_choice(call: Call, mask: Tensor | None) -> SDPBackend:
     only_causal = mask is None and isinstance(call.mask, Causal)
-    number = torch._fused_sdp_choice(call.q, call.k, call.v, mask, call.dropout, only_causal, scale=call.scale, enable_gqa=call.grouped)
+    number = torch._fused_sdp_choice(
+        call.q, call.k, call.v, mask, call.dropout, only_causal, scale=call.scale, enable_gqa=call.grouped
+    )
     return SDPBackend(number)
 
 
@@ -74,9 +79,13 @@ def _run_flash(call: Call) -> Tensor:
 
 
 def _with_nan(y: Tensor, q: Tensor, keys: int) -> Tensor:
-    """NaN in the rows whose query is NaN. torch's CPU kernel finds the largest score of the keys that fill no vector by comparisons, in
-    which NaN loses to −∞; with no other keys the row then counts as one that may look at nothing, and becomes 0."""
-    if keys == 0 or (keys >= VECTOR and not torch.compiler.is_compiling()):  # compiled, a look at the size would cost another graph
+    """NaN in the rows whose query is NaN. torch's CPU kernel finds the largest score of the keys that fill no vector
+    by comparisons, in which NaN loses to −∞; with no other keys the row then counts as one that may look at nothing,
+    and becomes 0.
+    """
+    if keys == 0 or (
+        keys >= VECTOR and not torch.compiler.is_compiling()
+    ):  # compiled, a look at the size would cost another graph
         return y
     largest = (q.detach() if q.requires_grad else q).amax(-1, keepdim=True)  # (B, H, N, 1), NaN where the query is
     return y.add(largest, alpha=0)  # 0·∞ is NaN, too, and so are the scores of a query that is not finite
@@ -95,7 +104,9 @@ def _refuses_flash(call: Call) -> str:
         if call.dropout:
             return "it has no dropout on a CPU"
         if call.v.shape[3] != call.q.shape[3]:
-            return f"it needs values as wide as keys on a CPU, and these are {call.v.shape[3]} and {call.q.shape[3]} wide"
+            return (
+                f"it needs values as wide as keys on a CPU, and these are {call.v.shape[3]} and {call.q.shape[3]} wide"
+            )
         if any(tensor.stride(3) != 1 for tensor in (call.q, call.k, call.v)):
             return "it needs tensors whose last axis lies together in memory"
         return _refuses_term(call)
@@ -126,7 +137,9 @@ def _asked(can_use: Callable[..., bool], call: Call) -> str:
     """torch's own word on whether a backend takes these tensors."""
     if isinstance(call.mask, Causal) and call.q.shape[2] != call.k.shape[2]:
         return "its causal mask ends at the last key, ours begins at the first, and N ≠ M"
-    parameters = torch.backends.cuda.SDPAParams(call.q, call.k, call.v, None, call.dropout, isinstance(call.mask, Causal), call.grouped)
+    parameters = torch.backends.cuda.SDPAParams(
+        call.q, call.k, call.v, None, call.dropout, isinstance(call.mask, Causal), call.grouped
+    )
     return "" if can_use(parameters) else f"torch refuses {call.q.dtype} of width {call.q.shape[3]} for it"
 
 

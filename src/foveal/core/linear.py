@@ -1,12 +1,20 @@
-"""Linear attention: positive random features stand for the exponential, so keys and values are summed once for all queries.
+"""Linear attention: positive random features stand for the exponential, so keys and values are summed once for all
+queries.
 
     y_i = φ(q_i)ᵀ (Σ_j φ(k_j) v_jᵀ) / φ(q_i)ᵀ (Σ_j φ(k_j));   φ(x)_f = exp(ω_f·x′ − ‖x′‖²/2) / √F,   x′ = x / D^¼;   E[φ(q)·φ(k)] = exp(q·k/√D)
 
-Symbols: ω_f the F rows of the projection, orthogonal in blocks of D, each as long as a Gaussian vector; causal: the sums run over j ≤ i only.
-Paper: Krzysztof Choromanski, Valerii Likhosherstov, David Dohan, Xingyou Song, Andreea Gane, Tamas Sarlos, Peter Hawkins, Jared Davis, Afroz Mohiuddin, Lukasz Kaiser, David Belanger, Lucy Colwell, Adrian Weller (2021). Rethinking attention with performers. ICLR. arXiv:2009.14794.
-Paper: Angelos Katharopoulos, Apoorv Vyas, Nikolaos Pappas, François Fleuret (2020). Transformers are RNNs: fast autoregressive transformers with linear attention. ICML. arXiv:2006.16236.
-Departs from the paper: no constant is added to the features; factors that cancel in the quotient keep them in range instead. A row that may look at nothing yields 0.
-Cost: O((N + M)·F·D) time, O((N + M)·D + F·D) memory: features are made for some rows at a time, at least 128, and thrown away; a gradient makes them again and keeps F·D sums for each such part. Compiled or traced, all are made at once: O((N + M)·F) memory, and causal (N/128)²·F·D more time.
+Symbols: ω_f the F rows of the projection, orthogonal in blocks of D, each as long as a Gaussian vector; causal: the
+    sums run over j ≤ i only.
+Paper: Krzysztof Choromanski, Valerii Likhosherstov, David Dohan, Xingyou Song, Andreea Gane, Tamas Sarlos, Peter
+    Hawkins, Jared Davis, Afroz Mohiuddin, Lukasz Kaiser, David Belanger, Lucy Colwell, Adrian Weller (2021).
+    Rethinking attention with performers. ICLR. arXiv:2009.14794.
+Paper: Angelos Katharopoulos, Apoorv Vyas, Nikolaos Pappas, François Fleuret (2020). Transformers are RNNs: fast
+    autoregressive transformers with linear attention. ICML. arXiv:2006.16236.
+Departs from the paper: no constant is added to the features; factors that cancel in the quotient keep them in range
+    instead. A row that may look at nothing yields 0.
+Cost: O((N + M)·F·D) time, O((N + M)·D + F·D) memory: features are made for some rows at a time, at least 128, and
+    thrown away; a gradient makes them again and keeps F·D sums for each such part. Compiled or traced, all are made at
+    once: O((N + M)·F) memory, and causal (N/128)²·F·D more time.
 Example: linear(q[:, :2], k, v, orthogonal(features=16, width=8))
 """
 
@@ -32,8 +40,13 @@ from foveal.errors import FovealError, expect
 
 CHUNK = 128  # queries that meet their own keys pair by pair in the causal form
 CHUNKS = 64  # so many hand on their sums in one product, whose cost grows with their square: with so few it is still the least
-AT_ONCE = {"cpu": 2**20, "other": 2**26}  # features computed at a time: so many stay in a processor's cache, or fill a GPU
-LOWEST = torch.finfo(torch.float32).min  # no key is weaker, so that a row with one key has a finite strength to be relative to
+AT_ONCE = {
+    "cpu": 2**20,
+    "other": 2**26,
+}  # features computed at a time: so many stay in a processor's cache, or fill a GPU
+LOWEST = torch.finfo(
+    torch.float32
+).min  # no key is weaker, so that a row with one key has a finite strength to be relative to
 
 
 def orthogonal(features: int, width: int, seed: int = 0) -> Tensor:
@@ -56,7 +69,8 @@ def orthogonal(features: int, width: int, seed: int = 0) -> Tensor:
 def linear(q: Tensor, k: Tensor, v: Tensor, projection: Tensor, *, mask: Mask | Tensor | None = None) -> Tensor:
     """(B, H, N, D), (B, H, M, D), (B, H, M, E), ω (F, D) → (B, H, N, E).
 
-    mask: causal, padding, or both; a boolean tensor that is the same for all queries, (B, 1, 1, M). Others cannot be had without N × M.
+    mask: causal, padding, or both; a boolean tensor that is the same for all queries, (B, 1, 1, M). Others cannot be
+    had without N × M.
     """
     _check(q, k, v, projection)
     (batch, heads, queries, _), keys = q.shape, k.shape[2]
@@ -72,8 +86,12 @@ def linear(q: Tensor, k: Tensor, v: Tensor, projection: Tensor, *, mask: Mask | 
     return y.to(v.dtype)
 
 
-def order_and_keys(mask: Mask | Tensor | None, batch: int, queries: int, keys: int, device: torch.device) -> tuple[bool, Tensor | None]:
-    """Whether a mask is causal, and which keys it keeps, (B, 1, 1, M) or None for all: as much as a sum over keys can respect."""
+def order_and_keys(
+    mask: Mask | Tensor | None, batch: int, queries: int, keys: int, device: torch.device
+) -> tuple[bool, Tensor | None]:
+    """Whether a mask is causal, and which keys it keeps, (B, 1, 1, M) or None for all: as much as a sum over keys can
+    respect.
+    """
     if isinstance(mask, Tensor):
         mask = Given(mask)
     if mask is None or isinstance(mask, Everything):
@@ -87,7 +105,8 @@ def order_and_keys(mask: Mask | Tensor | None, batch: int, queries: int, keys: i
     if isinstance(mask, padding) or (isinstance(mask, Given) and mask.tensor.shape[1:3] == (1, 1)):
         return False, mask.dense(1, keys, batch=batch, device=device)  # the same for all queries
     raise FovealError(
-        f"mask: expected none, causal, padding or causal & padding, as no pair is ever formed here, got {mask!r}; MultiHead takes any mask"
+        f"mask: expected none, causal, padding or causal & padding, as no pair is ever formed here, got {mask!r}; "
+        "MultiHead takes any mask"
     )
 
 
@@ -107,8 +126,12 @@ def _causal(q: Tensor, k: Tensor, v: Tensor, hiding: Tensor, projection: Tensor)
     return torch.cat(done, 2)
 
 
-def _added(k: Tensor, v: Tensor, hiding: Tensor, projection: Tensor, sums: Tensor, strongest: Tensor) -> tuple[Tensor, Tensor]:
-    """Σ_j φ(k_j) [v_j, 1]ᵀ, (B, H, F, E + 1), with these keys in it, relative to the strongest key so far; and the strength of that."""
+def _added(
+    k: Tensor, v: Tensor, hiding: Tensor, projection: Tensor, sums: Tensor, strongest: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Σ_j φ(k_j) [v_j, 1]ᵀ, (B, H, F, E + 1), with these keys in it, relative to the strongest key so far; and the
+    strength of that.
+    """
     keys, strength = _features(k, projection)
     strength = strength + hiding
     now = torch.maximum(strongest, _fitted(strength.detach(), k.shape[2] + 1, LOWEST).amax(2, keepdim=True))
@@ -124,17 +147,22 @@ def _read_and_added(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Earlier chunks enter by their sums, a chunk's own keys pair by pair: nothing is as large as N·N or N·F·E.
 
-    Each row is relative to the strongest key that it sees itself: beside a later, far stronger one its own keys would all be 0.
+    Each row is relative to the strongest key that it sees itself: beside a later, far stronger one its own keys would
+    all be 0.
     """
     keys, strength = _features(k, projection)
     fixed = strength.detach()
     values = _with_ones(v) * (strength - fixed).exp()  # times 1; by this way the strength gets its gradient
-    rows, keys, values = (_in_chunks(x) for x in (_features(q, projection)[0], keys, values))  # (B, H, chunks, CHUNK, ·)
+    rows, keys, values = (
+        _in_chunks(x) for x in (_features(q, projection)[0], keys, values)
+    )  # (B, H, chunks, CHUNK, ·)
     fixed = _in_chunks(fixed + hiding, -torch.inf)
     tops = fixed.amax(3, keepdim=True).clamp_min(LOWEST)  # (B, H, chunks, 1, 1)
     own = keys.transpose(-1, -2) @ (values * (fixed - tops).exp())  # (B, H, chunks, F, E + 1)
     fading, starts = _relative(torch.cat([strongest, tops.flatten(3)], 2), _count(tops.shape[2] + 1, q), strongest)
-    upto = (fading @ torch.cat([sums[:, :, None], own], 2).flatten(3)).unflatten(3, sums.shape[2:])  # (B, H, chunks + 1, F, E + 1)
+    upto = (fading @ torch.cat([sums[:, :, None], own], 2).flatten(3)).unflatten(
+        3, sums.shape[2:]
+    )  # (B, H, chunks + 1, F, E + 1)
     weights, levels = _relative(fixed, _count(CHUNK, q), starts[:, :, :-1, None])  # (B, H, chunks, CHUNK, CHUNK)
     pairs = (rows @ keys.transpose(-1, -2)) * weights
     y = _quotient(rows @ upto[:, :, :-1] * (starts[:, :, :-1, None] - levels).exp() + pairs @ values).flatten(2, 3)
@@ -142,7 +170,9 @@ def _read_and_added(
 
 
 def _relative(strength: Tensor, rows: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
-    """How strong keys (…, m, 1) are beside the strongest that a row sees, itself the last: (…, n, m); and that one's strength, (…, n, 1)."""
+    """How strong keys (…, m, 1) are beside the strongest that a row sees, itself the last: (…, n, m); and that one's
+    strength, (…, n, 1).
+    """
     seen = strength.transpose(-1, -2).masked_fill(_count(strength.shape[-2], rows) > rows[:, None], -torch.inf)
     strongest = torch.maximum(seen.detach().amax(-1, keepdim=True), least)
     return seen.sub_(strongest).exp_(), strongest
@@ -152,7 +182,9 @@ def _rows(q: Tensor, k: Tensor, hiding: Tensor, projection: Tensor, ordered: boo
     """The weights that some queries give to all keys: (B, H, n, M)."""
     wide, last = hiding.dtype, k.shape[2]
     keys, strength = _features(k.to(wide), projection.to(wide))
-    strength = _fitted(strength + hiding, last + 1, -torch.inf)  # one that nobody sees, as there must be some to find the strongest
+    strength = _fitted(
+        strength + hiding, last + 1, -torch.inf
+    )  # one that nobody sees, as there must be some to find the strongest
     weights, _ = _relative(strength, rows if ordered else torch.full_like(rows, last), hiding.new_full((), LOWEST))
     pairs = _features(q[:, :, rows].to(wide), projection.to(wide))[0] @ keys.transpose(-1, -2) * weights[..., :-1]
     return _quotient(torch.cat([pairs, pairs.sum(-1, keepdim=True)], -1)).to(q.dtype)
@@ -213,7 +245,9 @@ def _split(x: Tensor, size: int) -> tuple[Tensor, ...]:
 
 
 def _run(step: Callable[..., Any], one_of_many: bool, *inputs: Tensor) -> Any:
-    """One step; where there are many, its features are computed again in the backward pass: to store all N·F takes longer."""
+    """One step; where there are many, its features are computed again in the backward pass: to store all N·F takes
+    longer.
+    """
     if torch.compiler.is_compiling() or is_tracing() or not (one_of_many and torch.is_grad_enabled()):
         return step(*inputs)
     return checkpoint(step, *inputs, use_reentrant=False, preserve_rng_state=False)
@@ -222,6 +256,16 @@ def _run(step: Callable[..., Any], one_of_many: bool, *inputs: Tensor) -> Any:
 def _check(q: Tensor, k: Tensor, v: Tensor, projection: Tensor) -> None:
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         expect(tensor.dim() == 4, name, "4 axes (B, H, N, D)", tuple(tensor.shape))
-    expect(q.shape[:2] == k.shape[:2] and q.shape[3] == k.shape[3], "k", f"batch, heads and width of q {tuple(q.shape)}", tuple(k.shape))
+    expect(
+        q.shape[:2] == k.shape[:2] and q.shape[3] == k.shape[3],
+        "k",
+        f"batch, heads and width of q {tuple(q.shape)}",
+        tuple(k.shape),
+    )
     expect(v.shape[:3] == k.shape[:3], "v", f"batch, heads and keys of k {tuple(k.shape)}", tuple(v.shape))
-    expect(projection.dim() == 2 and projection.shape[1] == q.shape[3], "projection", f"(F, {q.shape[3]})", tuple(projection.shape))
+    expect(
+        projection.dim() == 2 and projection.shape[1] == q.shape[3],
+        "projection",
+        f"(F, {q.shape[3]})",
+        tuple(projection.shape),
+    )

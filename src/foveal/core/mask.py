@@ -2,9 +2,9 @@
 
     mask(i, j) ∈ {True, False},   closed under  &  |  ~
 
-From one definition (`&`, `|` and `~` are in `algebra.py`) come the dense form, FlexAttention's block mask, the tiles that a CPU visits (`tile.py`), the picture and the
-count of pairs. The patterns themselves stand in `pattern/`, one file each, and are reached as `foveal.mask.local(3)`: a new file
-there is a new mask, with no change elsewhere.
+From one definition (`&`, `|` and `~` are in `algebra.py`) come the dense form, FlexAttention's block mask, the tiles
+that a CPU visits (`tile.py`), the picture and the count of pairs. The patterns themselves stand in `pattern/`, one
+file each, and are reached as `foveal.mask.local(3)`: a new file there is a new mask, with no change elsewhere.
 """
 
 import importlib
@@ -26,7 +26,10 @@ Predicate = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # (b, h, i, j) �
 
 
 class Mask:
-    """A set of (query, key) pairs. A pattern gives `keeps`; `reach` and `full` are hints that save work, and may stay as they are."""
+    """A set of (query, key) pairs.
+
+    A pattern gives `keeps`; `reach` and `full` are hints that save work, and may stay as they are.
+    """
 
     batched = False  # whether the samples of a batch differ
     heads = 1  # how many heads it tells apart; 1: all are alike
@@ -40,7 +43,9 @@ class Mask:
         raise NotImplementedError
 
     def predicate(self, keys: int, device: torch.device) -> Predicate:
-        """`keeps` as a function of (b, h, i, j) whose tensors, if it has any, are on the device already: what FlexAttention compiles."""
+        """`keeps` as a function of (b, h, i, j) whose tensors, if it has any, are on the device already: what
+        FlexAttention compiles.
+        """
         return lambda b, h, i, j: self.keeps(b, h, i, j, keys)
 
     def reach(self, first: int, last: int, keys: int) -> tuple[int, int]:
@@ -113,12 +118,15 @@ class Mask:
             size = queries * keys * (batch * self.heads if self.batched else 1)
             if size > LARGE and size > _memory():
                 raise FovealError(
-                    f"dense {queries:,} × {keys:,} mask: expected at most {_memory():,} bytes, this machine's memory, got {size:,}"
+                    f"dense {queries:,} × {keys:,} mask: expected at most {_memory():,} bytes, this machine's memory, "
+                    f"got {size:,}"
                 )
         return self.part(torch.arange(queries, device=device), torch.arange(keys, device=device), keys, batch=batch)
 
     def part(self, rows: Tensor, columns: Tensor, keys: int, *, batch: int = 1) -> Tensor:
-        """The dense form of some rows (n,) and columns (m,) only: (n, m), or (B, 1, n, m) where samples differ, (B, H, n, m) where heads do."""
+        """The dense form of some rows (n,) and columns (m,) only: (n, m), or (B, 1, n, m) where samples differ, (B, H,
+        n, m) where heads do.
+        """
         zero = torch.zeros((), dtype=torch.long, device=rows.device)
         n, m = rows.shape[0], columns.shape[0]  # len() would make a dynamic size a constant of an exported graph
         if not self.batched:
@@ -144,7 +152,9 @@ class Mask:
             total += int(self.part(rows, columns, keys, batch=batch).sum())
         return total
 
-    def block_mask(self, queries: int, keys: int, *, batch: int | None = None, device: torch.device | str = "cpu") -> "BlockMask":
+    def block_mask(
+        self, queries: int, keys: int, *, batch: int | None = None, device: torch.device | str = "cpu"
+    ) -> "BlockMask":
         """FlexAttention's form of the same mask."""
         from torch.nn.attention.flex_attention import create_block_mask
 

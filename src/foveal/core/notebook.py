@@ -2,7 +2,8 @@
 
     value in [0, 1] → a shade between paper and ink;   cell (i, j) → a square of whole pixels
 
-Rows are queries and go down, columns are keys and go right. The command line draws larger pages (`foveal show`, `foveal explain`).
+Rows are queries and go down, columns are keys and go right. The command line draws larger pages (`foveal show`,
+`foveal explain`).
 """
 
 import io

@@ -2,7 +2,8 @@
 
     term(q_i, i, j) = q_i·R_{clip(i−j, ±K)}·scale,   R ∈ R^{(2K+1) × D}, row K + d holds R_d
 
-Paper: Peter Shaw, Jakob Uszkoreit, Ashish Vaswani (2018). Self-attention with relative position representations. NAACL. arXiv:1803.02155.
+Paper: Peter Shaw, Jakob Uszkoreit, Ashish Vaswani (2018). Self-attention with relative position representations.
+NAACL. arXiv:1803.02155.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,9 @@ class RelativeTerm(Term):
         (table,) = tensors
         q = q * self.scale
         recording = q.is_cuda and torch.cuda.is_current_stream_capturing()
-        if torch.compiler.is_compiling() or is_tracing() or recording:  # a graph may not look at the values of rows and columns
+        if (
+            torch.compiler.is_compiling() or is_tracing() or recording
+        ):  # a graph may not look at the values of rows and columns
             return _gathered(q, table, self._place(rows[:, None], columns))
         if _consecutive(rows) and _consecutive(columns):
             return self._skewed(q, table, rows, columns)
@@ -41,9 +44,13 @@ class RelativeTerm(Term):
 
     def check(self, q: Tensor, keys: int) -> None:
         tables, _, width = self.tensors[0].shape
-        expect(q.shape[3] == width, "Relative's heads", f"{width} wide", q.shape[3], "give Relative the width of one head")
+        expect(
+            q.shape[3] == width, "Relative's heads", f"{width} wide", q.shape[3], "give Relative the width of one head"
+        )
         if tables not in (1, q.shape[1]):
-            raise FovealError(f"Relative's tables: expected 1 for all heads, or {q.shape[1]}, got {tables}; give heads= that number")
+            raise FovealError(
+                f"Relative's tables: expected 1 for all heads, or {q.shape[1]}, got {tables}; give heads= that number"
+            )
 
     def score_mod(self, q: Tensor) -> Callable[..., Tensor]:
         wide = torch.promote_types(q.dtype, torch.float32)
@@ -59,11 +66,19 @@ class RelativeTerm(Term):
         return (i + (self.start - j)).clamp(-self.reach, self.reach) + self.reach
 
     def _skewed(self, q: Tensor, table: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        """Runs of rows and columns: one product with the n + m distances of the tile, then each row moves one step further to the left."""
+        """Runs of rows and columns: one product with the n + m distances of the tile, then each row moves one step
+        further to the left.
+        """
         n, m = len(rows), len(columns)
-        falling = rows[-1] - torch.arange(n + m, device=q.device)  # with key columns[0]: from the largest distance to the least
-        products = q @ table[:, self._place(falling, columns[0])].to(q.dtype).mT  # (B, H, n, n + m); pair (i, j) stands at n − 1 − i + j
-        flat = products.flatten(-2)[..., n - 1 : n - 1 + n * (n + m - 1)]  # rows one shorter: each begins one place further left
+        falling = rows[-1] - torch.arange(
+            n + m, device=q.device
+        )  # with key columns[0]: from the largest distance to the least
+        products = (
+            q @ table[:, self._place(falling, columns[0])].to(q.dtype).mT
+        )  # (B, H, n, n + m); pair (i, j) stands at n − 1 − i + j
+        flat = products.flatten(-2)[
+            ..., n - 1 : n - 1 + n * (n + m - 1)
+        ]  # rows one shorter: each begins one place further left
         return flat.view(*q.shape[:3], n + m - 1)[..., :m]
 
 

@@ -2,13 +2,14 @@
 
     e_ij = scale·q_i·k_j + scale_r·q_i·R_{clip(i−j, ±K)};   y_i = Σ_j softmax_j(e_ij) v_j
 
-In a tile of queries i₀… and keys j₀… the distances i − j span a window of W = BM + BN − 1 rows of R: one product q·R_Wᵀ (BM, W)
-holds every term of the tile, and a gather along its rows, t = (i − i₀) − (j − j₀) + BN − 1, skews it into place. Backward, the
-same gather the other way round turns dE into the gradient of the window. Where a whole tile lies beyond ±K the term is one
-number a query. Symbols: B batch, H heads, G heads of k and v, N queries, M keys, D width, BM × BN a tile.
-Paper: Peter Shaw, Jakob Uszkoreit, Ashish Vaswani (2018). Self-attention with relative position representations. NAACL. arXiv:1803.02155.
-Paper: Tri Dao, Daniel Y. Fu, Stefano Ermon, Atri Rudra, Christopher Ré (2022). FlashAttention: fast and memory-efficient exact attention with IO-awareness. NeurIPS. arXiv:2205.14135.
-Departs from the paper: no relative term on the values.
+In a tile of queries i₀… and keys j₀… the distances i − j span a window of W = BM + BN − 1 rows of R: one product
+q·R_Wᵀ (BM, W) holds every term of the tile, and a gather along its rows, t = (i − i₀) − (j − j₀) + BN − 1, skews it
+into place. Backward, the same gather the other way round turns dE into the gradient of the window. Where a whole tile
+lies beyond ±K the term is one number a query. Symbols: B batch, H heads, G heads of k and v, N queries, M keys, D
+width, BM × BN a tile. Paper: Peter Shaw, Jakob Uszkoreit, Ashish Vaswani (2018). Self-attention with relative position
+representations. NAACL. arXiv:1803.02155. Paper: Tri Dao, Daniel Y. Fu, Stefano Ermon, Atri Rudra, Christopher Ré
+(2022). FlashAttention: fast and memory-efficient exact attention with IO-awareness. NeurIPS. arXiv:2205.14135. Departs
+from the paper: no relative term on the values.
 """
 
 # mypy: ignore-errors
@@ -24,19 +25,25 @@ from torch import Tensor
 LOG2E = tl.constexpr(1.4426950408889634)
 
 
-def relative(q: Tensor, k: Tensor, v: Tensor, table: Tensor, *, scale: float, table_scale: float, causal: bool) -> Tensor:
+def relative(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, *, scale: float, table_scale: float, causal: bool
+) -> Tensor:
     """(B, H, N, D), (B, G, M, D), (B, G, M, D), table (1 or H, 2K+1, D) with row K + clip(i − j) → (B, H, N, D)."""
     return _Relative.apply(q, k, v, table, scale, table_scale, causal)
 
 
 @triton.jit
 def _dot(a, b):
-    return tl.dot(a, b, input_precision="tf32x3")  # float32 in three parts, exact to about 1e-6; half precision is as it is
+    return tl.dot(
+        a, b, input_precision="tf32x3"
+    )  # float32 in three parts, exact to about 1e-6; half precision is as it is
 
 
 @triton.jit
 def _term(q, R, stride_r, delta, CLIP, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr, W: tl.constexpr):
-    """q_i·R_{clip(i−j)} for a tile whose first query is `delta` after its first key: (BM, BN), and the window (W, D) it came from."""
+    """q_i·R_{clip(i−j)} for a tile whose first query is `delta` after its first key: (BM, BN), and the window (W, D)
+    it came from.
+    """
     window = tl.arange(0, W)
     row = tl.minimum(tl.maximum(delta - (BN - 1) + window, -CLIP), CLIP) + CLIP
     r = tl.load(R + row[:, None] * stride_r + tl.arange(0, D)[None, :])
@@ -76,7 +83,9 @@ def _ends(q, R, stride_r, CLIP, D: tl.constexpr):
 
 @triton.jit
 def _band(first, CLIP, SIZE: tl.constexpr, OTHER: tl.constexpr, stop):
-    """The tiles [begin, end) of the other side, in steps of OTHER, whose distances to a block of SIZE are not all clipped."""
+    """The tiles [begin, end) of the other side, in steps of OTHER, whose distances to a block of SIZE are not all
+    clipped.
+    """
     begin = tl.maximum(first - CLIP - OTHER + 1, 0) // OTHER * OTHER
     end = tl.minimum(tl.cdiv(first + SIZE + CLIP, OTHER) * OTHER, tl.cdiv(stop, OTHER) * OTHER)
     return tl.minimum(begin, end), end
@@ -226,7 +235,30 @@ def _backward_key(Q, K, V, R, G, L, DELTA, DK, DV, sqb, sqh, sqn, skb, skh, skn,
     for phase in tl.static_range(3):
         for i0 in range(_first(phase, start, begin, end), _first(phase, begin, end, N), BM):
             dk, dv = _keys_step(
-                k, v, dk, dv, Q, G, L, DELTA, R, stride_r, sqn, i0, j0, N, M, CLIP, scale, scale_r, phase == 1, CAUSAL, BM, BN, D, W
+                k,
+                v,
+                dk,
+                dv,
+                Q,
+                G,
+                L,
+                DELTA,
+                R,
+                stride_r,
+                sqn,
+                i0,
+                j0,
+                N,
+                M,
+                CLIP,
+                scale,
+                scale_r,
+                phase == 1,
+                CAUSAL,
+                BM,
+                BN,
+                D,
+                W,
             )
     row = tl.program_id(1).to(tl.int64) * M + j
     tl.store(DK + row[:, None] * D + d[None, :], dk.to(DK.dtype.element_ty), mask=valid[:, None])
@@ -235,13 +267,17 @@ def _backward_key(Q, K, V, R, G, L, DELTA, DK, DV, sqb, sqh, sqn, skb, skh, skn,
 
 class _Relative(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, table: Tensor, scale: float, table_scale: float, causal: bool) -> Tensor:
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, table: Tensor, scale: float, table_scale: float, causal: bool
+    ) -> Tensor:
         batch, heads, queries, width = q.shape
         q, k, v, table = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v, table.to(q.dtype)))
         y = torch.empty((batch, heads, queries, width), dtype=q.dtype, device=q.device)
         log_sum = torch.empty((batch, heads, queries), dtype=torch.float32, device=q.device)
         grid = (triton.cdiv(queries, FORWARD["BM"]), batch * heads)
-        _forward[grid](q, k, v, table, y, log_sum, *_sizes(q, k, v, table, scale, table_scale), CAUSAL=causal, D=width, **FORWARD)
+        _forward[grid](
+            q, k, v, table, y, log_sum, *_sizes(q, k, v, table, scale, table_scale), CAUSAL=causal, D=width, **FORWARD
+        )
         ctx.save_for_backward(q, k, v, table, y, log_sum)
         ctx.job = scale, table_scale, causal
         return y

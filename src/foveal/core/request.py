@@ -51,7 +51,11 @@ class Call:
     @property
     def learns(self) -> bool:
         """Whether a gradient must reach the term's own tensors."""
-        return torch.is_grad_enabled() and self.term is not None and any(tensor.requires_grad for tensor in self.term.tensors)
+        return (
+            torch.is_grad_enabled()
+            and self.term is not None
+            and any(tensor.requires_grad for tensor in self.term.tensors)
+        )
 
     def dense_mask(self) -> Tensor | None:
         """The mask written out, (1 or B, 1, N, M), and a written bias in it; None if a kernel needs neither."""
@@ -83,13 +87,19 @@ def checked(
         if tensor.dtype != q.dtype or tensor.device != q.device:
             raise FovealError(f"{name}: expected {q.dtype} on {q.device} as q, got {tensor.dtype} on {tensor.device}")
     # A step of decoding is short, and every look at a shape costs: each is unpacked once.
-    (batch, heads, queries, width), (k_batch, groups, keys, k_width), (v_batch, v_groups, v_keys, _) = q.shape, k.shape, v.shape
+    (batch, heads, queries, width), (k_batch, groups, keys, k_width), (v_batch, v_groups, v_keys, _) = (
+        q.shape,
+        k.shape,
+        v.shape,
+    )
     if k_batch != batch or k_width != width:
         raise FovealError(f"k: expected batch {batch} and width {width} as q {tuple(q.shape)}, got {tuple(k.shape)}")
     if v_batch != batch or v_groups != groups or v_keys != keys:
         raise FovealError(f"v: expected batch, heads and keys {(batch, groups, keys)} as k, got {tuple(v.shape)}")
     if width == 0 or groups == 0 or heads % groups:
-        raise FovealError(f"k: expected a number of heads that divides q's {heads} heads and a width above 0, got {tuple(k.shape)}")
+        raise FovealError(
+            f"k: expected a number of heads that divides q's {heads} heads and a width above 0, got {tuple(k.shape)}"
+        )
     if scale is None:
         scale = 1 / math.sqrt(width)
     elif not is_number(scale) or not abs(scale) <= LARGEST:
@@ -124,7 +134,9 @@ def check_tensor(name: str, tensor: object, axes: str) -> None:
     if not isinstance(tensor, Tensor):
         raise FovealError(f"{name}: expected a tensor, got {type(tensor).__name__}")
     if tensor.is_nested or tensor.layout is not torch.strided:
-        raise FovealError(f"{name}: expected a dense tensor, got {'a nested one' if tensor.is_nested else tensor.layout}")
+        raise FovealError(
+            f"{name}: expected a dense tensor, got {'a nested one' if tensor.is_nested else tensor.layout}"
+        )
     if tensor.dim() != 4:
         raise FovealError(f"{name}: expected 4 axes {axes}, got shape {tuple(tensor.shape)}")
     if tensor.dtype not in FLOATS:

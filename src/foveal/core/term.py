@@ -2,8 +2,8 @@
 
     e_ij = q_i·k_j·scale + term(q_i, i, j)
 
-Positions live here (Shaw's relative term, a table of relative biases), and so does a soft mask: adding log m(i − j) multiplies
-the weights by m before they are normalised. A term may read the query and owns the tensors that it learns.
+Positions live here (Shaw's relative term, a table of relative biases), and so does a soft mask: adding log m(i − j)
+multiplies the weights by m before they are normalised. A term may read the query and owns the tensors that it learns.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,8 @@ class Term:
     tensors: tuple[Tensor, ...] = ()
 
     def scores(self, q: Tensor, rows: Tensor, columns: Tensor, *tensors: Tensor) -> Tensor:
-        """The term of queries q (B, H, n, D) at positions rows (n,), for keys at positions columns (m,): broadcasts to (B, H, n, m).
+        """The term of queries q (B, H, n, D) at positions rows (n,), for keys at positions columns (m,): broadcasts to
+        (B, H, n, m).
 
         `tensors` stand for `self.tensors`: a kernel that recomputes passes them in, to take gradients of them.
         """
@@ -45,9 +46,21 @@ class Written(Term):
     """A bias that the caller wrote out: a tensor that broadcasts to (B, H, N, M)."""
 
     def __init__(self, tensor: Tensor) -> None:
-        expect(tensor.dtype in FLOATS, "bias", "a floating dtype of 16, 32 or 64 bits", tensor.dtype, "put booleans into mask=")
+        expect(
+            tensor.dtype in FLOATS,
+            "bias",
+            "a floating dtype of 16, 32 or 64 bits",
+            tensor.dtype,
+            "put booleans into mask=",
+        )
         expect(tensor.layout is torch.strided and not tensor.is_nested, "bias", "a dense tensor", tensor.layout)
-        expect(tensor.dim() in (2, 4), "bias", "(N, M) or (B, H, N, M)", tuple(tensor.shape), "one for each head is bias[None]")
+        expect(
+            tensor.dim() in (2, 4),
+            "bias",
+            "(N, M) or (B, H, N, M)",
+            tuple(tensor.shape),
+            "one for each head is bias[None]",
+        )
         self.tensors = (tensor[(None,) * (4 - tensor.dim())],)
 
     def scores(self, q: Tensor, rows: Tensor, columns: Tensor, *tensors: Tensor) -> Tensor:

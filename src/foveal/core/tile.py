@@ -2,9 +2,9 @@
 
     {(i, j) : mask(i, j)} ⊆ ∪_t rows_t × columns_t
 
-Rows go in groups of HEIGHT (of equal residue, for a mask with a period); a group's columns are those that one of its rows keeps.
-An `|` of masks with different periods becomes disjoint parts, A and B & ~A, so a row may stand in several tiles; a kernel then
-joins them by their log-sum-exp. The work and the memory of a plan grow with the pairs kept.
+Rows go in groups of HEIGHT (of equal residue, for a mask with a period); a group's columns are those that one of its
+rows keeps. An `|` of masks with different periods becomes disjoint parts, A and B & ~A, so a row may stand in several
+tiles; a kernel then joins them by their log-sum-exp. The work and the memory of a plan grow with the pairs kept.
 """
 
 from collections.abc import Iterator

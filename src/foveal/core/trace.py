@@ -2,8 +2,9 @@
 
     graph(x) = f(x) for every x for which f takes the decisions that it took when it was traced
 
-A decision about a size would be frozen without a word: what decides here by size asks `is_tracing` and takes the general way. What
-cannot be general (a table drawn for one number of keys) goes through `only_for`, and the graph refuses other sizes in one line.
+A decision about a size would be frozen without a word: what decides here by size asks `is_tracing` and takes the
+general way. What cannot be general (a table drawn for one number of keys) goes through `only_for`, and the graph
+refuses other sizes in one line.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +21,9 @@ def is_tracing() -> bool:
 
 @contextmanager
 def outside_of_trace() -> Iterator[None]:
-    """What is computed inside becomes a constant of the graph: a table that a cache keeps would differ from the first trace to the second."""
+    """What is computed inside becomes a constant of the graph: a table that a cache keeps would differ from the first
+    trace to the second.
+    """
     state = torch._C._get_tracing_state()
     torch._C._set_tracing_state(None)  # type: ignore[attr-defined]
     try:
@@ -39,7 +42,9 @@ def only_for(size: int | Tensor, what: str, tensor: Tensor) -> Tensor:
 
 @lru_cache(maxsize=1)
 def _guard() -> Callable[..., Tensor]:
-    """A scripted function keeps its branch inside a traced graph; torch drops an assertion whose result nobody reads."""
+    """A scripted function keeps its branch inside a traced graph; torch drops an assertion whose result nobody
+    reads.
+    """
     with outside_of_trace():
         guard: Callable[..., Tensor] = torch.jit.script(_refuse_other_sizes)
     return guard
@@ -47,5 +52,7 @@ def _guard() -> Callable[..., Tensor]:
 
 def _refuse_other_sizes(tensor: Tensor, size: Tensor, traced: int, what: str) -> Tensor:
     if int(size) != traced:
-        raise ValueError(f"{what}: expected {traced} keys, as when this graph was traced, got {int(size)}; trace it at that length")
+        raise ValueError(
+            f"{what}: expected {traced} keys, as when this graph was traced, got {int(size)}; trace it at that length"
+        )
     return tensor

@@ -6,9 +6,10 @@
         model(x)
     seen["encoder.0.attention"].weights
 
-The forward pass keeps its fused kernels: what is asked for is computed again, by itself, from the same q and k. The weights are those
-before dropout. Models that foveal did not write are seen wherever they use torch's dot product (`foreign.py`); what ran and could not
-be seen is named. torch's own encoder leaves its inference shortcut meanwhile, which writes 0 at padded tokens, so these may differ.
+The forward pass keeps its fused kernels: what is asked for is computed again, by itself, from the same q and k. The
+weights are those before dropout. Models that foveal did not write are seen wherever they use torch's dot product
+(`foreign.py`); what ran and could not be seen is named. torch's own encoder leaves its inference shortcut meanwhile,
+which writes 0 at padded tokens, so these may differ.
 """
 
 import warnings
@@ -33,7 +34,9 @@ Indices = int | slice | Sequence[int] | Tensor
 
 
 class Keep(Protocol):
-    """What to keep of one attention: named tensors, from a way to get rows (n,) of its weights, (B, H, n, M), and the rows asked for."""
+    """What to keep of one attention: named tensors, from a way to get rows (n,) of its weights, (B, H, n, M), and the
+    rows asked for.
+    """
 
     def __call__(self, part: Callable[[Tensor], Tensor], rows: Tensor, start: int) -> Mapping[str, Tensor]: ...
 
@@ -52,7 +55,9 @@ class Weights:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Keep only entropy, largest weight and mean distance of each row, 3·B·H·N numbers: `chunk` rows of weights exist at a time."""
+    """Keep only entropy, largest weight and mean distance of each row, 3·B·H·N numbers: `chunk` rows of weights exist
+    at a time.
+    """
 
     chunk: int = 256
 
@@ -66,7 +71,9 @@ class Statistics:
 
 
 def statistics(weights: Tensor, positions: Tensor) -> dict[str, Tensor]:
-    """Entropy, largest weight and mean distance of weights (B, H, n, M) whose queries stand at these positions (n,): (B, H, n) each."""
+    """Entropy, largest weight and mean distance of weights (B, H, n, M) whose queries stand at these positions (n,):
+    (B, H, n) each.
+    """
     wide = weights.to(torch.promote_types(weights.dtype, torch.float32))
     keys = torch.arange(wide.shape[3], device=wide.device)
     apart = (positions.to(wide.device)[:, None] - keys).abs()  # (n, M)
@@ -95,7 +102,9 @@ class Record:
     def weights(self) -> Tensor:
         """α of the heads and rows kept: (B, h, n, M)."""
         if "weights" not in self.kept:
-            raise FovealError(f"layer {self.name!r}: expected its weights, got only {', '.join(self.kept)}; watch with keep=Weights()")
+            raise FovealError(
+                f"layer {self.name!r}: expected its weights, got only {', '.join(self.kept)}; watch with keep=Weights()"
+            )
         return self.kept["weights"]
 
     @property
@@ -121,14 +130,19 @@ class Record:
         sample: int = 0,
         head: int | None = None,
     ) -> "Image":
-        """α of one sample as an image (Pillow): the mean over the heads, or one of those kept. Its largest weight is the darkest.
+        """α of one sample as an image (Pillow): the mean over the heads, or one of those kept.
+
+        Its largest weight is the darkest.
 
         Labels are words for the rows (the queries kept) and the columns (the keys), such as tokens.
         """
         from foveal.core.notebook import picture
 
         weights = self.weights.detach().float()
-        for what, index, size in (("sample", sample, weights.shape[0]), ("head", 0 if head is None else head, weights.shape[1])):
+        for what, index, size in (
+            ("sample", sample, weights.shape[0]),
+            ("head", 0 if head is None else head, weights.shape[1]),
+        ):
             expect_integer(index, f"the picture's {what}", 0)
             expect(index < size, f"the picture's {what}", f"below {size}", index)
         chosen = weights[sample].mean(0) if head is None else weights[sample, head]  # (n, M)
@@ -177,12 +191,18 @@ def watch(
     """
     expect(model is None or isinstance(model, nn.Module), "watch", "a model (torch.nn.Module)", type(model).__name__)
     patterns = [layers] if isinstance(layers, str) else layers
-    named = patterns is None or (isinstance(patterns, Collection) and len(patterns) > 0 and all(isinstance(name, str) for name in patterns))
-    expect(named, "watch's layers", "names or patterns, at least one", short_repr(layers), "leave it out for all layers")
+    named = patterns is None or (
+        isinstance(patterns, Collection) and len(patterns) > 0 and all(isinstance(name, str) for name in patterns)
+    )
+    expect(
+        named, "watch's layers", "names or patterns, at least one", short_repr(layers), "leave it out for all layers"
+    )
     expect(callable(keep) and not isinstance(keep, type), "watch's keep", "Weights() or Statistics()", short_repr(keep))
     watcher = _Watcher(model, patterns, heads, rows, keep)
     with ExitStack() as stack:
-        stack.enter_context(torch.compiler.set_stance("force_eager"))  # a compiled graph would run past everything below
+        stack.enter_context(
+            torch.compiler.set_stance("force_eager")
+        )  # a compiled graph would run past everything below
         stack.enter_context(Foreign(watcher.see, watcher.miss))
         watcher.tree.hook(stack)
         observers.append(watcher.see)
@@ -195,7 +215,12 @@ class _Watcher:
     """Gives each attention the name of the layer that runs, and keeps what was asked for."""
 
     def __init__(
-        self, model: nn.Module | None, layers: Sequence[str] | None, heads: Indices | None, rows: Indices | None, keep: Keep
+        self,
+        model: nn.Module | None,
+        layers: Sequence[str] | None,
+        heads: Indices | None,
+        rows: Indices | None,
+        keep: Keep,
     ) -> None:
         self.layers, self.heads, self.rows, self.keep = layers, heads, rows, keep
         self.tree = Layers(model)
@@ -246,7 +271,11 @@ class _Watcher:
         for pattern in self.layers or ():
             if not any(fnmatchcase(name, pattern) for name in self.seen):
                 of_it = {name: todo for name, todo in hidden.items() if fnmatchcase(name, pattern)}
-                raise FovealError(f"watch saw nothing of {pattern!r}: {_hiding(of_it)}") if of_it else unknown("layer", pattern, self.names)
+                raise (
+                    FovealError(f"watch saw nothing of {pattern!r}: {_hiding(of_it)}")
+                    if of_it
+                    else unknown("layer", pattern, self.names)
+                )
         if hidden:
             warnings.warn(f"watch saw only a part: {_hiding(hidden)}", stacklevel=4)  # the line of the `with`
 

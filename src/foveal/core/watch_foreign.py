@@ -1,8 +1,9 @@
-"""Seeing inside models that foveal did not write: which layer runs, what it hands to torch's dot product, and which layers hide.
+"""Seeing inside models that foveal did not write: which layer runs, what it hands to torch's dot product, and which
+layers hide.
 
-Whatever calls `torch.nn.functional.scaled_dot_product_attention` is caught by a torch function mode, however it was imported, and so
-is `multi_head_attention_forward`, which does without it where weights are asked for. A mode also keeps torch's encoders off their
-inference shortcut, whose attention nobody can see.
+Whatever calls `torch.nn.functional.scaled_dot_product_attention` is caught by a torch function mode, however it was
+imported, and so is `multi_head_attention_forward`, which does without it where weights are asked for. A mode also
+keeps torch's encoders off their inference shortcut, whose attention nobody can see.
 """
 
 import inspect
@@ -37,13 +38,17 @@ _MULTI_HEAD = inspect.signature(functional.multi_head_attention_forward)
 
 
 class Foreign(TorchFunctionMode):
-    """Shows every attention that torch computes and foveal did not ask for to `see`; tells `miss` of one that cannot be read."""
+    """Shows every attention that torch computes and foveal did not ask for to `see`; tells `miss` of one that cannot
+    be read.
+    """
 
     def __init__(self, see: Callable[[Look, str], None], miss: Callable[[], None]) -> None:
         super().__init__()
         self.see, self.miss = see, miss
 
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if func is functional.multi_head_attention_forward:
@@ -59,7 +64,10 @@ class Foreign(TorchFunctionMode):
             self.miss()
             return
         batch, heads, queries, _ = call.q.shape
-        self.see(Look(batch, heads, queries, call.k.shape[2], name, lambda rows: weights_of(call, rows.to(call.q.device))), name)
+        self.see(
+            Look(batch, heads, queries, call.k.shape[2], name, lambda rows: weights_of(call, rows.to(call.q.device))),
+            name,
+        )
 
 
 def _read(*args: Any, **kwargs: Any) -> Call:
@@ -111,7 +119,9 @@ def _flat(x: Tensor) -> Tensor:
 
 
 def _inside(*args: Any, **kwargs: Any) -> Call:
-    """What torch's multi-head attention hands to its dot product: its own code, with a stand-in that takes the arguments down."""
+    """What torch's multi-head attention hands to its dot product: its own code, with a stand-in that takes the
+    arguments down.
+    """
     given = _MULTI_HEAD.bind(*args, **kwargs).arguments
     if given.get("need_weights", True):
         given["is_causal"] = False  # only a hint then: the mask is what it used
@@ -145,7 +155,9 @@ class Layers:
         self.running: list[str] = []  # from the outermost to the innermost
         self.ran: dict[str, None] = {"": None} if isinstance(model, torch.jit.ScriptModule) else {}  # an ordered set
         self.thread = threading.get_ident()
-        self._hooked = [(_plain(path), module) for path, module in named if not isinstance(module, torch.jit.ScriptModule)]
+        self._hooked = [
+            (_plain(path), module) for path, module in named if not isinstance(module, torch.jit.ScriptModule)
+        ]
 
     @property
     def here(self) -> bool:
@@ -182,9 +194,13 @@ class Layers:
         return [path for path in innermost if not any(self._covers(path, seen) for seen in looked)]
 
     def _attends(self, path: str, module: nn.Module) -> bool:
-        if isinstance(module, torch.jit.ScriptModule):  # takes no hooks: it ran if what holds it ran, as far as one can tell
+        if isinstance(
+            module, torch.jit.ScriptModule
+        ):  # takes no hooks: it ran if what holds it ran, as far as one can tell
             ran = any(_within(path, outer) for outer in self.ran)
-            return ran and ("scaled_dot_product_attention" in str(getattr(module, "inlined_graph", "")) or _holds_attention(module))
+            return ran and (
+                "scaled_dot_product_attention" in str(getattr(module, "inlined_graph", "")) or _holds_attention(module)
+            )
         if isinstance(module, nn.DataParallel) and len(module.device_ids) > 1:
             return path in self.ran and _holds_attention(module)
         return path in self.ran and _is_attention(module)

@@ -1,8 +1,10 @@
-"""Augmentation of batches, suited to pipes: gravity stays where it is, while camera, lamp, lens, dirt and burnt-in text vary.
+"""Augmentation of batches, suited to pipes: gravity stays where it is, while camera, lamp, lens, dirt and burnt-in
+text vary.
 
-Every image draws its own numbers, on the device where the batch lies, and every operation takes the whole batch: 500 operations for `pipe`
-and no question to the device. The same as a chain of kornia's augmentation modules took 1,760 and waited for its masks; training on an H200 at
-batch 64 went from 2,000 to 5,000 images per second. kornia's functions do the colour and the blur here, too.
+Every image draws its own numbers, on the device where the batch lies, and every operation takes the whole batch: 500
+operations for `pipe` and no question to the device. The same as a chain of kornia's augmentation modules took 1,760
+and waited for its masks; training on an H200 at batch 64 went from 2,000 to 5,000 images per second. kornia's
+functions do the colour and the blur here, too.
 """
 
 import math
@@ -14,12 +16,20 @@ from torch.nn import functional as F
 
 from foveal.errors import unknown
 
-CORNERS = ((0.0, 0.0, 0.25, 0.25), (0.7, 0.0, 1.0, 0.25), (0.0, 0.75, 0.45, 1.0), (0.65, 0.75, 1.0, 1.0))  # where cameras burn text in
+CORNERS = (
+    (0.0, 0.0, 0.25, 0.25),
+    (0.7, 0.0, 1.0, 0.25),
+    (0.0, 0.75, 0.45, 1.0),
+    (0.65, 0.75, 1.0, 1.0),
+)  # where cameras burn text in
 
 
 @dataclass(frozen=True)
 class Variation:
-    """How far images may vary. Unless it says otherwise, a number x means: by a factor, or a shift, drawn evenly from −x to x."""
+    """How far images may vary.
+
+    Unless it says otherwise, a number x means: by a factor, or a shift, drawn evenly from −x to x.
+    """
 
     turn: float = 0.0  # degrees of camera roll
     shift: float = 0.0  # shares of the side
@@ -41,18 +51,40 @@ class Variation:
 
 VARIATIONS: dict[str, Variation | None] = {
     "none": None,
-    "light": Variation(brightness=0.1, contrast=0.1, saturation=0.1, hue=0.1),  # the published recipe's, with its mirror
-    "lamp": Variation(brightness=0.3, contrast=0.3, tint=0.08, gamma=0.35, noise=0.03, hide=0.06, hidden=0.5),  # for rendered frames
-    "mild": Variation(5, 0.05, 0.1, 0.0, 0.15, 0.15, tint=0.04, hide=0.06, hidden=0.3),  # for weights that know pipes already
+    "light": Variation(
+        brightness=0.1, contrast=0.1, saturation=0.1, hue=0.1
+    ),  # the published recipe's, with its mirror
+    "lamp": Variation(
+        brightness=0.3, contrast=0.3, tint=0.08, gamma=0.35, noise=0.03, hide=0.06, hidden=0.5
+    ),  # for rendered frames
+    "mild": Variation(
+        5, 0.05, 0.1, 0.0, 0.15, 0.15, tint=0.04, hide=0.06, hidden=0.3
+    ),  # for weights that know pipes already
     "pipe": Variation(10, 0.08, 0.2, 0.0, 0.3, 0.3, tint=0.08, gamma=0.3, blur=1.5, noise=0.03, hide=0.1, hidden=0.5),
     "strong": Variation(
-        15, 0.12, 0.4, 0.1, 0.4, 0.4, tint=0.15, gamma=0.45, grey=0.15, blur=2.0, noise=0.05, hide=0.15, hidden=0.7, text=0.25
+        15,
+        0.12,
+        0.4,
+        0.1,
+        0.4,
+        0.4,
+        tint=0.15,
+        gamma=0.45,
+        grey=0.15,
+        blur=2.0,
+        noise=0.05,
+        hide=0.15,
+        hidden=0.7,
+        text=0.25,
     ),
 }
 
 
 def augmentation(name: str) -> nn.Module:
-    """A module on images (B, 3, h, w) in 0…1. Its draws come from torch's own generator, which each step of training seeds."""
+    """A module on images (B, 3, h, w) in 0…1.
+
+    Its draws come from torch's own generator, which each step of training seeds.
+    """
     if name not in VARIATIONS:
         raise unknown("augmentation", name, VARIATIONS)
     variation = VARIATIONS[name]
@@ -92,7 +124,9 @@ def bernoulli(images: Tensor, share: float) -> Tensor:
 
 
 def moved(images: Tensor, v: Variation) -> Tensor:
-    """Mirrored (never upside down: water lies at the bottom), rolled, shifted, nearer or farther; what comes into sight is a reflection."""
+    """Mirrored (never upside down: water lies at the bottom), rolled, shifted, nearer or farther; what comes into
+    sight is a reflection.
+    """
     mirror = bernoulli(images, 0.5)
     if not (v.turn or v.shift or v.zoom or v.shear):
         return torch.where(mirror, images.flip(3), images)
@@ -139,7 +173,11 @@ def hidden(images: Tensor, area: float, share: float) -> Tensor:
     size, shape = torch.rand(len(images), 1, 1, 1, device=images.device) * area, torch.exp(even(images, math.log(3)))
     middle = torch.rand(len(images), 2, 1, 1, device=images.device)
     under = (along[None, None, None, :] - middle[:, :1]).abs() < (size * shape).sqrt() / 2
-    under = under & ((down[None, None, :, None] - middle[:, 1:]).abs() < (size / shape).sqrt() / 2) & bernoulli(images, share)
+    under = (
+        under
+        & ((down[None, None, :, None] - middle[:, 1:]).abs() < (size / shape).sqrt() / 2)
+        & bernoulli(images, share)
+    )
     return torch.where(under, torch.rand(len(images), 3, 1, 1, device=images.device), images)
 
 
@@ -149,7 +187,9 @@ def other_text(images: Tensor, share: float) -> Tensor:
     other, images = images.roll(1, 0), images.clone()
     for x0, y0, x1, y1 in CORNERS:
         rows, columns = slice(round(y0 * height), round(y1 * height)), slice(round(x0 * width), round(x1 * width))
-        images[:, :, rows, columns] = torch.where(bernoulli(images, share), other[:, :, rows, columns], images[:, :, rows, columns])
+        images[:, :, rows, columns] = torch.where(
+            bernoulli(images, share), other[:, :, rows, columns], images[:, :, rows, columns]
+        )
     return images
 
 

@@ -27,9 +27,16 @@ class Batches(Dataset[Batch]):
     """Item = a batch, asked for by its indices."""
 
     def __init__(
-        self, source: Source, size: int, packed: Pack | None = None, resident: bool = False, blank: tuple[tuple[float, ...], ...] = ()
+        self,
+        source: Source,
+        size: int,
+        packed: Pack | None = None,
+        resident: bool = False,
+        blank: tuple[tuple[float, ...], ...] = (),
     ) -> None:
-        """resident: the pixels are on the device already, and a batch brings indices and labels only. blank: boxes painted grey."""
+        """resident: the pixels are on the device already, and a batch brings indices and labels only. blank: boxes
+        painted grey.
+        """
         self.source, self.size, self.packed, self.resident, self.blank = source, size, packed, resident, blank
 
     def __getitem__(self, indices: NDArray[np.int64]) -> Batch:

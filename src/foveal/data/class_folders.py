@@ -41,7 +41,8 @@ def read_folder(root: Path, name: str) -> Source:
         raise _unusable(root, f"the one class {classes[0]} ({counts[0]} images)")
     if not counts.all():
         raise FovealError(
-            f"{root}: expected images in every class folder, got none in {classes[int(np.argmin(counts))]}; fill or remove it"
+            f"{root}: expected images in every class folder, got none in {classes[int(np.argmin(counts))]}; fill or "
+            "remove it"
         )
     notes = (f"{other} files left out: they are no images by their suffix",) if other else ()
     images = FileImages(str(root), Names.of(names))
@@ -51,7 +52,10 @@ def read_folder(root: Path, name: str) -> Source:
 
 
 def holds_classes(root: Path) -> bool:
-    """Whether at least two folders with images lie there, as read_folder wants them. One called images is no class: a table's images lie so."""
+    """Whether at least two folders with images lie there, as read_folder wants them.
+
+    One called images is no class: a table's images lie so.
+    """
     folders = _folders(root)
     if "images" in folders:
         return False
@@ -61,11 +65,15 @@ def holds_classes(root: Path) -> bool:
 
 
 def _some_picture(folder: Path) -> bool:
-    return any(file.lower().endswith(SUFFIXES) and not _hidden(file) for _, _, files in os.walk(folder) for file in files)
+    return any(
+        file.lower().endswith(SUFFIXES) and not _hidden(file) for _, _, files in os.walk(folder) for file in files
+    )
 
 
 def _parts(root: Path) -> list[tuple[int, Path]]:
-    """(split, the folder that holds its class folders); one part with the split −1 where the folders are the classes."""
+    """(split, the folder that holds its class folders); one part with the split −1 where the folders are the
+    classes.
+    """
     folders = _folders(root)
     words = {folder: WORDS.get(folder.lower(), -1) for folder in folders}
     if not any(split >= 0 for split in words.values()):
@@ -73,12 +81,14 @@ def _parts(root: Path) -> list[tuple[int, Path]]:
     if classes := [folder for folder in folders if words[folder] < 0]:
         splits = ", ".join(folder for folder in folders if words[folder] >= 0)
         raise FovealError(
-            f"{root}: expected class folders, or train, val and test with class folders inside, got both: {splits} beside {classes[0]}"
+            f"{root}: expected class folders, or train, val and test with class folders inside, got both: {splits} "
+            f"beside {classes[0]}"
         )
     twice = [split for split in words.values() if list(words.values()).count(split) > 1]
     if twice:
         raise FovealError(
-            f"{root}: expected one folder for {SPLITS[twice[0]]}, got {', '.join(f for f in folders if words[f] == twice[0])}"
+            f"{root}: expected one folder for {SPLITS[twice[0]]}, got "
+            f"{', '.join(f for f in folders if words[f] == twice[0])}"
         )
     return sorted((split, root / folder) for folder, split in words.items())
 
@@ -110,4 +120,6 @@ def _hidden(name: str) -> bool:
 
 
 def _unusable(root: Path, got: str) -> FovealError:
-    return FovealError(f"{root}: expected a labels.csv, or a folder for each of at least 2 classes with images inside, got {got}")
+    return FovealError(
+        f"{root}: expected a labels.csv, or a folder for each of at least 2 classes with images inside, got {got}"
+    )

@@ -1,8 +1,10 @@
-"""Which images train, which choose, which test, where nobody decided: shares of every class, groups kept whole, the same for the same seed.
+"""Which images train, which choose, which test, where nobody decided: shares of every class, groups kept whole, the
+same for the same seed.
 
-Images are put in the order of their rarest class, then of their set of classes, then at random; along that order the test set takes
-an image whenever ⌊r·share⌋ steps up, and val does the same with what is left. So every stretch of the order, and with it every class, is
-divided by the shares, to an image or two. Groups are too uneven for that: the largest goes first, to the split that lacks its classes most.
+Images are put in the order of their rarest class, then of their set of classes, then at random; along that order the
+test set takes an image whenever ⌊r·share⌋ steps up, and val does the same with what is left. So every stretch of the
+order, and with it every class, is divided by the shares, to an image or two. Groups are too uneven for that: the
+largest goes first, to the split that lacks its classes most.
 """
 
 import numpy as np
@@ -20,7 +22,12 @@ def divide(
     seed: int = 0,
 ) -> NDArray[np.int8]:
     """(N,) index in SPLITS. labels: (N,) class numbers, or (N, C) of 0/1."""
-    expect(len(shares) == 3 and min(shares) >= 0 and shares[0] > 0 and abs(sum(shares) - 1) < 1e-6, "shares", "three that add to 1", shares)
+    expect(
+        len(shares) == 3 and min(shares) >= 0 and shares[0] > 0 and abs(sum(shares) - 1) < 1e-6,
+        "shares",
+        "three that add to 1",
+        shares,
+    )
     expect_integer(seed, "seed", least=0)
     random = np.random.default_rng(seed)
     sets = labels if labels.ndim == 2 else _one_hot(labels)
@@ -44,7 +51,9 @@ def _one_hot(labels: NDArray[np.integer]) -> NDArray[np.uint8]:
     return sets
 
 
-def _along_the_order(sets: NDArray[np.integer], shares: tuple[float, float, float], random: np.random.Generator) -> NDArray[np.int8]:
+def _along_the_order(
+    sets: NDArray[np.integer], shares: tuple[float, float, float], random: np.random.Generator
+) -> NDArray[np.int8]:
     count, classes = sets.shape
     frequency = (sets == 1).sum(0)
     rarest = np.full(count, classes)
@@ -68,9 +77,14 @@ def _steps(count: int, share: float, start: float) -> NDArray[np.bool_]:
 
 
 def _largest_first(
-    present: NDArray[np.int64], sizes: NDArray[np.int64], shares: tuple[float, float, float], random: np.random.Generator
+    present: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    shares: tuple[float, float, float],
+    random: np.random.Generator,
 ) -> NDArray[np.int8]:
-    wanted = np.outer(shares, np.append(present.sum(0), sizes.sum())).astype(np.float64)  # (3, C + 1): of each class, and of all
+    wanted = np.outer(shares, np.append(present.sum(0), sizes.sum())).astype(
+        np.float64
+    )  # (3, C + 1): of each class, and of all
     content = np.column_stack([present, sizes])
     weight = 1 / np.maximum(content.sum(0), 1)  # a rare class counts as much as a common one
     split = np.zeros(len(present), np.int8)
@@ -82,7 +96,9 @@ def _largest_first(
     return split
 
 
-def _spread_rare_classes(present: NDArray[np.bool_], split: NDArray[np.int8], shares: tuple[float, float, float]) -> None:
+def _spread_rare_classes(
+    present: NDArray[np.bool_], split: NDArray[np.int8], shares: tuple[float, float, float]
+) -> None:
     """A class with enough images (or groups) is in every split: one is moved from where most are."""
     wanted = [place for place in range(3) if shares[place] > 0]
     for label in range(present.shape[1]):

@@ -1,6 +1,8 @@
-"""Which sentence pairs can be learned from. Every bad one is counted, the first of each kind are named by file and line, and then it is
-left out, or all is refused, as the caller chose. Of a val or test that was given every pair is kept that can be scored: to leave out what is hard
-would flatter the score. What is bad about them is reported all the same.
+"""Which sentence pairs can be learned from.
+
+Every bad one is counted, the first of each kind are named by file and line, and then it is left out, or all is
+refused, as the caller chose. Of a val or test that was given every pair is kept that can be scored: to leave out what
+is hard would flatter the score. What is bad about them is reported all the same.
 
     empty              nothing, or only spaces, on one side
     not UTF-8          bytes in another encoding, or the sign � of text that was damaged before
@@ -24,7 +26,9 @@ UNSCORED = "no reference"
 NAMED = 3  # of each kind
 SLACK = 24  # characters: "Yes." may become a sentence
 CHARACTERS = 10  # per word: languages without spaces have a limit, too
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f]")  # but tab, line feed and next line, which are spaces here
+CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f]"
+)  # but tab, line feed and next line, which are spaces here
 
 Text = bytes | str | None  # as it stands in a file; None: not there
 
@@ -63,7 +67,9 @@ class PairFilter:
         expect(is_number(self.ratio) and self.ratio >= 1, "ratio", "a number from 1", short_repr(self.ratio))
 
     def through(self, rows: Iterable[Row], files: tuple[str, str], split: str = "") -> Iterator[Pair]:
-        """The good pairs. files: where the source and the target stand; they may be the same. split: of rows that do not say theirs."""
+        """The good pairs. files: where the source and the target stand; they may be the same. split: of rows that do
+        not say theirs.
+        """
         for row in rows:
             evaluated = (row.split or split) not in ("", "train")
             try:
@@ -86,16 +92,24 @@ class PairFilter:
 
     def notes(self) -> list[str]:
         """A sentence for each kind of bad pair."""
-        dropped = [f"{count} pairs left out, {kind}: {self._places(self.counts, kind)}" for kind, count in self.counts.items()]
+        dropped = [
+            f"{count} pairs left out, {kind}: {self._places(self.counts, kind)}" for kind, count in self.counts.items()
+        ]
         note = "pairs of a given val or test kept, as a score without them would flatter"
-        return dropped + [f"{count} {note}, {kind}: {self._places(self.kept, kind)}" for kind, count in self.kept.items()]
+        return dropped + [
+            f"{count} {note}, {kind}: {self._places(self.kept, kind)}" for kind, count in self.kept.items()
+        ]
 
     def finish(self) -> None:
         """Refuse, if there is a reason and the caller chose so. At the end: one line then reports all."""
-        faults = [(self.counts, kind) for kind in self.counts] + [(self.kept, kind) for kind in self.kept if kind not in HARD]
+        faults = [(self.counts, kind) for kind in self.counts] + [
+            (self.kept, kind) for kind in self.kept if kind not in HARD
+        ]
         if self.bad == "refuse" and faults:
             found = "; ".join(f"{counts[kind]} {kind} ({self._places(counts, kind)})" for counts, kind in faults)
-            raise FovealError(f"sentence pairs: expected none that is bad, got {found}; mend them, or leave them out (--bad drop)")
+            raise FovealError(
+                f"sentence pairs: expected none that is bad, got {found}; mend them, or leave them out (--bad drop)"
+            )
 
     def _side(self, text: Text, fault: str, side: int) -> tuple[str, int]:
         if fault:

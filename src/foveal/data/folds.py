@@ -1,7 +1,7 @@
 """The folds and the groups of a labels.csv.
 
-A fold is a number in the column fold, or a value of any other column: to leave out one campaign, one city, one camera. A group is what
-may not be torn apart: frames of one pipe, which would give each other's answer away.
+A fold is a number in the column fold, or a value of any other column: to leave out one campaign, one city, one camera.
+A group is what may not be torn apart: frames of one pipe, which would give each other's answer away.
 """
 
 from typing import TYPE_CHECKING
@@ -19,17 +19,21 @@ DIGITS = 19  # of a number that fits 64 bits
 
 
 def folds(table: "Table", fold_column: str | None, notes: list[str]) -> tuple[Numbers | None, tuple[str, ...]]:
-    """(N,) folds as 0 to F − 1, None without any; and their names, where they are the values of the column `fold_column`."""
+    """(N,) folds as 0 to F − 1, None without any; and their names, where they are the values of the column
+    `fold_column`.
+    """
     if fold_column is not None:
         return _by_value(table, fold_column, notes)
     return (_by_number(table, notes) if "fold" in table.columns else None), ()
 
 
-def groups(table: "Table", split: NDArray[np.int8], fold: Numbers | None, fold_column: str | None, notes: list[str]) -> Numbers | None:
+def groups(
+    table: "Table", split: NDArray[np.int8], fold: Numbers | None, fold_column: str | None, notes: list[str]
+) -> Numbers | None:
     """(N,) groups as numbers, None without any. An image without one is a group of its own.
 
-    A group in two splits, or two folds of the column fold, is an error: somebody divided badly. Campaigns are what they are: a group that
-    lies in two of them is noted.
+    A group in two splits, or two folds of the column fold, is an error: somebody divided badly. Campaigns are what
+    they are: a group that lies in two of them is noted.
     """
     if "group" not in table.columns:
         return None
@@ -40,7 +44,10 @@ def groups(table: "Table", split: NDArray[np.int8], fold: Numbers | None, fold_c
     if fold is not None and fold_column is None:
         _expect_whole(table, group, "fold", fold)
     elif fold is not None and (torn := sorted({names[row] for row in _torn(group, fold)})):
-        notes.append(f"groups in more than one fold by {fold_column}, so that what is tested was partly trained on: {_shortened(torn)}")
+        notes.append(
+            f"groups in more than one fold by {fold_column}, so that what is tested was partly trained on: "
+            f"{_shortened(torn)}"
+        )
     return group
 
 
@@ -74,10 +81,13 @@ def _expect_whole(table: "Table", group: Numbers, column: str, values: NDArray[n
     for row, number in enumerate(group.tolist()):
         earlier = first.setdefault(number, row)
         if values[row] != values[earlier]:
-            name, here, there = (table.columns[one][line] for one, line in (("group", row), (column, row), (column, earlier)))
+            name, here, there = (
+                table.columns[one][line] for one, line in (("group", row), (column, row), (column, earlier))
+            )
             raise table.error(
                 row,
-                f"group {name} is in the {column}s {there or 'none'} (line {table.lines[earlier]}) and {here or 'none'}; "
+                f"group {name} is in the {column}s {there or 'none'} (line {table.lines[earlier]}) and "
+                f"{here or 'none'}; "
                 f"a group stays in one {column}, or what is tested was trained on",
             )
 

@@ -1,9 +1,11 @@
-"""From bytes to what a model takes, in torch: the one place where training, validation and prediction do it. The exported graph holds the same once more.
+"""From bytes to what a model takes, in torch: the one place where training, validation and prediction do it.
+
+The exported graph holds the same once more.
 
     x = (u/255 − μ)/σ
 
-Symbols: u the bytes of an image of the model's side, blank boxes painted; μ, σ mean and deviation of each colour. Augmentation works between the two
-steps, on 0…1.
+Symbols: u the bytes of an image of the model's side, blank boxes painted; μ, σ mean and deviation of each colour.
+Augmentation works between the two steps, on 0…1.
 """
 
 from collections.abc import Sequence
@@ -34,7 +36,9 @@ class ImageInput(nn.Module):
         return (images - self.mean) / self.std
 
     def frames(self, frames: Sequence[Pixels], blank: Sequence[Sequence[float]] = ()) -> Tensor:
-        """Images of the model's side, (S, S, 3) uint8 each → (B, 3, S, S), blank boxes painted, normalised, on the device of this module."""
+        """Images of the model's side, (S, S, 3) uint8 each → (B, 3, S, S), blank boxes painted, normalised, on the
+        device of this module.
+        """
         pixels = np.stack(frames)
         paint(pixels, blank)
         normalised: Tensor = self(self.scaled(torch.from_numpy(pixels).to(self.mean.device).permute(0, 3, 1, 2)))

@@ -4,9 +4,9 @@
     near-duplicates = pairs from two splits, or two folds, whose hashes differ in at most d bits, and whose edges agree:
               the smaller of corr(∂x g, ∂x g′) and corr(∂y g, ∂y g′) on 24 × 24 means is at least 0.8
 
-If two hashes of 64 bits differ in at most d places, then of d + 1 bands at least one is equal: so only images that share a band are
-compared. The edges tell duplicates from mere relatives: two smooth images lit alike agree in every sign. An image without contrast has no
-hash, and no duplicate.
+If two hashes of 64 bits differ in at most d places, then of d + 1 bands at least one is equal: so only images that
+share a band are compared. The edges tell duplicates from mere relatives: two smooth images lit alike agree in every
+sign. An image without contrast has no hash, and no duplicate.
 """
 
 from collections.abc import Iterator
@@ -106,7 +106,9 @@ def near_duplicates(
                 opened[index] = source.image(index, SIDE)
         alike = likeness_of(opened[one], opened[other])
         if alike >= likeness:
-            here, away = (SPLITS[part[k]] if across == "splits" else source.fold_name(int(part[k])) for k in (one, other))
+            here, away = (
+                SPLITS[part[k]] if across == "splits" else source.fold_name(int(part[k])) for k in (one, other)
+            )
             found.append(NearDuplicates(source.file(one), source.file(other), (here, away), apart, round(alike, 3)))
     return sorted(found, key=lambda pair: (-pair.likeness, pair.first, pair.second))
 

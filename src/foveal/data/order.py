@@ -1,4 +1,5 @@
-"""In which order a set is seen: a function of seed and epoch alone, so that a run that was killed goes on as if it had not been.
+"""In which order a set is seen: a function of seed and epoch alone, so that a run that was killed goes on as if it had
+not been.
 
 Every process of a distributed run takes its own slice of each batch.
 """
@@ -25,7 +26,9 @@ class Order:
         rank: int = 0,
         world: int = 1,
     ) -> None:
-        """weight (N,): how often each is drawn, with replacement, instead of once. rank, world: which process this is, and of how many."""
+        """weight (N,): how often each is drawn, with replacement, instead of once. rank, world: which process this is,
+        and of how many.
+        """
         expect_integer(batch, "batch")
         expect(len(indices) > 0, "the split", "at least one image that can be read", "none")
         self.indices, self.batch, self.seed, self.shuffle, self.weight = indices, batch, seed, shuffle, weight
@@ -36,7 +39,8 @@ class Order:
         self.epoch = epoch
 
     def __len__(self) -> int:
-        # In training every batch has the same size (a CUDA graph and BatchNorm want that): what is left over has its turn in another epoch.
+        # In training every batch has the same size (a CUDA graph and BatchNorm want that): what is left over has its
+        # turn in another epoch.
         return max(1, len(self.indices) // self.batch) if self.shuffle else -(-len(self.indices) // self.batch)
 
     def __iter__(self) -> Iterator[NDArray[np.int64]]:

@@ -17,7 +17,9 @@ from foveal.data.source import Source
 from foveal.errors import FovealError
 from foveal.runtime.image import BadImage
 
-Progress = Callable[[Iterable[Any], int, str], Iterable[Any]]  # items, how many, what is done: shows how far it is, and hands the items on
+Progress = Callable[
+    [Iterable[Any], int, str], Iterable[Any]
+]  # items, how many, what is done: shows how far it is, and hands the items on
 
 
 def silent(items: Iterable[Any], total: int, what: str) -> Iterable[Any]:
@@ -75,7 +77,8 @@ def _room(shape: tuple[int, ...]) -> NDArray[np.uint8]:
         return np.zeros(shape, np.uint8)
     except MemoryError:
         raise FovealError(
-            f"the images: expected {np.prod(shape) / 2**30:.1f} GiB of memory for them, got less; ask for a smaller size"
+            f"the images: expected {np.prod(shape) / 2**30:.1f} GiB of memory for them, got less; ask for a smaller "
+            "size"
         ) from None
 
 

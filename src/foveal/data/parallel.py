@@ -1,12 +1,14 @@
-"""Sentences and their translations, as every part of foveal sees them; read_parallel finds out what a name or a path is, and reads it.
+"""Sentences and their translations, as every part of foveal sees them; read_parallel finds out what a name or a path
+is, and reads it.
 
     grammar, grammar:N, grammar:N:SEED    sentences that a grammar makes, no download
     a folder                              train.en, train.de, val.* (or valid, dev), test*.*; or train.tsv, train.jsonl and their like
     a.en,a.de                             two files, line by line
     a .tsv or .jsonl file
 
-All of them plain or gzip. Where no split is given, val and test are taken by a hash of the source sentence: the same every time, and a sentence
-that comes twice is on one side only. A val or test that is given is kept whole, hard sentences included: filter_pairs.py.
+All of them plain or gzip. Where no split is given, val and test are taken by a hash of the source sentence: the same
+every time, and a sentence that comes twice is on one side only. A val or test that is given is kept whole, hard
+sentences included: filter_pairs.py.
 """
 
 import hashlib
@@ -26,7 +28,15 @@ from foveal.file_names import expanded
 
 MAX_LENGTH = 250  # words of a sentence to learn from
 SHARE, MOST = 0.05, 2000  # of all sentences, and sentences: val and test each, where nobody gave them
-BEGINNINGS = {"train": "train", "val": "val", "dev": "val", "newsdev": "val", "test": "test", "tst": "test", "newstest": "test"}
+BEGINNINGS = {
+    "train": "train",
+    "val": "val",
+    "dev": "val",
+    "newsdev": "val",
+    "test": "test",
+    "tst": "test",
+    "newstest": "test",
+}
 TABLES = {".tsv": tsv, ".jsonl": jsonl, ".ndjson": jsonl}
 
 Stream = tuple[str, tuple[str, str], Iterator[Row]]  # its split, the files of both sides, its rows
@@ -98,10 +108,19 @@ class Parallel:
 
 
 def read_parallel(
-    where: str, *, source: str | None = None, target: str | None = None, bad: str = "drop", max_length: int = MAX_LENGTH, ratio: float = 6.0
+    where: str,
+    *,
+    source: str | None = None,
+    target: str | None = None,
+    bad: str = "drop",
+    max_length: int = MAX_LENGTH,
+    ratio: float = 6.0,
 ) -> Parallel:
-    """Read a set. `source` and `target` choose languages, or name those of files that do not. `bad` pairs are left out (drop) or are an
-    error (refuse): see PairFilter, which `max_length` (words) and `ratio` (of characters) are for."""
+    """Read a set.
+
+    `source` and `target` choose languages, or name those of files that do not. `bad` pairs are left out (drop) or are
+    an error (refuse): see PairFilter, which `max_length` (words) and `ratio` (of characters) are for.
+    """
     where, pair_filter, notes = str(where), PairFilter(bad, max_length, ratio), list[str]()
     if where.partition(":")[0] == "grammar" and not Path(where).exists():
         from foveal.data.grammar import read_grammar
@@ -119,7 +138,9 @@ def read_parallel(
         return _gathered(*_two_files(where, source, target), pair_filter, notes)
 
 
-def _folder(folder: Path, source: str | None, target: str | None, notes: list[str]) -> tuple[str, tuple[str, str], list[Stream]]:
+def _folder(
+    folder: Path, source: str | None, target: str | None, notes: list[str]
+) -> tuple[str, tuple[str, str], list[Stream]]:
     files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     stems: dict[str, dict[str, Path]] = {}
     for path in files:
@@ -132,15 +153,26 @@ def _folder(folder: Path, source: str | None, target: str | None, notes: list[st
     first = next(iter(named))
     languages = _direction(list(stems[first]), (first, folder.resolve().name), source, target, str(folder))
     lacking = [stem for stem in named if not set(languages) <= set(stems[stem])]
-    expect(not lacking, str(folder), f"{' and '.join(languages)} of every split", f"{', '.join(lacking)} without one of them")
+    expect(
+        not lacking,
+        str(folder),
+        f"{' and '.join(languages)} of every split",
+        f"{', '.join(lacking)} without one of them",
+    )
     pairs = [(split, stems[stem][languages[0]], stems[stem][languages[1]]) for stem, split in named.items()]
-    return "parallel files", languages, [(split, (ours.name, theirs.name), aligned(ours, theirs)) for split, ours, theirs in pairs]
+    return (
+        "parallel files",
+        languages,
+        [(split, (ours.name, theirs.name), aligned(ours, theirs)) for split, ours, theirs in pairs],
+    )
 
 
 def _tables(
     folder: Path, files: list[Path], source: str | None, target: str | None, notes: list[str]
 ) -> tuple[str, tuple[str, str], list[Stream]]:
-    expect(bool(files), str(folder), "pairs of files such as train.en and train.de, or train.tsv, or train.jsonl", "none")
+    expect(
+        bool(files), str(folder), "pairs of files such as train.en and train.de, or train.tsv, or train.jsonl", "none"
+    )
     paths = {_stem(path): path for path in files}
     streams: list[Stream] = []
     languages: tuple[str, str] | None = None
@@ -155,8 +187,19 @@ def _tables(
 
 
 def _table(path: Path, source: str | None, target: str | None) -> tuple[str, tuple[str, str], list[Stream]]:
-    expect(path.exists(), str(path), "grammar, a folder, two files as a.en,a.de, or a .tsv or .jsonl file that exists", "nothing there")
-    expect(_kind(path) in TABLES, str(path), "a folder, a .tsv or a .jsonl file", "one file alone", "give two files as a.en,a.de")
+    expect(
+        path.exists(),
+        str(path),
+        "grammar, a folder, two files as a.en,a.de, or a .tsv or .jsonl file that exists",
+        "nothing there",
+    )
+    expect(
+        _kind(path) in TABLES,
+        str(path),
+        "a folder, a .tsv or a .jsonl file",
+        "one file alone",
+        "give two files as a.en,a.de",
+    )
     languages, rows = TABLES[_kind(path)](path, source, target)
     return _kind(path)[1:], languages, [("", (path.name, path.name), rows)]
 
@@ -176,15 +219,30 @@ def _two_files(where: str, source: str | None, target: str | None) -> tuple[str,
     languages = (source or names[0], target or names[1])
     turned = languages == (names[1], names[0])  # asked for the other way round
     ours, theirs = paths[::-1] if turned else paths
-    expect(languages[0] != languages[1], "target", "another language than the source", languages[1], "give both --source and --target")
+    expect(
+        languages[0] != languages[1],
+        "target",
+        "another language than the source",
+        languages[1],
+        "give both --source and --target",
+    )
     return name, "two files", languages, [("", (ours.name, theirs.name), aligned(ours, theirs))]
 
 
 def _named_splits(folder: Path, stems: list[str], notes: list[str]) -> dict[str, str]:
-    """Stem → split, those for training first: all of them are put together. The first val and test are the ones; others keep their names."""
+    """Stem → split, those for training first: all of them are put together.
+
+    The first val and test are the ones; others keep their names.
+    """
     found = {stem: _split_of_stem(stem) for stem in sorted(stems)}
     if not any(found.values()):
-        expect(len(found) == 1, str(folder), "names that begin with train, val or test", ", ".join(sorted(stems)), "rename the files")
+        expect(
+            len(found) == 1,
+            str(folder),
+            "names that begin with train, val or test",
+            ", ".join(sorted(stems)),
+            "rename the files",
+        )
         return dict.fromkeys(found, "")
     if unused := [stem for stem, split in found.items() if not split]:
         notes.append(f"not read, since their names begin with none of train, val and test: {', '.join(unused)}")
@@ -201,11 +259,19 @@ def _split_of_stem(stem: str) -> str:
     return next((split for beginning, split in BEGINNINGS.items() if stem.lower().startswith(beginning)), "")
 
 
-def _direction(found: list[str], names: tuple[str, ...], source: str | None, target: str | None, where: str) -> tuple[str, str]:
+def _direction(
+    found: list[str], names: tuple[str, ...], source: str | None, target: str | None, where: str
+) -> tuple[str, str]:
     """From which language to which: as asked, as a name has it (de-en), or from English."""
     if source is None and target is None and len(found) == 2:
         named = next((pair for name in names if set(pair := in_name(name)) == set(found)), ())
-        expect(bool(named) or "en" in found, where, "a source and a target", " and ".join(found), "choose with --source and --target")
+        expect(
+            bool(named) or "en" in found,
+            where,
+            "a source and a target",
+            " and ".join(found),
+            "choose with --source and --target",
+        )
         source = named[0] if named else "en"
     return choose(sorted(found), source, target, where)
 
@@ -238,7 +304,14 @@ def _gathered(
     splits = {split: pairs for split, pairs in lists.items() if len(pairs)}
     expect("train" in splits, name, "pairs for training", " · ".join(splits))
     return Parallel(
-        name, kind, languages, splits, words / (2 * count), most, dict(pair_filter.counts), (*notes, *_crossing(splits), *_copies(splits))
+        name,
+        kind,
+        languages,
+        splits,
+        words / (2 * count),
+        most,
+        dict(pair_filter.counts),
+        (*notes, *_crossing(splits), *_copies(splits)),
     )
 
 
@@ -254,8 +327,12 @@ def _divide(name: str, lists: dict[str, Pairs]) -> list[str]:
     else:
         return []
     everything = lists["train"]
-    keys, sentence = np.unique(_hashes(everything.source), return_inverse=True)  # in the order of their hash, which is random
-    expect(len(keys) > len(wanted), name, f"at least {len(wanted) + 1} different sentences, to make splits of", len(keys))
+    keys, sentence = np.unique(
+        _hashes(everything.source), return_inverse=True
+    )  # in the order of their hash, which is random
+    expect(
+        len(keys) > len(wanted), name, f"at least {len(wanted) + 1} different sentences, to make splits of", len(keys)
+    )
     each = min(MOST, max(1, round(SHARE * len(keys))))
     part = sentence // each  # 0, 1, … and whatever is beyond `wanted` trains
     for place, split in enumerate([*wanted, "train"]):
@@ -273,11 +350,17 @@ def _hashes(sentences: list[str]) -> NDArray[np.uint64]:
 def _crossing(splits: dict[str, Pairs]) -> list[str]:
     """Sentences that a model has seen before it is tested with them."""
     known = set(splits["train"].source)
-    found = {split: sum(sentence in known for sentence in pairs.source) for split, pairs in splits.items() if split != "train"}
+    found = {
+        split: sum(sentence in known for sentence in pairs.source)
+        for split, pairs in splits.items()
+        if split != "train"
+    }
     return [f"{count} source sentences of {split} are in train, too" for split, count in found.items() if count]
 
 
 def _copies(splits: dict[str, Pairs]) -> list[str]:
     """One file given twice: whatever is trained on it learns to copy."""
-    same = all(source == target for pairs in splits.values() for source, target in zip(pairs.source, pairs.target, strict=True))
+    same = all(
+        source == target for pairs in splits.values() for source, target in zip(pairs.source, pairs.target, strict=True)
+    )
     return ["source and target are the same in every pair: there is nothing to translate"] if same else []

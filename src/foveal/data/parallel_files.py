@@ -4,7 +4,8 @@
     tsv         two columns, a third for the split if there is one; a header names them. Quotation marks are text
     jsonl       one object per line: {"en": …, "de": …}, or {"translation": {"en": …, "de": …}}; "split" if there is one
 
-Lines end at a line feed and nowhere else: the other line breaks of Unicode may stand inside a sentence, and would shift one file against the other.
+Lines end at a line feed and nowhere else: the other line breaks of Unicode may stand inside a sentence, and would
+shift one file against the other.
 """
 
 import gzip
@@ -62,7 +63,9 @@ def lines(path: Path) -> Iterator[bytes]:
             with gzip.open(raw) as unpacked:
                 yield from _without_mark(unpacked)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise FovealError(f"{path}: expected a complete gzip file, got a damaged one ({error}); fetch it again") from None
+            raise FovealError(
+                f"{path}: expected a complete gzip file, got a damaged one ({error}); fetch it again"
+            ) from None
 
 
 def aligned(source: Path, target: Path) -> Iterator[Row]:
@@ -73,7 +76,11 @@ def aligned(source: Path, target: Path) -> Iterator[Row]:
         if left is not None and right is not None:
             yield Row(number, "", left, right)
     expect(
-        ours == theirs, f"{source}, {target}", "as many lines in both", f"{ours} and {theirs}", "find the line from which they do not match"
+        ours == theirs,
+        f"{source}, {target}",
+        "as many lines in both",
+        f"{ours} and {theirs}",
+        "find the line from which they do not match",
     )
 
 
@@ -94,7 +101,9 @@ def tsv(path: Path, source: str | None, target: str | None) -> tuple[tuple[str, 
     """Languages and rows."""
     top, first = next(((number, line) for number, line in enumerate(lines(path), start=1) if line.strip()), (0, b""))
     cells = _cells(first)
-    expect(len(cells) > 1, str(path), "columns with tabs between them", "an empty file" if not cells[0] else "one column")
+    expect(
+        len(cells) > 1, str(path), "columns with tabs between them", "an empty file" if not cells[0] else "one column"
+    )
     header = _is_header(cells, source, target)
     if header:
         names = [cell.strip() for cell in cells]
@@ -144,7 +153,14 @@ def jsonl(path: Path, source: str | None, target: str | None) -> tuple[tuple[str
                 continue
             own = split_of(str(record.get(SPLIT) or ""), path, number)
             pair = [texts.get(name) for name in languages]
-            fault = next((f"no text for {name}" for name, text in zip(languages, pair, strict=True) if not isinstance(text, str)), "")
+            fault = next(
+                (
+                    f"no text for {name}"
+                    for name, text in zip(languages, pair, strict=True)
+                    if not isinstance(text, str)
+                ),
+                "",
+            )
             yield Row(number, own, pair[0], pair[1], fault)
 
     return languages, each()
@@ -201,7 +217,13 @@ def _unnamed(path: Path, cells: list[str], source: str | None, target: str | Non
         return names
     places = [place for place, cell in enumerate(cells) if cell.strip().lower() in {*WORDS, "dev"} - {""}]
     fits = len(cells) == 3 and len(places) == 1 and places[0] != 1
-    expect(fits, str(path), "two columns, and one for the split, or a header", f"{len(cells)} columns", "name the columns in a first line")
+    expect(
+        fits,
+        str(path),
+        "two columns, and one for the split, or a header",
+        f"{len(cells)} columns",
+        "name the columns in a first line",
+    )
     return [SPLIT, *names] if places[0] == 0 else [*names, SPLIT]
 
 

@@ -34,9 +34,12 @@ def read(
     split: tuple[float, float, float] | None = SHARES,
     seed: int = 0,
 ) -> Source:
-    """Read a set. `label` picks the column of a csv that holds the classes, `fold_column` one whose values are the folds. `split` are the shares
-    of train, val and test where the set gives none; a set that has train and no val gives val's share of train away. split=None leaves
-    it as it is given."""
+    """Read a set.
+
+    `label` picks the column of a csv that holds the classes, `fold_column` one whose values are the folds. `split` are
+    the shares of train, val and test where the set gives none; a set that has train and no val gives val's share of
+    train away. split=None leaves it as it is given.
+    """
     text = str(name_or_path)
     if is_rendered(text):
         from foveal.data.rendered import read_pipes
@@ -74,13 +77,24 @@ def _from_path(path: Path, label: str | None, fold_column: str | None) -> Source
         return reader.read(path, name)  # type: ignore[no-any-return]
     if not path.is_dir():
         expect(
-            path.suffix.lower() in (".csv", ".tsv", ".txt"), str(path), "a folder or a csv file", f"a file of kind {path.suffix or 'none'}"
+            path.suffix.lower() in (".csv", ".tsv", ".txt"),
+            str(path),
+            "a folder or a csv file",
+            f"a file of kind {path.suffix or 'none'}",
         )
         return read_table(path, name, label, fold_column)
     if (table := _table_in(path)) is not None:
         return read_table(table, name, label, fold_column)
-    unfinished = (path / MARK).is_file()  # a rendering has its labels only when all frames are drawn; its folders are no classes
-    expect(not unfinished, str(path), "a finished rendering", "one that was stopped half-way", "go on with the same foveal render command")
+    unfinished = (
+        path / MARK
+    ).is_file()  # a rendering has its labels only when all frames are drawn; its folders are no classes
+    expect(
+        not unfinished,
+        str(path),
+        "a finished rendering",
+        "one that was stopped half-way",
+        "go on with the same foveal render command",
+    )
     aside = _csv_files(path)
     advice = f"to read {aside[0].name}, name that file itself" if len(aside) == 1 else ""
     for what, column in (("--label", label), ("--fold-column", fold_column)):
@@ -90,7 +104,10 @@ def _from_path(path: Path, label: str | None, fold_column: str | None) -> Source
 
 
 def _table_in(folder: Path) -> Path | None:
-    """The csv that describes the set. Beside class folders it must be called so and name files: any other is somebody's list."""
+    """The csv that describes the set.
+
+    Beside class folders it must be called so and name files: any other is somebody's list.
+    """
     named = [folder / table for table in TABLES if (folder / table).is_file()]
     if named and ("file" in columns_of(named[0]) or not holds_classes(folder)):
         return named[0]
@@ -148,13 +165,21 @@ def _untrained(source: Source) -> str:
     """What a split that somebody gave leaves out."""
     if source.fold is not None or not (source.split == 0).any():
         return ""
-    never = [name for name, count in zip(source.classes, source.counts(source.indices("train")), strict=True) if not count]
+    never = [
+        name for name, count in zip(source.classes, source.counts(source.indices("train")), strict=True) if not count
+    ]
     return f"classes without a training image: {', '.join(never)}" if never else ""
 
 
 def _too_rare(source: Source, made: list[str]) -> str:
     """What no division can mend: a class with one image is trained on or tested, never both."""
     counts = np.stack([source.counts(source.indices(name)) for name in made])  # (splits, C)
-    rare = [f"{name} ({count})" for name, count, least in zip(source.classes, counts.sum(0), counts.min(0), strict=True) if not least]
+    rare = [
+        f"{name} ({count})"
+        for name, count, least in zip(source.classes, counts.sum(0), counts.min(0), strict=True)
+        if not least
+    ]
     many = "images" if source.group is None else "groups"
-    return f"classes with too few {many} to be in {', '.join(made[:-1])} and {made[-1]}: {', '.join(rare)}" if rare else ""
+    return (
+        f"classes with too few {many} to be in {', '.join(made[:-1])} and {made[-1]}: {', '.join(rare)}" if rare else ""
+    )

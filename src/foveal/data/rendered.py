@@ -1,7 +1,7 @@
 """The rendered pipes as a Source: `pipes` is 2,400 frames, `pipes:N` is N, `pipes:N:SEED` is N others.
 
-Nothing is stored: frame i of a set is render(SEED · 1,000,000 + i), drawn when it is asked for and the same every time. What it shows is
-decided before it is drawn, so that the labels of all frames are known at once.
+Nothing is stored: frame i of a set is render(SEED · 1,000,000 + i), drawn when it is asked for and the same every
+time. What it shows is decided before it is drawn, so that the labels of all frames are known at once.
 """
 
 from dataclasses import dataclass
@@ -57,7 +57,9 @@ def read_pipes(name: str) -> Source:
 
 
 def split_of(images: RenderedImages) -> NDArray[np.int8]:
-    """(N,) index in SPLITS: a function of the frame's own seed, so that pipes:300 tests on nothing that pipes:1600 trains on."""
+    """(N,) index in SPLITS: a function of the frame's own seed, so that pipes:300 tests on nothing that pipes:1600
+    trains on.
+    """
     seeds = np.array([images.frame_seed(index) for index in range(len(images))], np.uint64)
     with np.errstate(over="ignore"):  # the finaliser of splitmix64, which scatters neighbours
         seeds += np.uint64(0x9E3779B97F4A7C15)
@@ -84,8 +86,12 @@ def _count_and_seed(name: str) -> tuple[int, int]:
     _, *rest = name.split(":")
     numbers = [int(part) for part in rest if part.isascii() and part.isdigit() and len(part) < 10]
     if len(numbers) != len(rest) or len(rest) > 2:
-        raise FovealError(f"rendered pipes: expected pipes, pipes:N or pipes:N:SEED with integers, such as pipes:5000, got {name!r}")
+        raise FovealError(
+            f"rendered pipes: expected pipes, pipes:N or pipes:N:SEED with integers, such as pipes:5000, got {name!r}"
+        )
     count, seed = (*numbers, *(COUNT, 0)[len(numbers) :])
     if not 1 <= count <= STRIDE or seed > LARGEST_SEED:
-        raise FovealError(f"rendered pipes: expected 1 to {STRIDE} frames and a seed from 0 to {LARGEST_SEED}, got {name!r}")
+        raise FovealError(
+            f"rendered pipes: expected 1 to {STRIDE} frames and a seed from 0 to {LARGEST_SEED}, got {name!r}"
+        )
     return count, seed

@@ -1,6 +1,7 @@
 """A set of labelled images as every part of foveal sees it: classes, labels, splits, and a way to get image i.
 
-A Source holds arrays, never a Python object for each image, so that a million of them cost a few ten megabytes and travel to worker processes.
+A Source holds arrays, never a Python object for each image, so that a million of them cost a few ten megabytes and
+travel to worker processes.
 """
 
 import hashlib
@@ -96,9 +97,20 @@ class Source:
         check_classes(self.classes, f"the classes of {printable(self.name)}")
         for name in self.classes:
             fits = name != UNLABELLED and ";" not in name  # a table of predictions has them joined by ;
-            expect(fits, f"a class of {self.name}", f"a name without ; that is not {UNLABELLED}", short_repr(name), "rename the class")
+            expect(
+                fits,
+                f"a class of {self.name}",
+                f"a name without ; that is not {UNLABELLED}",
+                short_repr(name),
+                "rename the class",
+            )
         for what, values in (("split", self.split), ("fold", self.fold), ("group", self.group)):
-            expect(values is None or values.shape == (count,), what, f"{count} values", None if values is None else values.shape)
+            expect(
+                values is None or values.shape == (count,),
+                what,
+                f"{count} values",
+                None if values is None else values.shape,
+            )
 
     def __len__(self) -> int:
         return len(self.images)
@@ -126,7 +138,12 @@ class Source:
         if fold is None:
             return np.flatnonzero(self.split == SPLITS.index(split))
         expect(self.fold is not None, "fold", f"none, since {self.name} has no column fold", fold)
-        expect(self.folds >= 3, "fold", "at least 3 folds in the data, to test, to choose and to train with", f"{self.folds} folds")
+        expect(
+            self.folds >= 3,
+            "fold",
+            "at least 3 folds in the data, to test, to choose and to train with",
+            f"{self.folds} folds",
+        )
         expect(is_integer(fold) and 0 <= fold < self.folds, "fold", f"0 to {self.folds - 1}", short_repr(fold))
         test, val = self.fold == fold, self.fold == (fold + 1) % self.folds
         return np.flatnonzero({"test": test, "val": val, "train": ~(test | val)}[split])
@@ -150,8 +167,16 @@ class Source:
             counted = [*counted[: LISTED - 1], f"… {len(counted) - LISTED + 1} more"]
         if self.multi_label:
             counted.append(f"none {int(((self.labels != 1).all(1) & self.known()).sum())}")
-        parts = [f"{len(self.classes)} {'classes, several labels per image' if self.multi_label else 'classes'} ({', '.join(counted)})"]
-        sizes = [(name, int((self.split == place).sum())) for place, name in ((0, "train"), (1, "val"), (2, "test"), (-1, "in no split"))]
+        parts = [
+            (
+                f"{len(self.classes)} {'classes, several labels per image' if self.multi_label else 'classes'} "
+                f"({', '.join(counted)})"
+            )
+        ]
+        sizes = [
+            (name, int((self.split == place).sum()))
+            for place, name in ((0, "train"), (1, "val"), (2, "test"), (-1, "in no split"))
+        ]
         parts.append(" · ".join(f"{name} {size}" for name, size in sizes if size))
         if unlabelled := int((~self.known()).sum()):
             parts.append(f"{unlabelled} without a label")
@@ -197,5 +222,10 @@ class Source:
         }
 
     def _checked(self, index: int) -> int:
-        expect(is_integer(index) and 0 <= index < len(self), "image", f"a number from 0 to {len(self) - 1}", short_repr(index))
+        expect(
+            is_integer(index) and 0 <= index < len(self),
+            "image",
+            f"a number from 0 to {len(self) - 1}",
+            short_repr(index),
+        )
         return int(index)

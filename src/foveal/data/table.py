@@ -47,8 +47,11 @@ class Table:
 
 
 def read_table(path: Path, name: str, label: str | None = None, fold_column: str | None = None) -> Source:
-    """The Source that a csv describes. `label` names the column of the classes, or several 0/1 columns with commas between them; `fold_column`
-    the column whose values are the folds, instead of the column fold."""
+    """The Source that a csv describes.
+
+    `label` names the column of the classes, or several 0/1 columns with commas between them; `fold_column` the column
+    whose values are the folds, instead of the column fold.
+    """
     table = parse(path)
     notes: list[str] = []
     if fold_column is not None and (fold_column not in table.columns or fold_column == "file"):
@@ -58,20 +61,33 @@ def read_table(path: Path, name: str, label: str | None = None, fold_column: str
     rows = _once(table, rows, labels, fold_column, notes)
     table, labels = table.kept(rows), labels[rows]
     fold, names = folds(table, fold_column, notes)
-    split = np.array([_split(table, row, word) for row, word in enumerate(table.columns.get("split", [""] * len(rows)))], np.int8)
+    split = np.array(
+        [_split(table, row, word) for row, word in enumerate(table.columns.get("split", [""] * len(rows)))], np.int8
+    )
     group = groups(table, split, fold, fold_column, notes)
     used = {"file", "split", fold_column or "fold", "group", *chosen}
     if ignored := [column for column in table.columns if column not in used]:
         notes.append(f"columns not used: {', '.join(ignored)}")
     images = FileImages(str(path.parent), Names.of(table.columns["file"]), (_folder(table),))
-    return Source(name, path.name, classes, multi_label, labels, split, images, fold, group, notes=tuple(notes), fold_names=names)
+    return Source(
+        name, path.name, classes, multi_label, labels, split, images, fold, group, notes=tuple(notes), fold_names=names
+    )
 
 
 def columns_of(path: Path) -> list[str]:
     """What the first line names."""
     try:
         text = _text(path)
-        return _named(next((cells for cells in csv.reader(io.StringIO(text, newline=""), delimiter=_separator(text)) if any(cells)), []))
+        return _named(
+            next(
+                (
+                    cells
+                    for cells in csv.reader(io.StringIO(text, newline=""), delimiter=_separator(text))
+                    if any(cells)
+                ),
+                [],
+            )
+        )
     except csv.Error:
         return []
 
@@ -92,15 +108,22 @@ def parse(path: Path) -> Table:
                 continue
             if len(cells) != len(header):
                 raise FovealError(
-                    f"{path}, line {reader.line_num}: expected {len(header)} columns as in the header ({', '.join(header)}), got {len(cells)}"
+                    f"{path}, line {reader.line_num}: expected {len(header)} columns as in the header "
+                    f"({', '.join(header)}), got {len(cells)}"
                 )
             rows.append(cells)
             lines.append(reader.line_num)
     except csv.Error as error:
-        raise FovealError(f"{path}, line {reader.line_num}: expected separated text, got {error}; check the quotation marks") from None
+        raise FovealError(
+            f"{path}, line {reader.line_num}: expected separated text, got {error}; check the quotation marks"
+        ) from None
     if not rows:
-        raise FovealError(f"{path}: expected a header and a line for each image, got {'a header only' if header else 'nothing'}")
-    columns = {name: [cell.strip() for cell in column] for name, column in zip(header, zip(*rows, strict=True), strict=True)}
+        raise FovealError(
+            f"{path}: expected a header and a line for each image, got {'a header only' if header else 'nothing'}"
+        )
+    columns = {
+        name: [cell.strip() for cell in column] for name, column in zip(header, zip(*rows, strict=True), strict=True)
+    }
     table = Table(path, columns, lines)
     for row, file in enumerate(columns["file"]):
         if not file:
@@ -134,12 +157,16 @@ def _named(cells: list[str]) -> list[str]:
 def _header(path: Path, cells: list[str]) -> list[str]:
     header = _named(cells)
     if "file" not in header:
-        raise FovealError(f"{path}: expected a column called file, got {', '.join(header)}; the first line names the columns")
+        raise FovealError(
+            f"{path}: expected a column called file, got {', '.join(header)}; the first line names the columns"
+        )
     for place, name in enumerate(header, 1):
         if not name:
             raise FovealError(f"{path}: expected a name for every column in the header, got none for column {place}")
         if header.count(name) > 1:
-            raise FovealError(f"{path}: expected columns with different names, got {name!r} {header.count(name)} times in the header")
+            raise FovealError(
+                f"{path}: expected columns with different names, got {name!r} {header.count(name)} times in the header"
+            )
     return header
 
 
@@ -152,17 +179,28 @@ def _label_columns(table: Table, label: str | None, fold_column: str | None) -> 
             if name not in table.columns or name == "file":
                 raise unknown(f"column of {table.path.name}", name, set(table.columns) - {"file"})
             expect(
-                name != fold_column, "--fold-column", "another column than that of the classes", name, "a fold would have one class only"
+                name != fold_column,
+                "--fold-column",
+                "another column than that of the classes",
+                name,
+                "a fold would have one class only",
             )
         return wanted, len(wanted) > 1
     for name in ("label", "labels"):
-        expect(fold_column != name, "--fold-column", "another column than that of the classes", name, "a fold would have one class only")
+        expect(
+            fold_column != name,
+            "--fold-column",
+            "another column than that of the classes",
+            name,
+            "a fold would have one class only",
+        )
         if name in table.columns:
             return [name], False
     found = [name for name in columns if _share_of_bits(table.columns[name]) > TELLING]
     if not found:
         raise FovealError(
-            f"{table.path}: expected a column called label, or a column of 0 and 1 for each class, got {', '.join(table.columns)}; "
+            f"{table.path}: expected a column called label, or a column of 0 and 1 for each class, got "
+            f"{', '.join(table.columns)}; "
             "name the column of the classes with label (--label)"
         )
     return found, True
@@ -186,13 +224,20 @@ def _from_bits(table: Table, chosen: list[str]) -> Labelled:
 def _from_words(table: Table, column: str, notes: list[str]) -> Labelled:
     words = table.columns[column]
     multi_label = column == "labels" or any(";" in word for word in words)
-    sets = [[part.strip() for part in word.split(";") if part.strip()] if multi_label else [word] if word else [] for word in words]
+    sets = [
+        [part.strip() for part in word.split(";") if part.strip()] if multi_label else [word] if word else []
+        for word in words
+    ]
     for row, word in enumerate(words):
         if word and not sets[row]:
-            raise table.error(row, f"column {column}: expected classes between the ;, got {word!r}; leave it empty where none holds")
+            raise table.error(
+                row, f"column {column}: expected classes between the ;, got {word!r}; leave it empty where none holds"
+            )
     classes = tuple(sorted({word for several in sets for word in several}))
     if len(classes) < (1 if multi_label else 2):
-        raise FovealError(f"{table.path}: expected at least 2 classes in the column {column}, got {', '.join(classes) or 'none'}")
+        raise FovealError(
+            f"{table.path}: expected at least 2 classes in the column {column}, got {', '.join(classes) or 'none'}"
+        )
     place = {word: index for index, word in enumerate(classes)}
     if multi_label:
         labels = np.zeros((len(sets), len(classes)), np.uint8)
@@ -205,9 +250,12 @@ def _from_words(table: Table, column: str, notes: list[str]) -> Labelled:
     return classes, False, np.array([place[several[0]] if several else UNKNOWN for several in sets], np.int64), rows
 
 
-def _once(table: Table, rows: list[int], labels: NDArray[np.integer], fold_column: str | None, notes: list[str]) -> list[int]:
-    """Every file once, also where it is written in two ways, as 0.jpg and ./0.jpg; listed again with another label, split, fold or group it
-    is an error."""
+def _once(
+    table: Table, rows: list[int], labels: NDArray[np.integer], fold_column: str | None, notes: list[str]
+) -> list[int]:
+    """Every file once, also where it is written in two ways, as 0.jpg and ./0.jpg; listed again with another label,
+    split, fold or group it is an error.
+    """
     first: dict[str, int] = {}
     kept = []
     for row in rows:
@@ -217,11 +265,15 @@ def _once(table: Table, rows: list[int], labels: NDArray[np.integer], fold_colum
             kept.append(row)
             continue
         if not np.array_equal(labels[row], labels[earlier]):
-            raise table.error(row, f"{file} has another label than in line {table.lines[earlier]}; keep one of the two lines")
+            raise table.error(
+                row, f"{file} has another label than in line {table.lines[earlier]}; keep one of the two lines"
+            )
         for column in ("split", fold_column or "fold", "group"):
             values = table.columns.get(column)
             if values is not None and values[row] != values[earlier]:
-                raise table.error(row, f"{file} has {column} {values[row]}, but {values[earlier]} in line {table.lines[earlier]}")
+                raise table.error(
+                    row, f"{file} has {column} {values[row]}, but {values[earlier]} in line {table.lines[earlier]}"
+                )
     if left := len(rows) - len(kept):
         notes.append(f"{left} lines left out: they repeat a file")
     return kept

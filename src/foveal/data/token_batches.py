@@ -1,11 +1,13 @@
-"""Batches of sentence pairs by their number of tokens: short sentences come many at a time, long ones few, and little is padding.
+"""Batches of sentence pairs by their number of tokens: short sentences come many at a time, long ones few, and little
+is padding.
 
     width of a pair    = the longer of its two sides, with its mark
     size of a batch    = its pairs · its widest pair  ≤  tokens
 
-Pairs are put in the order of their width, and the order is cut greedily. Where it is cut depends on the widths alone, so that every epoch
-has as many batches; which of the pairs of one width come together, and when a batch has its turn, is a function of seed and epoch. A run that
-was killed goes on as if it had not been. Every process of a distributed run takes its own slice of each batch.
+Pairs are put in the order of their width, and the order is cut greedily. Where it is cut depends on the widths alone,
+so that every epoch has as many batches; which of the pairs of one width come together, and when a batch has its turn,
+is a function of seed and epoch. A run that was killed goes on as if it had not been. Every process of a distributed
+run takes its own slice of each batch.
 """
 
 from bisect import bisect_right
@@ -49,7 +51,10 @@ class Tokens:
     @classmethod
     def encoded(cls, sentences: Sequence[str], vocabulary: Vocabulary) -> "Tokens":
         """Some at a time: as lists of numbers, a million sentences would take a gigabyte."""
-        parts = [cls.of(vocabulary.encode(sentences[start : start + AT_A_TIME])) for start in range(0, len(sentences), AT_A_TIME)]
+        parts = [
+            cls.of(vocabulary.encode(sentences[start : start + AT_A_TIME]))
+            for start in range(0, len(sentences), AT_A_TIME)
+        ]
         lengths = np.concatenate([np.zeros(1, np.int64), *(part.lengths for part in parts)])
         return cls(np.concatenate([np.zeros(0, np.int32), *(part.values for part in parts)]), np.cumsum(lengths))
 
@@ -64,7 +69,9 @@ class Tokens:
         return np.diff(self.offsets)
 
     def rows(self, indices: NDArray[np.integer], before: int, pad: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """These rows, right-padded and with one place more for a mark: (B, L + 1), the row from place `before` on; and their lengths (B,)."""
+        """These rows, right-padded and with one place more for a mark: (B, L + 1), the row from place `before` on; and
+        their lengths (B,).
+        """
         starts = self.offsets[indices]
         lengths = self.offsets[np.asarray(indices) + 1] - starts
         place = np.arange(int(lengths.max(initial=0)) + 1) - before  # (L + 1,)
@@ -83,7 +90,12 @@ class TokenPairs:
     indices: NDArray[np.int64] | None = None  # None: all
 
     def __post_init__(self) -> None:
-        expect(len(self.source) == len(self.target), "pairs", f"as many targets as the {len(self.source)} sources", len(self.target))
+        expect(
+            len(self.source) == len(self.target),
+            "pairs",
+            f"as many targets as the {len(self.source)} sources",
+            len(self.target),
+        )
 
     @classmethod
     def of(cls, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]) -> "TokenPairs":
@@ -118,13 +130,19 @@ def collate(pairs: TokenPairs, pad: int = PAD, begin: int = BEGIN, end: int = EN
 def bucketed(
     batch: TextBatch, tokens: int, max_positions: int | None = None, pad: int = PAD, end: int = END
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """source, target_in and target_out of a batch of at most `tokens` tokens, padded so that there are few shapes of them: a width is even
-    (unless there are only `max_positions`), and has as many rows as its batches may have. Empty rows have a source of one mark, so that there
-    is something to attend to, and no target."""
+    """source, target_in and target_out of a batch of at most `tokens` tokens, padded so that there are few shapes of
+    them: a width is even (unless there are only `max_positions`), and has as many rows as its batches may have. Empty
+    rows have a source of one mark, so that there is something to attend to, and no target.
+    """
     wide = max(batch.source.shape[1], batch.target_in.shape[1])
     odd = wide % 2
     width, rows = wide if wide == max_positions else wide + odd, tokens // max(1, wide - 1 + odd)
-    expect(rows >= len(batch.source), "a batch", f"at most {rows} pairs, {tokens} tokens", f"{len(batch.source)} of width {wide}")
+    expect(
+        rows >= len(batch.source),
+        "a batch",
+        f"at most {rows} pairs, {tokens} tokens",
+        f"{len(batch.source)} of width {wide}",
+    )
 
     def padded(part: Tensor) -> Tensor:
         return functional.pad(part, (0, width - part.shape[1], 0, rows - part.shape[0]), value=pad)
@@ -150,8 +168,10 @@ class TokenBatches:
         rank: int = 0,
         world: int = 1,
     ) -> None:
-        """Lengths without marks. sentences: that many pairs per batch, whatever their tokens. max_length: pairs with a side of more tokens, marks
-        not counted, are left out. Without shuffle: short ones first. rank, world: which process this is, and of how many."""
+        """Lengths without marks. sentences: that many pairs per batch, whatever their tokens. max_length: pairs with a
+        side of more tokens, marks not counted, are left out. Without shuffle: short ones first. rank, world: which
+        process this is, and of how many.
+        """
         self.source, self.target = np.asarray(lengths_source, np.int64) + 1, np.asarray(lengths_target, np.int64) + 1
         same = self.source.ndim == 1 and self.source.shape == self.target.shape
         expect(same, "lengths", "one for each pair on both sides", f"{self.source.shape} and {self.target.shape}")
@@ -197,7 +217,8 @@ class TokenBatches:
 
     def __iter__(self) -> Iterator[NDArray[np.int64]]:
         for batch in self.batches():
-            # In training every process has something to do at every step; in a batch too small for that some pairs come twice.
+            # In training every process has something to do at every step; in a batch too small for that some pairs
+            # come twice.
             part = np.resize(batch, self.world) if self.shuffle and len(batch) < self.world else batch
             yield part[self.rank :: self.world]
 

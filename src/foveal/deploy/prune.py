@@ -1,16 +1,19 @@
-"""Structured pruning to a target: whole channels go until a model has the parameters, or the work, of another one; then both can be compared.
+"""Structured pruning to a target: whole channels go until a model has the parameters, or the work, of another one;
+then both can be compared.
 
     keep_g = max(1, ⌊C_g (1 − r)⌋) channels of each group g, those of the largest importance;   the smallest r with cost(r) ≤ target
     l1     importance of a channel = mean of |w| sums over the layers that make or read it
     fpgm   importance of a channel = mean over those layers of Σ_j ‖|w| − |w_j|‖, how far it is from the others: what is near to all can be spared
 
-Symbols: a group is what must lose the same channels, such as all that a residual sum joins; C_g its channels, of attention those of one head; r the share that is
-cut, one for all groups, found by bisection. Where the next smaller r costs too much, the first groups have that one, as many as the target allows; where one group's
-channel is more than the target misses, that group stays and the others are searched again.
-Papers: Hao Li, Asim Kadav, Igor Durdanovic, Hanan Samet, Hans Peter Graf (2017). Pruning filters for efficient ConvNets. ICLR. arXiv:1608.08710.
-Yang He, Ping Liu, Ziwei Wang, Zhilan Hu, Yi Yang (2019). Filter pruning via geometric median. CVPR. arXiv:1811.00250.
-Gongfan Fang, Xinyin Ma, Mingli Song, Michael Bi Mi, Xinchao Wang (2023). DepGraph: towards any structural pruning. CVPR. arXiv:2301.12900.
-Departs from the papers: importance and groups are torch-pruning's, which takes the mean over the layers of a group; its fpgm measures distances between |w|, not w.
+Symbols: a group is what must lose the same channels, such as all that a residual sum joins; C_g its channels, of
+attention those of one head; r the share that is cut, one for all groups, found by bisection. Where the next smaller r
+costs too much, the first groups have that one, as many as the target allows; where one group's channel is more than
+the target misses, that group stays and the others are searched again. Papers: Hao Li, Asim Kadav, Igor Durdanovic,
+Hanan Samet, Hans Peter Graf (2017). Pruning filters for efficient ConvNets. ICLR. arXiv:1608.08710. Yang He, Ping Liu,
+Ziwei Wang, Zhilan Hu, Yi Yang (2019). Filter pruning via geometric median. CVPR. arXiv:1811.00250. Gongfan Fang,
+Xinyin Ma, Mingli Song, Michael Bi Mi, Xinchao Wang (2023). DepGraph: towards any structural pruning. CVPR.
+arXiv:2301.12900. Departs from the papers: importance and groups are torch-pruning's, which takes the mean over the
+layers of a group; its fpgm measures distances between |w|, not w.
 """
 
 import copy
@@ -47,7 +50,9 @@ class Way:
 
     kept: list[nn.Module]  # layers whose outputs stay
     heads: dict[nn.Module, int] = field(default_factory=dict)  # projection → how many heads must lose the same channels
-    alike: dict[nn.Module, int] = field(default_factory=dict)  # layer → how many equal parts of its outputs must lose the same channels
+    alike: dict[nn.Module, int] = field(
+        default_factory=dict
+    )  # layer → how many equal parts of its outputs must lose the same channels
     forward: Callable[[Any, Tensor], Tensor] = lambda model, images: model(images)
 
 
@@ -68,9 +73,14 @@ def prune(model: nn.Module, target: int, unit: str = "parameters", by: str = "l1
     fixed: dict[int, int] = {}  # groups that are too coarse for what is still missing, and the channels left in them
 
     def left(share: int, tail: int = len(groups)) -> tuple[int, ...]:
-        """Channels left in each group, where share / 2^STEPS is cut from the last `tail` groups, and one step less from the others."""
+        """Channels left in each group, where share / 2^STEPS is cut from the last `tail` groups, and one step less
+        from the others.
+        """
         shares = [share if place >= len(groups) - tail else share - 1 for place in range(len(groups))]
-        return tuple(fixed.get(place, max(1, groups[place][1] * (2**STEPS - one) // 2**STEPS)) for place, one in enumerate(shares))
+        return tuple(
+            fixed.get(place, max(1, groups[place][1] * (2**STEPS - one) // 2**STEPS))
+            for place, one in enumerate(shares)
+        )
 
     @functools.cache
     def cost_of(kept: tuple[int, ...]) -> int:
@@ -106,7 +116,9 @@ def _pruned(model: nn.Module, kept: Sequence[int], groups: Sequence[tuple[str, i
     parts = dict(model.named_modules())
     before = {module: query.out_features for module in model.modules() if (query := query_of(module)) is not None}
     # Half a channel more, so that no rounding takes one away.
-    shares = {parts[name]: 1 - (count + 0.5) / full for (name, full), count in zip(groups, kept, strict=True) if count < full}
+    shares = {
+        parts[name]: 1 - (count + 0.5) / full for (name, full), count in zip(groups, kept, strict=True) if count < full
+    }
     if shares:
         _pruner(model, by, shares).step()
     fit(model)
@@ -128,7 +140,9 @@ def _groups(model: nn.Module) -> list[tuple[str, int]]:
     pruner = _pruner(model, "l1", {})
     found = pruner.DG.get_all_groups(ignored_layers=pruner.ignored_layers, root_module_types=pruner.root_module_types)
     roots = [group[0].dep.target.module for group in found]
-    groups = [(names[root], pruner.DG.get_out_channels(root) // pruner.out_channel_groups.get(root, 1)) for root in roots]
+    groups = [
+        (names[root], pruner.DG.get_out_channels(root) // pruner.out_channel_groups.get(root, 1)) for root in roots
+    ]
     expect(bool(groups), "to prune", "a model with layers that can lose channels", "one without")
     return groups
 
@@ -165,16 +179,27 @@ def _way(model: nn.Module) -> Way:
     heads: dict[nn.Module, int] = {}
     for module in net.modules():
         if (query := query_of(module)) is not None:
-            projections = (query, *(getattr(module, name) for name in ("k_proj", "key", "v_proj", "value") if hasattr(module, name)))
+            projections = (
+                query,
+                *(getattr(module, name) for name in ("k_proj", "key", "v_proj", "value") if hasattr(module, name)),
+            )
             heads |= dict.fromkeys(projections, module.num_attention_heads)
     return Way([head], heads)
 
 
 def _way_of_icam(model: Icam) -> Way:
-    """The width of tokens stays: positions, heads and queries are made for it. What sees pixels, the gated networks and the head lose channels."""
+    """The width of tokens stays: positions, heads and queries are made for it.
+
+    What sees pixels, the gated networks and the head lose channels.
+    """
     blocks = [cast("CrossBlock", layer) for layer in model.layers]
     networks = [cast("Gated", block.feed_forward.layer) for block in blocks]
-    tokens = [model.embed, model.first, *(block.attention for block in blocks), *(network.outer for network in networks)]
+    tokens = [
+        model.embed,
+        model.first,
+        *(block.attention for block in blocks),
+        *(network.outer for network in networks),
+    ]
     # Several queries lie behind each other where the head reads them, which torch-pruning cannot follow.
     rest = [model.head[-1], *([model.out] if model.config.queries > 1 else [])]
     asks = cast("nn.Linear", getattr(model.first, "q", model.embed))
@@ -203,5 +228,7 @@ def _torch_pruning() -> Any:
     try:
         import torch_pruning
     except ModuleNotFoundError:
-        raise FovealError("to prune: expected torch-pruning to be installed, got none; pip install foveal[prune]") from None
+        raise FovealError(
+            "to prune: expected torch-pruning to be installed, got none; pip install foveal[prune]"
+        ) from None
     return torch_pruning

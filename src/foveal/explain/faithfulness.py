@@ -1,17 +1,21 @@
-"""Are the maps an explanation? Measured by where findings are, on images that come with their masks, and by deletion, on any.
+"""Are the maps an explanation?
+
+Measured by where findings are, on images that come with their masks, and by deletion, on any.
 
     points        is the largest cell of the map one that the finding's mask touches?     random: the share of cells that it touches
     weight        Σ_cells map · share of the cell inside the mask                         random: the mask's share of the image
     deletion      hide the cells in the order of the map, largest first; the area under   random: the mean over several random orders
                   the probability of what was predicted, over the share hidden
 
-Points and weight take the findings that are there and were predicted; deletion every class that was predicted, rightly or not. High is good for
-the first two, low for the last. Nothing is filtered beyond that: attention is reported beside input × gradient, occlusion and random maps,
-each with its difference to random on the same findings. Occlusion asks the model itself what each cell is worth: a hard map to beat, and slow.
-Intervals are over images: one image gives none.
+Points and weight take the findings that are there and were predicted; deletion every class that was predicted, rightly
+or not. High is good for the first two, low for the last. Nothing is filtered beyond that: attention is reported beside
+input × gradient, occlusion and random maps, each with its difference to random on the same findings. Occlusion asks
+the model itself what each cell is worth: a hard map to beat, and slow. Intervals are over images: one image gives
+none.
 
-Papers: Jain and Wallace, Attention is not Explanation, 2019 (arXiv:1902.10186); Zhang et al., Top-down Neural Attention by Excitation
-Backprop, 2016 (arXiv:1608.00507), the pointing game; Petsiuk et al., RISE, 2018 (arXiv:1806.07421), deletion
+Papers: Jain and Wallace, Attention is not Explanation, 2019 (arXiv:1902.10186); Zhang et al., Top-down Neural
+Attention by Excitation Backprop, 2016 (arXiv:1608.00507), the pointing game; Petsiuk et al., RISE, 2018
+(arXiv:1806.07421), deletion
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,7 +36,12 @@ from foveal.runtime.saliency_maps import Sides
 
 Array = NDArray[np.float64]
 Bits = NDArray[np.bool_]
-POINTS, ANY, WEIGHT, DELETION = "points at the finding", "points at any finding", "weight on the finding", "deletion area"
+POINTS, ANY, WEIGHT, DELETION = (
+    "points at the finding",
+    "points at any finding",
+    "weight on the finding",
+    "deletion area",
+)
 RANDOM = "random"
 FILLS: dict[str, Callable[[Tensor], Tensor]] = {  # what stands where a cell was hidden
     "mean": lambda images: images.mean((2, 3), keepdim=True).expand_as(images),
@@ -62,7 +71,9 @@ class Subject(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """An image of the model's side, the classes that it shows, and, where they are known, the masks (h, w) of its findings by class."""
+    """An image of the model's side, the classes that it shows, and, where they are known, the masks (h, w) of its
+    findings by class.
+    """
 
     pixels: Pixels
     classes: frozenset[str]
@@ -80,9 +91,11 @@ def faithfulness(
     fill: str = "mean",
     resamples: int = 1000,
 ) -> dict[str, Any]:
-    """Means with 95 % intervals of every measure and map, and the curves behind the deletion area; plain values that JSON can hold.
+    """Means with 95 % intervals of every measure and map, and the curves behind the deletion area; plain values that
+    JSON can hold.
 
-    classes: of the model. orders: random orders to compare with. steps: points of a curve. fill: "mean", the image's mean colour, or "blur".
+    classes: of the model. orders: random orders to compare with. steps: points of a curve. fill: "mean", the image's
+    mean colour, or "blur".
     """
     for value, what in ((orders, "orders"), (steps, "steps"), (resamples, "resamples")):
         expect_integer(value, what)
@@ -103,7 +116,9 @@ def faithfulness(
         "fill": fill,
         "random orders": orders,
         "seed": seed,
-        "interval": f"95 % percentile bootstrap over images, {resamples} resamples, seed {seed}" if several else "none: too few images",
+        "interval": f"95 % percentile bootstrap over images, {resamples} resamples, seed {seed}"
+        if several
+        else "none: too few images",
         "attention": tally.without or "watched",
         "figures": figures,
         "curves": _curves(tally),
@@ -134,7 +149,9 @@ def share_inside(mask: Bits, sides: Sides) -> Array:
     """(rows, columns): how much of each cell the mask covers."""
     owner = cell_of(*mask.shape, sides).numpy().ravel()  # type: ignore[call-arg]
     size = np.bincount(owner, minlength=sides[0] * sides[1])
-    return np.asarray(np.bincount(owner, mask.ravel().astype(np.float64), sides[0] * sides[1]) / np.maximum(size, 1)).reshape(sides)
+    return np.asarray(
+        np.bincount(owner, mask.ravel().astype(np.float64), sides[0] * sides[1]) / np.maximum(size, 1)
+    ).reshape(sides)
 
 
 def order_of(values: Array, draw: np.random.Generator) -> NDArray[np.int64]:
@@ -143,9 +160,15 @@ def order_of(values: Array, draw: np.random.Generator) -> NDArray[np.int64]:
 
 
 def deletion(
-    subject: Subject, image: Tensor, orders: NDArray[np.int64], sides: Sides, steps: int, fill: Callable[[Tensor], Tensor]
+    subject: Subject,
+    image: Tensor,
+    orders: NDArray[np.int64],
+    sides: Sides,
+    steps: int,
+    fill: Callable[[Tensor], Tensor],
 ) -> tuple[Array, Array]:
-    """An image (1, 3, S, S) with more and more cells hidden, by each of several orders (O, P): (shares hidden (K,), probabilities (O, K, C)).
+    """An image (1, 3, S, S) with more and more cells hidden, by each of several orders (O, P): (shares hidden (K,),
+    probabilities (O, K, C)).
 
     What the model is never given stays as it is.
     """
@@ -154,7 +177,10 @@ def deletion(
     rank = orders.argsort(1)  # (O, P): when each cell goes
     gone = rank[:, None, :] < count[:, None]  # (O, K, P)
     owner = cell_of(image.shape[2], image.shape[3], sides).to(image.device)
-    flat, filling = torch.from_numpy(gone.reshape(-1, cells)).to(image.device), torch.where(subject.blank, image, fill(image))
+    flat, filling = (
+        torch.from_numpy(gone.reshape(-1, cells)).to(image.device),
+        torch.where(subject.blank, image, fill(image)),
+    )
     hidden = (torch.where(some[:, owner][:, None], filling, image) for some in flat.split(subject.batch))
     probabilities = [subject.probabilities_of(images) for images in hidden]
     return count / cells, np.concatenate(probabilities).reshape(len(orders), len(count), -1)
@@ -188,7 +214,9 @@ class _Tally:
     def add(self, sample: Sample) -> None:
         image = self.subject.prepare([sample.pixels])
         probability = self.subject.probabilities_of(image)
-        expect(not np.isnan(probability).any(), "the model's answer", "numbers", "nan", "look for a model that diverged")
+        expect(
+            not np.isnan(probability).any(), "the model's answer", "numbers", "nan", "look for a model that diverged"
+        )
         predicted = np.flatnonzero(self.subject.found(probability)[0])
         self.sides = self.sides if self.images else sides_of(self.subject.model, image)
         self.images += 1
@@ -210,7 +238,9 @@ class _Tally:
                 self.without = str(error)
         several = image.expand(len(predicted), -1, -1, -1)
         maps["gradient"] = gradient(subject.model, several, torch.from_numpy(predicted), self.sides)
-        maps["occlusion"] = occlusion(subject.probabilities_of, image, self.sides, subject.batch, subject.blank)[0, predicted]
+        maps["occlusion"] = occlusion(subject.probabilities_of, image, self.sides, subject.batch, subject.blank)[
+            0, predicted
+        ]
         return maps
 
     def _place(self, masks: Mapping[str, Bits], predicted: NDArray[np.int64], maps: dict[str, Array]) -> None:
@@ -231,9 +261,13 @@ class _Tally:
     def _delete(self, image: Tensor, predicted: NDArray[np.int64], maps: dict[str, Array]) -> None:
         at_random = [self.draw.permutation(self.sides[0] * self.sides[1]) for _ in range(self.orders)]
         by_map = [order_of(one, self.draw) for values in maps.values() for one in values]  # map by map, class by class
-        self.hidden, curves = deletion(self.subject, image, np.array([*at_random, *by_map]), self.sides, self.steps, self.fill)
+        self.hidden, curves = deletion(
+            self.subject, image, np.array([*at_random, *by_map]), self.sides, self.steps, self.fill
+        )
         for place, index in enumerate(predicted):
-            lines = {name: curves[self.orders + row * len(predicted) + place, :, index] for row, name in enumerate(maps)}
+            lines = {
+                name: curves[self.orders + row * len(predicted) + place, :, index] for row, name in enumerate(maps)
+            }
             lines[RANDOM] = curves[: self.orders, :, index].mean(0)
             self.curves.append(lines)
             areas = {name: float(area(self.hidden, line)) for name, line in lines.items()}
@@ -241,7 +275,9 @@ class _Tally:
 
 
 def _figures(units: list[_Unit], resamples: int, seed: int) -> list[dict[str, Any]]:
-    """Every measure of every map: mean, interval, and the difference to random on the same findings with its own interval."""
+    """Every measure of every map: mean, interval, and the difference to random on the same findings with its own
+    interval.
+    """
     if not units:
         return []
     columns: dict[str, Array] = {}

@@ -2,11 +2,11 @@
 
     by gradient   I_h = E_x Σ_(w of h) |∂L/∂w · w|          by masking   I_h = E_x [L without h] − E_x [L]
 
-Symbols: x a sample, L its loss; w of h the rows of W_Q, W_K and W_V and the columns of W_O that belong to head h. Heads that share keys and values
-each count them.
-Papers: Paul Michel, Omer Levy, Graham Neubig (2019). Are sixteen heads really better than one? NeurIPS. arXiv:1905.10650. Pavlo Molchanov et al.
-(2019). Importance estimation for neural network pruning. CVPR. arXiv:1906.10771.
-Departs from the papers: the gradient is that of weights, sample by sample, where Michel et al. take that of a head's output.
+Symbols: x a sample, L its loss; w of h the rows of W_Q, W_K and W_V and the columns of W_O that belong to head h.
+Heads that share keys and values each count them. Papers: Paul Michel, Omer Levy, Graham Neubig (2019). Are sixteen
+heads really better than one? NeurIPS. arXiv:1905.10650. Pavlo Molchanov et al. (2019). Importance estimation for
+neural network pruning. CVPR. arXiv:1906.10771. Departs from the papers: the gradient is that of weights, sample by
+sample, where Michel et al. take that of a head's output.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,10 +23,14 @@ Loss = Callable[[Any, Any], Tensor]  # a model and one batch, of whatever kind �
 
 
 def importance_by_gradient(model: nn.Module, batches: Sequence[Any], loss: Loss) -> list[Tensor]:
-    """One tensor (H,) for each multi-head layer: the mean over the batches, of one sample each where the equation is meant to the letter."""
+    """One tensor (H,) for each multi-head layer: the mean over the batches, of one sample each where the equation is
+    meant to the letter.
+    """
     layers = head_layers(model)
     found = [torch.zeros(layer.heads, dtype=torch.float64) for layer in layers]
-    weights = list(dict.fromkeys(weight for layer in layers for head in range(layer.heads) for weight, _ in _of(layer, head)))
+    weights = list(
+        dict.fromkeys(weight for layer in layers for head in range(layer.heads) for weight, _ in _of(layer, head))
+    )
     needed = [weight.requires_grad for weight in weights]
     training = {module: module.training for module in model.modules()}
     try:
@@ -39,7 +43,9 @@ def importance_by_gradient(model: nn.Module, batches: Sequence[Any], loss: Loss)
             by_weight = {weight: (slope * weight.detach()).abs() for weight, slope in zip(weights, slopes, strict=True)}
             for layer, each in zip(layers, found, strict=True):
                 for head in range(layer.heads):
-                    each[head] += sum(by_weight[weight][part].sum().double().cpu() for weight, part in _of(layer, head)) / len(batches)
+                    each[head] += sum(
+                        by_weight[weight][part].sum().double().cpu() for weight, part in _of(layer, head)
+                    ) / len(batches)
     finally:
         for weight, before in zip(weights, needed, strict=True):
             weight.requires_grad_(before)
@@ -49,7 +55,10 @@ def importance_by_gradient(model: nn.Module, batches: Sequence[Any], loss: Loss)
 
 
 def importance_by_masking(model: nn.Module, batches: Sequence[Any], loss: Loss) -> list[Tensor]:
-    """One tensor (H,) for each multi-head layer: how much the mean loss grows where one head gives 0. Below 0, it does harm."""
+    """One tensor (H,) for each multi-head layer: how much the mean loss grows where one head gives 0.
+
+    Below 0, it does harm.
+    """
     layers = head_layers(model)
     training = {module: module.training for module in model.modules()}
     model.eval()

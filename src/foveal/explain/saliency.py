@@ -4,11 +4,11 @@
     gradient    Σ_c |x ⊙ ∂logit/∂x|, averaged over each cell:                        input × gradient
     occlusion   max(0, p − p with the cell in the image's mean colour):            what the answer loses without the cell
 
-The first is what was looked at, and not what was made of it; the others belong to one answer. How well any of them explains
-is measured in `faithfulness.py`. Gradient and occlusion are scaled to sum to 1, unless they are 0 everywhere.
+The first is what was looked at, and not what was made of it; the others belong to one answer. How well any of them
+explains is measured in `faithfulness.py`. Gradient and occlusion are scaled to sum to 1, unless they are 0 everywhere.
 
-Papers: Shrikumar et al., Learning Important Features Through Propagating Activation Differences, 2017 (arXiv:1704.02685);
-Zeiler and Fergus, Visualizing and Understanding Convolutional Networks, 2014 (arXiv:1311.2901)
+Papers: Shrikumar et al., Learning Important Features Through Propagating Activation Differences, 2017
+(arXiv:1704.02685); Zeiler and Fergus, Visualizing and Understanding Convolutional Networks, 2014 (arXiv:1311.2901)
 """
 
 import math
@@ -28,7 +28,8 @@ from foveal.runtime.saliency_maps import Array, SaliencyMaps, Sides, shares
 def attention_maps(model: nn.Module, images: Tensor) -> SaliencyMaps:
     """The attention maps of normalised images (B, 3, S, S).
 
-    An Icam's queries look at the cells. Of a ViT, its class token is the query, and the cells get the share that it gives to patches.
+    An Icam's queries look at the cells. Of a ViT, its class token is the query, and the cells get the share that it
+    gives to patches.
     """
     expect(images.dim() == 4 and len(images) > 0, "images to explain", "(B, 3, S, S)", tuple(images.shape))
     try:
@@ -39,13 +40,20 @@ def attention_maps(model: nn.Module, images: Tensor) -> SaliencyMaps:
     if isinstance(model, Icam):
         rows, columns = sides_of(model, images)
         return SaliencyMaps(
-            {_named(name): _array(record.weights).reshape(*record.shape[:3], rows, columns) for name, record in seen.items()}
+            {
+                _named(name): _array(record.weights).reshape(*record.shape[:3], rows, columns)
+                for name, record in seen.items()
+            }
         )
     maps = {name: grid for name, record in seen.items() if (grid := _of_class_token(record)) is not None}
     if not maps or len({grid.shape[-2:] for grid in maps.values()}) > 1:
         raise FovealError(
-            "no attention map can be had of this model: expected queries that look at a square of patches, as an Icam's or a ViT's, got "
-            + "; ".join(f"{name} with {record.shape[2]} queries on {record.shape[3]} keys" for name, record in list(seen.items())[:3])
+            "no attention map can be had of this model: expected queries that look at a square of patches, as an "
+            "Icam's or a ViT's, got "
+            + "; ".join(
+                f"{name} with {record.shape[2]} queries on {record.shape[3]} keys"
+                for name, record in list(seen.items())[:3]
+            )
         )
     return SaliencyMaps(maps)
 
@@ -61,7 +69,9 @@ def sides_of(model: nn.Module, images: Tensor) -> Sides:
         return 7, 7
 
 
-def gradient(model: nn.Module, images: Tensor, target: Tensor | Sequence[int] | int, sides: Sides | None = None) -> Array:
+def gradient(
+    model: nn.Module, images: Tensor, target: Tensor | Sequence[int] | int, sides: Sides | None = None
+) -> Array:
     """(B, rows, columns): input × gradient for the logit of `target`, one class or one for each image (B,)."""
     rows, columns = sides or sides_of(model, images)
     with torch.inference_mode(False), torch.enable_grad():
@@ -73,8 +83,11 @@ def gradient(model: nn.Module, images: Tensor, target: Tensor | Sequence[int] | 
     return shares(_array(F.adaptive_avg_pool2d(saliency, (rows, columns))[:, 0]))
 
 
-def occlusion(probability: Callable[[Tensor], Array], images: Tensor, sides: Sides, batch: int = 16, blank: Tensor | None = None) -> Array:
-    """(B, C, rows, columns): what each class's probability loses when a cell is hidden. probability: images (n, 3, S, S) → (n, C).
+def occlusion(
+    probability: Callable[[Tensor], Array], images: Tensor, sides: Sides, batch: int = 16, blank: Tensor | None = None
+) -> Array:
+    """(B, C, rows, columns): what each class's probability loses when a cell is hidden. probability: images (n, 3, S,
+    S) → (n, C).
 
     blank (S, S): pixels that the model is never given. They stay as they are: what was not seen cannot be lost.
     """
@@ -101,7 +114,10 @@ def cell_of(height: int, width: int, sides: Sides) -> Tensor:
 def _targets(target: Tensor | Sequence[int] | int, logits: Tensor) -> Tensor:
     chosen = torch.as_tensor(target, device=logits.device)
     count, classes = logits.shape
-    whole = not (chosen.is_floating_point() or chosen.is_complex() or chosen.dtype == torch.bool) and chosen.shape in ((), (count,))
+    whole = not (chosen.is_floating_point() or chosen.is_complex() or chosen.dtype == torch.bool) and chosen.shape in (
+        (),
+        (count,),
+    )
     inside = whole and bool(((chosen >= 0) & (chosen < classes)).all())
     expect(inside, "the answer to explain", f"classes from 0 to {classes - 1}, one or {count}", target)
     return chosen.long().expand(count)
@@ -110,11 +126,17 @@ def _targets(target: Tensor | Sequence[int] | int, logits: Tensor) -> Tensor:
 def _named(name: str) -> str:
     """`layers.0.attention.layer` is what the code calls layer 1."""
     parts = name.split(".")
-    return f"layer {int(parts[1]) + 1}" if parts[0] == "layers" and len(parts) > 1 and parts[1].isdecimal() else f"{name} query"
+    return (
+        f"layer {int(parts[1]) + 1}"
+        if parts[0] == "layers" and len(parts) > 1 and parts[1].isdecimal()
+        else f"{name} query"
+    )
 
 
 def _of_class_token(record: Record) -> Array | None:
-    """The first row of N = 1 + side² tokens without its own column, (B, H, 1, side, side); None for another kind of attention."""
+    """The first row of N = 1 + side² tokens without its own column, (B, H, 1, side, side); None for another kind of
+    attention.
+    """
     batch, heads, queries, keys = record.shape
     side = math.isqrt(keys - 1)
     if queries != keys or side * side != keys - 1 or side < 2:

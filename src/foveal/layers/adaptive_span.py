@@ -2,9 +2,13 @@
 
     m_z(d) = clamp((R + z − d)/R, 0, 1);   α_ij = m_z(|i − j|) e^{s_ij} / Σ_k m_z(|i − k|) e^{s_ik};   loss + λ·mean_h z_h
 
-Symbols: s_ij the scores of multi-head attention; z_h = longest·σ(p_h) the span of head h, p learned; R the ramp. m enters as log m added to the scores.
-Paper: Sainbayar Sukhbaatar, Edouard Grave, Piotr Bojanowski, Armand Joulin (2019). Adaptive attention span in transformers. ACL. arXiv:1905.07799.
-Departs from the paper: z is kept in its range by a sigmoid, where the paper clamps it after each step; it begins at longest/2. Distance counts both ways and a token sees itself; with mask=causal only the past is seen, as in the paper.
+Symbols: s_ij the scores of multi-head attention; z_h = longest·σ(p_h) the span of head h, p learned; R the ramp. m
+    enters as log m added to the scores.
+Paper: Sainbayar Sukhbaatar, Edouard Grave, Piotr Bojanowski, Armand Joulin (2019). Adaptive attention span in
+    transformers. ACL. arXiv:1905.07799.
+Departs from the paper: z is kept in its range by a sigmoid, where the paper clamps it after each step; it begins at
+    longest/2. Distance counts both ways and a token sees itself; with mask=causal only the past is seen, as in the
+    paper.
 Cost: O(N·C² + N·(longest + R)·C) time, in blocks; less with mask=layer.trimmed() once the spans are short.
 Example: AdaptiveSpan(14, heads=7, longest=6, ramp=3)(x)
 """
@@ -43,7 +47,9 @@ class AdaptiveSpan(MultiHead):
         mask: Mask | None = None,
         dropout: float = 0.0,
     ) -> None:
-        """longest: the upper limit of a span. ramp: R, over how many further tokens the soft mask falls to 0. head_width: C/H unless given."""
+        """longest: the upper limit of a span. ramp: R, over how many further tokens the soft mask falls to 0.
+        head_width: C/H unless given.
+        """
         check_sizes(self, width=width, heads=heads, longest=longest, ramp=ramp)
         check_position("AdaptiveSpan", position)
         reach = local(longest + ramp - 1)  # beyond it m is 0, whatever is learned
@@ -60,7 +66,10 @@ class AdaptiveSpan(MultiHead):
         return self.spans().mean()
 
     def trimmed(self) -> Mask:
-        """What the widest head sees now. As `mask=` it changes no result, and what lies outside of it is not computed."""
+        """What the widest head sees now.
+
+        As `mask=` it changes no result, and what lies outside of it is not computed.
+        """
         widest = float(self.spans().detach().max())
         return local(math.ceil(widest + self.position.ramp) - 1)
 
@@ -104,10 +113,17 @@ class SpanTerm(Term):
     def scores(self, q: Tensor, rows: Tensor, columns: Tensor, *tensors: Tensor) -> Tensor:
         (spans,) = tensors
         distance = (rows[:, None] + self.start - columns).abs()  # (n, m)
-        soft = (self.ramp + spans.to(q.dtype)[:, None, None] - distance) / self.ramp  # (H, n, m), above 0 where something is seen
+        soft = (
+            self.ramp + spans.to(q.dtype)[:, None, None] - distance
+        ) / self.ramp  # (H, n, m), above 0 where something is seen
         # log only where it is finite, so that the gradient is a number everywhere
         seen = soft > 0
         return torch.where(seen, soft.where(seen, 1).clamp(max=1).log(), -torch.inf)
 
     def check(self, q: Tensor, keys: int) -> None:
-        expect(q.shape[1] == len(self.tensors[0]), "AdaptiveSpan's spans", f"one for each of {q.shape[1]} heads", len(self.tensors[0]))
+        expect(
+            q.shape[1] == len(self.tensors[0]),
+            "AdaptiveSpan's spans",
+            f"one for each of {q.shape[1]} heads",
+            len(self.tensors[0]),
+        )

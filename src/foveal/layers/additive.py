@@ -3,7 +3,8 @@
     e_ij = vᵀ tanh(W_q q_i + W_k k_j);   α = softmax_j e;   y_i = Σ_j α_ij k_j
 
 Symbols: A the hidden width; q (C) and k (E) may differ in width; the keys are also the values.
-Paper: Dzmitry Bahdanau, Kyunghyun Cho, Yoshua Bengio (2015). Neural machine translation by jointly learning to align and translate. ICLR. arXiv:1409.0473.
+Paper: Dzmitry Bahdanau, Kyunghyun Cho, Yoshua Bengio (2015). Neural machine translation by jointly learning to align
+    and translate. ICLR. arXiv:1409.0473.
 Departs from the paper: nothing. The paper's q_i is the decoder's state before step i.
 Cost: O(N·M·A) time and memory.
 Example: Additive(query_width=14, key_width=10, hidden=7)(x, wide)
@@ -19,7 +20,10 @@ from foveal.layers.attention import check_dropout, check_sizes, check_tokens, lo
 
 
 class Additive(nn.Module):
-    """Bahdanau's attention. A decoder that goes step by step computes `keys(memory)` once and passes them to every step."""
+    """Bahdanau's attention.
+
+    A decoder that goes step by step computes `keys(memory)` once and passes them to every step.
+    """
 
     def __init__(self, query_width: int, key_width: int, hidden: int, *, dropout: float = 0.0) -> None:
         super().__init__()
@@ -36,8 +40,12 @@ class Additive(nn.Module):
         projected: Tensor = self.key(memory)
         return projected
 
-    def forward(self, query: Tensor, memory: Tensor, *, keys: Tensor | None = None, mask: Mask | Tensor | None = None) -> Tensor:
-        """Tokens (B, N, C) and a memory (B, M, E) → (B, N, E); keys: those of this memory, if they are known already."""
+    def forward(
+        self, query: Tensor, memory: Tensor, *, keys: Tensor | None = None, mask: Mask | Tensor | None = None
+    ) -> Tensor:
+        """Tokens (B, N, C) and a memory (B, M, E) → (B, N, E); keys: those of this memory, if they are known
+        already.
+        """
         check_tokens(self, "query", query, self.query.in_features, self.query.weight)
         keys = self.keys(memory) if keys is None else keys
         check_tokens(self, "memory", memory, self.key.in_features, self.key.weight)

@@ -2,8 +2,10 @@
 
     e_ij = f(q_i, k_j);   α_ij = softmax_j e_ij;   y_i = Σ_j α_ij k_j
 
-Symbols: f the score, any of `foveal.score`, a function or a module that is called as score(q, k) with q (B, 1, N, C) and k (B, 1, M, E).
-Paper: Dzmitry Bahdanau, Kyunghyun Cho, Yoshua Bengio (2015). Neural machine translation by jointly learning to align and translate. ICLR. arXiv:1409.0473.
+Symbols: f the score, any of `foveal.score`, a function or a module that is called as score(q, k) with q (B, 1, N, C)
+    and k (B, 1, M, E).
+Paper: Dzmitry Bahdanau, Kyunghyun Cho, Yoshua Bengio (2015). Neural machine translation by jointly learning to align
+    and translate. ICLR. arXiv:1409.0473.
 Departs from the paper: f is open; the paper's own is `Additive`. A row that may look at nothing yields 0.
 Cost: that of the score, and O(N·M·E) time, O(N·M) memory.
 Example: Attention(dot)(x, memory)
@@ -53,7 +55,9 @@ class Attention(nn.Module):
 
 
 def look(scores: Tensor, memory: Tensor, mask: Mask | Tensor | None, dropout: float) -> Tensor:
-    """Scores of one head (B, 1, N, M), a memory (B, M, E) → its weighted mean (B, N, E) over the keys that the mask keeps."""
+    """Scores of one head (B, 1, N, M), a memory (B, M, E) → its weighted mean (B, N, E) over the keys that the mask
+    keeps.
+    """
     return weigh(hidden(scores, mask), memory[:, None], dropout=dropout)[:, 0]
 
 
@@ -70,12 +74,18 @@ def hidden(scores: Tensor, mask: Mask | Tensor | None) -> Tensor:
     return scores.masked_fill(~kept, -torch.inf)
 
 
-def check_tokens(layer: nn.Module, name: str, tokens: Tensor, width: int | None = None, weight: Tensor | None = None) -> None:
+def check_tokens(
+    layer: nn.Module, name: str, tokens: Tensor, width: int | None = None, weight: Tensor | None = None
+) -> None:
     """Raise a FovealError that names the layer unless tokens are (B, N, width), and fit the weight they meet first."""
     if not isinstance(tokens, Tensor):
-        raise FovealError(f"{type(layer).__name__}'s {name}: expected a tensor (B, N, {width or 'C'}), got {short_repr(tokens)}")
+        raise FovealError(
+            f"{type(layer).__name__}'s {name}: expected a tensor (B, N, {width or 'C'}), got {short_repr(tokens)}"
+        )
     if tokens.dim() != 3 or tokens.shape[2] != (tokens.shape[2] if width is None else width):
-        raise FovealError(f"{type(layer).__name__}'s {name}: expected (B, N, {width or 'C'}), got {tuple(tokens.shape)}")
+        raise FovealError(
+            f"{type(layer).__name__}'s {name}: expected (B, N, {width or 'C'}), got {tuple(tokens.shape)}"
+        )
     check_dtype(layer, name, tokens, weight)
 
 
@@ -84,7 +94,9 @@ def check_last(layer: nn.Module, tokens: Tensor, width: int, weight: Tensor | No
     if not isinstance(tokens, Tensor):
         raise FovealError(f"{type(layer).__name__}'s input: expected a tensor (…, {width}), got {short_repr(tokens)}")
     if tokens.dim() == 0 or tokens.shape[-1] != width:
-        raise FovealError(f"{type(layer).__name__}'s input: expected a last axis of {width}, got shape {tuple(tokens.shape)}")
+        raise FovealError(
+            f"{type(layer).__name__}'s input: expected a last axis of {width}, got shape {tuple(tokens.shape)}"
+        )
     check_dtype(layer, "input", tokens, weight)
 
 
@@ -98,7 +110,9 @@ def check_grid(layer: nn.Module, grid: Tensor, width: int) -> None:
 def some_outputs(linear: nn.Linear, tokens: Tensor, first: int, last: int | None) -> Tensor:
     """Some outputs of a projection: for a layer made for one source that is given two."""
     weight, bias = linear.weight, linear.bias
-    if not isinstance(weight, Tensor):  # quantised: its matrix is packed as a whole, so all is computed and some is taken
+    if not isinstance(
+        weight, Tensor
+    ):  # quantised: its matrix is packed as a whole, so all is computed and some is taken
         return linear(tokens)[..., first:last]  # type: ignore[unreachable]
     return functional.linear(tokens, weight[first:last], None if bias is None else bias[first:last])
 
@@ -108,7 +122,8 @@ def matrix(layer: nn.Module, linear: nn.Linear) -> Tensor:
     if not isinstance(linear.weight, Tensor):
         what = f"{type(layer).__name__}'s weights"  # type: ignore[unreachable]
         raise FovealError(
-            f"{what}: expected floating point, got a quantised projection; leave this layer out, it multiplies by them itself"
+            f"{what}: expected floating point, got a quantised projection; leave this layer out, it multiplies by "
+            "them itself"
         )
     return linear.weight
 
@@ -128,7 +143,9 @@ def check_dtype(layer: nn.Module, name: str, tokens: Tensor, weight: Tensor | No
         casts = tokens.is_floating_point() and torch.float64 not in (tokens.dtype, weight.dtype)
         if not casts or not torch.is_autocast_enabled(tokens.device.type):
             what = f"{type(layer).__name__}'s {name}"
-            raise FovealError(f"{what}: expected {weight.dtype}, as its weights, got {tokens.dtype}; convert one of them with .to()")
+            raise FovealError(
+                f"{what}: expected {weight.dtype}, as its weights, got {tokens.dtype}; convert one of them with .to()"
+            )
 
 
 def check_sizes(layer: nn.Module, **sizes: int) -> None:
@@ -145,7 +162,13 @@ def check_dropout(layer: nn.Module, dropout: float) -> None:
 def check_mask(layer: nn.Module, mask: Mask | None) -> None:
     """Raise a FovealError unless this is a mask that a layer can be built with."""
     fits = mask is None or isinstance(mask, Mask)
-    expect(fits, f"{type(layer).__name__}'s mask", "a mask, such as foveal.mask.causal", short_repr(mask), "a tensor goes into the call")
+    expect(
+        fits,
+        f"{type(layer).__name__}'s mask",
+        "a mask, such as foveal.mask.causal",
+        short_repr(mask),
+        "a tensor goes into the call",
+    )
 
 
 def check_activation(layer: nn.Module, activation: nn.Module | None) -> None:

@@ -2,10 +2,10 @@
 
     step t:   K_t = [K_{t−1}; k_t];   V_t = [V_{t−1}; v_t];   y_t = softmax(q_t K_tᵀ/√D) V_t
 
-Symbols: B batch, G heads of keys and values, M the capacity, D the width of a head.
-Paper: Noam Shazeer (2019). Fast transformer decoding: one write-head is all you need. arXiv:1911.02150.
-Departs from the paper: nothing. The room for all steps is taken at the beginning, so that a step copies one token and not the whole past.
-Cost: O(B·G·D) time a step; 2·B·G·M·D numbers of memory.
+Symbols: B batch, G heads of keys and values, M the capacity, D the width of a head. Paper: Noam Shazeer (2019). Fast
+transformer decoding: one write-head is all you need. arXiv:1911.02150. Departs from the paper: nothing. The room for
+all steps is taken at the beginning, so that a step copies one token and not the whole past. Cost: O(B·G·D) time a
+step; 2·B·G·M·D numbers of memory.
 """
 
 from typing import NamedTuple
@@ -17,14 +17,19 @@ from foveal.errors import FovealError, expect, expect_integer, short_repr
 
 
 class Memory(NamedTuple):
-    """Another source's keys (B, G, M, D) and values (B, G, M, D), projected once: what a decoder reads again at every step."""
+    """Another source's keys (B, G, M, D) and values (B, G, M, D), projected once: what a decoder reads again at every
+    step.
+    """
 
     k: Tensor
     v: Tensor
 
 
 class Cache:
-    """Room for the keys and values of `capacity` tokens. It is meant for inference: a gradient passes through one `append` only."""
+    """Room for the keys and values of `capacity` tokens.
+
+    It is meant for inference: a gradient passes through one `append` only.
+    """
 
     def __init__(
         self,
@@ -44,9 +49,13 @@ class Cache:
         self.length = 0
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Write the next keys and values, (B, G, n, D); the answer is a view of all there are so far, (B, G, length, D)."""
+        """Write the next keys and values, (B, G, n, D); the answer is a view of all there are so far, (B, G, length,
+        D).
+        """
         if not isinstance(k, Tensor) or not isinstance(v, Tensor):
-            raise FovealError(f"cache: expected k and v to be tensors (B, G, n, D), got {short_repr(k)} and {short_repr(v)}")
+            raise FovealError(
+                f"cache: expected k and v to be tensors (B, G, n, D), got {short_repr(k)} and {short_repr(v)}"
+            )
         batch, heads, _, width = self.k.shape
         # Each size is compared: a single head would broadcast into all of the cache's heads without a word.
         fits = k.dim() == 4 and k.shape == v.shape == (batch, heads, k.shape[2], width)
@@ -58,7 +67,9 @@ class Cache:
         start, count = self.length, k.shape[2]
         end = start + count
         if end > self.capacity:
-            raise FovealError(f"cache: expected at most {self.capacity} tokens, got {start} + {count}; make it with a larger capacity")
+            raise FovealError(
+                f"cache: expected at most {self.capacity} tokens, got {start} + {count}; make it with a larger capacity"
+            )
         # narrow and copy_ are cheaper than indexing, and a step of decoding is short.
         self.k.narrow(2, start, count).copy_(k)
         self.v.narrow(2, start, count).copy_(v)
@@ -74,10 +85,22 @@ class Cache:
         """Sample b becomes what sample index[b] was: the step of a beam search."""
         batch = self.k.shape[0]
         counts = isinstance(index, Tensor) and index.dtype in (torch.int32, torch.int64)
-        expect(counts, "the cache's new order", "a tensor of integers", index.dtype if isinstance(index, Tensor) else short_repr(index))
-        expect(tuple(index.shape) == (batch,), "the cache's new order", f"one sample for each of {batch}", tuple(index.shape))
+        expect(
+            counts,
+            "the cache's new order",
+            "a tensor of integers",
+            index.dtype if isinstance(index, Tensor) else short_repr(index),
+        )
+        expect(
+            tuple(index.shape) == (batch,),
+            "the cache's new order",
+            f"one sample for each of {batch}",
+            tuple(index.shape),
+        )
         moved = None
-        if index.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere a look would make the device wait
+        if (
+            index.device.type == "cpu" and not torch.compiler.is_compiling()
+        ):  # elsewhere a look would make the device wait
             # Most beams stay where they are: only what moves is copied.
             moved = (index != torch.arange(batch)).nonzero()[:, 0]
             if not len(moved):

@@ -4,7 +4,8 @@
 
 Symbols: content(·) = W·, to a common width A; β > 0 the strength, learned; the keys are also the values.
 Paper: Alex Graves, Greg Wayne, Ivo Danihelka (2014). Neural Turing machines. arXiv:1410.5401.
-Departs from the paper: keys are mapped too, so that both sides may differ in width; β is one learned number, where the paper's controller gives one for each step.
+Departs from the paper: keys are mapped too, so that both sides may differ in width; β is one learned number, where the
+    paper's controller gives one for each step.
 Cost: O((N·C + M·E)·A + N·M·A) time, O(N·M) memory.
 Example: Content(query_width=14, key_width=10, hidden=7)(x, wide)
 """
@@ -26,7 +27,8 @@ class Content(nn.Module):
         check_dropout(self, dropout)
         self.query = nn.Linear(query_width, hidden, bias=False)
         self.key = nn.Linear(key_width, hidden, bias=False)
-        # A cosine of random vectors varies by 1/√A, so that β = √A begins with scores as spread as those of a scaled dot product.
+        # A cosine of random vectors varies by 1/√A, so that β = √A begins with scores as spread as those of a scaled
+        # dot product.
         self.log_strength = nn.Parameter(torch.tensor(math.log(hidden) / 2))
         self.dropout = dropout
 
@@ -34,5 +36,7 @@ class Content(nn.Module):
         """Tokens (B, N, C) and a memory (B, M, E) → (B, N, E)."""
         check_tokens(self, "query", query, self.query.in_features, self.query.weight)
         check_tokens(self, "memory", memory, self.key.in_features, self.key.weight)
-        scores = content(query[:, None], memory[:, None], matrix(self, self.query), matrix(self, self.key), self.log_strength.exp())
+        scores = content(
+            query[:, None], memory[:, None], matrix(self, self.query), matrix(self, self.key), self.log_strength.exp()
+        )
         return look(scores, memory, mask, self.dropout if self.training else 0.0)

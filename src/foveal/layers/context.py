@@ -2,10 +2,14 @@
 
     h_i = (1/i) Σ_{t<i} q_t,  h_0 = 0;   c_i = tanh(W_q q_i + W_h h_i);   e_ij = c_i·(W_k k_j)/√A;   α = softmax_j e;   y_i = Σ_j α_ij k_j
 
-Symbols: context(q_i, history) = c_i (A); h_i the history, the mean of all earlier queries; the keys are also the values.
-Paper: Minh-Thang Luong, Hieu Pham, Christopher D. Manning (2015). Effective approaches to attention-based neural machine translation. EMNLP. arXiv:1508.04025.
-Paper: Biao Zhang, Deyi Xiong, Jinsong Su (2018). Accelerating neural transformer via an average attention network. ACL. arXiv:1805.00631.
-Departs from the paper: the joint form is ours. Luong feeds the past into the query through a recurrent net (input feeding); the running mean that stands in its place here is Zhang's, without the query itself.
+Symbols: context(q_i, history) = c_i (A); h_i the history, the mean of all earlier queries; the keys are also the
+    values.
+Paper: Minh-Thang Luong, Hieu Pham, Christopher D. Manning (2015). Effective approaches to attention-based neural
+    machine translation. EMNLP. arXiv:1508.04025.
+Paper: Biao Zhang, Deyi Xiong, Jinsong Su (2018). Accelerating neural transformer via an average attention network.
+    ACL. arXiv:1805.00631.
+Departs from the paper: the joint form is ours. Luong feeds the past into the query through a recurrent net (input
+    feeding); the running mean that stands in its place here is Zhang's, without the query itself.
 Cost: O((N·C + M·E)·A + N·M·A) time, O(N·M) memory.
 Example: Context(query_width=14, key_width=10, hidden=7)(x, wide)
 """
@@ -29,7 +33,9 @@ class Context(nn.Module):
         self.key = nn.Linear(key_width, hidden, bias=False)
         self.dropout = dropout
 
-    def forward(self, query: Tensor, memory: Tensor, *, earlier: Tensor | None = None, mask: Mask | Tensor | None = None) -> Tensor:
+    def forward(
+        self, query: Tensor, memory: Tensor, *, earlier: Tensor | None = None, mask: Mask | Tensor | None = None
+    ) -> Tensor:
         """Tokens (B, N, C) and a memory (B, M, E) → (B, N, E); earlier: queries (B, P, C) of the steps before these."""
         check_tokens(self, "query", query, self.query.in_features, self.query.weight)
         check_tokens(self, "memory", memory, self.key.in_features, self.key.weight)

@@ -1,10 +1,13 @@
-"""Decoder block: tokens look at those before them, then at a memory, then each is transformed by itself; a residual connection around each.
+"""Decoder block: tokens look at those before them, then at a memory, then each is transformed by itself; a residual
+connection around each.
 
     post-LN:  x̂ = LN(x + SelfAttention(x));   z = LN(x̂ + CrossAttention(x̂, memory));   y = LN(z + FFN(z))
     pre-LN:   x̂ = x + SelfAttention(LN(x));   z = x̂ + CrossAttention(LN(x̂), memory);   y = z + FFN(LN(z))
 
-Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
-Departs from the paper: nothing with norm=PostNorm; the block is causal if its self-attention has mask=causal, or is given it in the call.
+Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia
+    Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
+Departs from the paper: nothing with norm=PostNorm; the block is causal if its self-attention has mask=causal, or is
+    given it in the call.
 Cost: that of its three layers; with a cache and a remembered memory, a step projects one token only.
 Example: Decoder(MultiHead(14, 2, mask=causal), MultiHead(14, 2, key_width=10), FeedForward(14, 28))(x, wide)
 """
@@ -49,7 +52,8 @@ class Decoder(nn.Module):
         memory_mask: Mask | Tensor | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """x (B, N, C) and a memory (B, M, C′), projected or not → (B, N, C). mask: among x; memory_mask: which of the memory x may see.
+        """x (B, N, C) and a memory (B, M, C′), projected or not → (B, N, C). mask: among x; memory_mask: which of the
+        memory x may see.
 
         cache: the keys and values of the tokens before x, which gets those of x added.
         """
@@ -62,8 +66,8 @@ class Decoder(nn.Module):
     def step(self, x: Tensor, memory: Memory, *, memory_mask: Mask | Tensor | None = None, cache: Cache) -> Tensor:
         """One token (R, 1, C) of each of R = S·beams sequences, and the remembered memories of S sources → (R, 1, C).
 
-        The beams of a source stand next to each other, and look at its memory as queries of one sample: it is neither copied nor
-        projected for each of them. memory_mask is that of the S sources.
+        The beams of a source stand next to each other, and look at its memory as queries of one sample: it is neither
+        copied nor projected for each of them. memory_mask is that of the S sources.
         """
         rows, sources = x.shape[0], memory.k.shape[0]
         expect(sources > 0 and rows % sources == 0, "Decoder's rows", f"a multiple of the {sources} sources", rows)

@@ -2,9 +2,12 @@
 
     x′ = GLU(x W_in);   α_i = softmax_t (W_h x′_i) for each head h;   y_ic = Σ_t α_it x′_{i + ahead − (K−1) + t, c};   out = y W_out
 
-Symbols: K taps, `ahead` of them to the right of the token: 0 is causal, (K − 1)/2 is centred; channel c is in head h = ⌊c·H/C⌋.
-Paper: Felix Wu, Angela Fan, Alexei Baevski, Yann N. Dauphin, Michael Auli (2019). Pay less attention with lightweight and dynamic convolutions. ICLR. arXiv:1901.10430.
-Departs from the paper: nothing. Taps that lie outside of the sequence read 0 and keep their weight, as there; dropout falls on α (the paper's DropConnect).
+Symbols: K taps, `ahead` of them to the right of the token: 0 is causal, (K − 1)/2 is centred; channel c is in head h =
+    ⌊c·H/C⌋.
+Paper: Felix Wu, Angela Fan, Alexei Baevski, Yann N. Dauphin, Michael Auli (2019). Pay less attention with lightweight
+    and dynamic convolutions. ICLR. arXiv:1901.10430.
+Departs from the paper: nothing. Taps that lie outside of the sequence read 0 and keep their weight, as there; dropout
+    falls on α (the paper's DropConnect).
 Cost: O(N·C² + N·K·C) time, O(N·(C + H·K)) memory: linear in the length.
 Example: DynamicConvolution(14, heads=7, kernel_size=3, ahead=1)(x)
 """
@@ -24,7 +27,9 @@ from foveal.layers.attention import check_dropout, check_sizes, check_tokens
 
 
 class DynamicConvolution(nn.Module):
-    """A convolution over tokens whose kernel each token predicts: linear in the length, and no pair is ever compared."""
+    """A convolution over tokens whose kernel each token predicts: linear in the length, and no pair is ever
+    compared.
+    """
 
     def __init__(self, width: int, heads: int, kernel_size: int, *, ahead: int = 0, dropout: float = 0.0) -> None:
         """ahead: how many of the taps lie right of the token; 0 looks at the past only."""
@@ -41,13 +46,16 @@ class DynamicConvolution(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(self, x: Tensor, *, mask: Mask | Tensor | None = None) -> Tensor:
-        """Tokens (B, N, C) → (B, N, C). mask: padding, so that filler is read as 0; the taps themselves say how far is seen."""
+        """Tokens (B, N, C) → (B, N, C). mask: padding, so that filler is read as 0; the taps themselves say how far is
+        seen.
+        """
         check_tokens(self, "x", x, self.width, self.gate.weight)
         batch, tokens, _ = x.shape
         ordered, kept = order_and_keys(mask, batch, tokens, tokens, x.device)
         if ordered and self.ahead:
             raise FovealError(
-                f"DynamicConvolution's mask: expected padding, got causal with {self.ahead} taps ahead; build it with ahead=0"
+                f"DynamicConvolution's mask: expected padding, got causal with {self.ahead} taps ahead; build it with "
+                "ahead=0"
             )
         x = F.glu(self.gate(x), -1)
         scores = self.kernel(x).view(batch, tokens, self.heads, self.kernel_size)
@@ -71,7 +79,10 @@ class DynamicConvolution(nn.Module):
         return y.flatten(2)
 
     def _rows(self, alpha: Tensor, kept: Tensor | None, rows: Tensor) -> Tensor:
-        """Where each tap falls: (B, N, H, K) → weights (B, H, n, N). Those of taps outside of the sequence are not in it."""
+        """Where each tap falls: (B, N, H, K) → weights (B, H, n, N).
+
+        Those of taps outside of the sequence are not in it.
+        """
         tokens, left = alpha.shape[1], self.kernel_size - 1 - self.ahead
         places = rows[:, None] + torch.arange(self.kernel_size, device=rows.device)  # in the padded sequence
         band = alpha.new_zeros(alpha.shape[0], self.heads, len(rows), tokens + self.kernel_size - 1)

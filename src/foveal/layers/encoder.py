@@ -3,8 +3,10 @@
     post-LN:  x̂ = LN(x + Attention(x));   y = LN(x̂ + FFN(x̂))
     pre-LN:   x̂ = x + Attention(LN(x));   y = x̂ + FFN(LN(x̂))
 
-Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
-Departs from the paper: nothing with norm=PostNorm; norm=PreNorm is today's usual form, and a stack of it ends with one more LayerNorm, which is the stack's to add.
+Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia
+    Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
+Departs from the paper: nothing with norm=PostNorm; norm=PreNorm is today's usual form, and a stack of it ends with one
+    more LayerNorm, which is the stack's to add.
 Cost: that of its two layers.
 Example: Encoder(MultiHead(14, 2), FeedForward(14, 28), norm=PreNorm)(x)
 """
@@ -20,7 +22,9 @@ from foveal.layers.residual import PostNorm, PreNorm, Residual  # noqa: F401  Pr
 
 
 class Encoder(nn.Module):
-    """One block out of parts: any layer that keeps the shape of its input may stand for the attention, on tokens or on grids."""
+    """One block out of parts: any layer that keeps the shape of its input may stand for the attention, on tokens or on
+    grids.
+    """
 
     def __init__(
         self,
@@ -31,7 +35,9 @@ class Encoder(nn.Module):
         *,
         width: int | None = None,
     ) -> None:
-        """norm: how each layer is wrapped. dropout: on each layer's output. width: needed only if neither layer has a `width`."""
+        """norm: how each layer is wrapped. dropout: on each layer's output. width: needed only if neither layer has a
+        `width`.
+        """
         super().__init__()
         check_norm(self, norm)
         self.width = shared_width(width, attention, feed_forward)
@@ -59,5 +65,8 @@ def shared_width(width: int | None, *layers: nn.Module) -> int:
     found = {int(number) for number in (width, *widths) if number is not None and is_integer(number)}
     if len(found) != 1:
         named = ", ".join(f"{type(layer).__name__} {number}" for layer, number in zip(layers, widths, strict=True))
-        raise FovealError(f"a block's layers: expected one width, got {named}{'' if width is None else f' and width={width}'}; give width=")
+        raise FovealError(
+            f"a block's layers: expected one width, got {named}{'' if width is None else f' and width={width}'}; give "
+            "width="
+        )
     return found.pop()

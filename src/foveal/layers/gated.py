@@ -4,8 +4,10 @@
 
 Symbols: δ the activation, GELU unless given; W and V stand in one matrix, W first.
 Paper: Noam Shazeer (2020). GLU variants improve transformer. arXiv:2002.05202.
-Departs from the paper: the three maps have biases unless bias=False; dropout, 0 unless given, falls on the hidden layer.
-Cost: O(N·C·F) time and 3·C·F weights, C the width and F the hidden width: at 2/3 of the hidden width as dear as the plain network.
+Departs from the paper: the three maps have biases unless bias=False; dropout, 0 unless given, falls on the hidden
+    layer.
+Cost: O(N·C·F) time and 3·C·F weights, C the width and F the hidden width: at 2/3 of the hidden width as dear as the
+    plain network.
 Example: Gated(14, 28)(x)
 """
 
@@ -18,7 +20,9 @@ from foveal.layers.attention import check_activation, check_dropout, check_last
 class Gated(nn.Module):
     """(…, width) → (…, width), through a gated hidden layer."""
 
-    def __init__(self, width: int, hidden: int, activation: nn.Module | None = None, dropout: float = 0.0, *, bias: bool = True) -> None:
+    def __init__(
+        self, width: int, hidden: int, activation: nn.Module | None = None, dropout: float = 0.0, *, bias: bool = True
+    ) -> None:
         super().__init__()
         expect_integer(width, "Gated's width")
         expect_integer(hidden, "Gated's hidden width")

@@ -2,10 +2,15 @@
 
     head = softmax(Q (E K)ᵀ/√D) (F V);   y = Concat(head_1 … head_H) W_O
 
-Symbols: E and F (projected, length), learned, shared by all heads; a shorter input of M tokens uses their first M columns.
-Paper: Sinong Wang, Belinda Z. Li, Madian Khabsa, Han Fang, Hao Ma (2020). Linformer: self-attention with linear complexity. arXiv:2006.04768.
-Departs from the paper: E and F begin with variance 1/length, so that a projected key is as large as a key; the paper's proof takes 1/projected. They are shared by the heads of a layer (the paper's headwise sharing), not between layers.
-Cost: O(N·C² + N·projected·C) time, O(N·projected) memory at most; 2·projected·length weights more than multi-head attention.
+Symbols: E and F (projected, length), learned, shared by all heads; a shorter input of M tokens uses their first M
+    columns.
+Paper: Sinong Wang, Belinda Z. Li, Madian Khabsa, Han Fang, Hao Ma (2020). Linformer: self-attention with linear
+    complexity. arXiv:2006.04768.
+Departs from the paper: E and F begin with variance 1/length, so that a projected key is as large as a key; the paper's
+    proof takes 1/projected. They are shared by the heads of a layer (the paper's headwise sharing), not between
+    layers.
+Cost: O(N·C² + N·projected·C) time, O(N·projected) memory at most; 2·projected·length weights more than multi-head
+    attention.
 Example: Linformer(14, heads=7, length=13, projected=5)(x)
 """
 
@@ -34,15 +39,23 @@ class Linformer(nn.Module):
         self.f = nn.Parameter(torch.randn(projected, length) * length**-0.5)
 
     def forward(self, x: Tensor, *, mask: Mask | Tensor | None = None) -> Tensor:
-        """Tokens (B, N, C), N ≤ length → (B, N, C). mask: padding only, as every projected key is a mixture of all tokens."""
+        """Tokens (B, N, C), N ≤ length → (B, N, C). mask: padding only, as every projected key is a mixture of all
+        tokens.
+        """
         check_tokens(self, "x", x, self.width, self.qkv.weight)
         batch, tokens, _ = x.shape
         if tokens > self.length:
-            raise FovealError(f"Linformer's x: expected at most {self.length} tokens, got {tokens}; build it with a larger length")
+            raise FovealError(
+                f"Linformer's x: expected at most {self.length} tokens, got {tokens}; build it with a larger length"
+            )
         ordered, kept = order_and_keys(mask, batch, tokens, tokens, x.device)
         if ordered:
-            raise FovealError("Linformer's mask: expected none or padding, got causal; a projected key holds later tokens too")
-        q, k, v = self.qkv(x).view(batch, tokens, 3, self.heads, self.width // self.heads).permute(2, 0, 3, 1, 4).unbind(0)  # (B, H, N, D)
+            raise FovealError(
+                "Linformer's mask: expected none or padding, got causal; a projected key holds later tokens too"
+            )
+        q, k, v = (
+            self.qkv(x).view(batch, tokens, 3, self.heads, self.width // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
+        )  # (B, H, N, D)
         if kept is not None:
             hidden = ~kept.transpose(-1, -2)  # (B, 1, N, 1)
             k, v = k.masked_fill(hidden, 0), v.masked_fill(hidden, 0)

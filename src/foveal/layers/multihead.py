@@ -1,11 +1,15 @@
-"""Multi-head attention: several attentions side by side, each on its own projection of the tokens; heads may share keys and values.
+"""Multi-head attention: several attentions side by side, each on its own projection of the tokens; heads may share
+keys and values.
 
     y = Concat(head_1 … head_H) W_O;   head_i = softmax(Q_i K_g(i)ᵀ/√D) V_g(i);   Q_i = x W_i^Q,  K_g = m W_g^K,  V_g = m W_g^V;   g(i) = ⌊i·G/H⌋
 
-Symbols: B batch, C width, H heads, D = C/H, G heads of keys and values (groups; G = H multi-head, G = 1 multi-query), m = x in self-attention and the memory in cross-attention.
-Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
+Symbols: B batch, C width, H heads, D = C/H, G heads of keys and values (groups; G = H multi-head, G = 1 multi-query),
+    m = x in self-attention and the memory in cross-attention.
+Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia
+    Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
 Paper: Noam Shazeer (2019). Fast transformer decoding: one write-head is all you need. arXiv:1911.02150.
-Paper: Joshua Ainslie, James Lee-Thorp, Michiel de Jong, Yury Zemlyanskiy, Federico Lebrón, Sumit Sanghai (2023). GQA: training generalized multi-query transformer models from multi-head checkpoints. EMNLP. arXiv:2305.13245.
+Paper: Joshua Ainslie, James Lee-Thorp, Michiel de Jong, Yury Zemlyanskiy, Federico Lebrón, Sumit Sanghai (2023). GQA:
+    training generalized multi-query transformer models from multi-head checkpoints. EMNLP. arXiv:2305.13245.
 Departs from the paper: the projections have biases unless bias=False.
 Cost: O(N·C² + N·M·C) time; 4·C² weights with G = H.
 Example: MultiHead(14, 7)(x)
@@ -43,13 +47,23 @@ class MultiHead(nn.Module):
         dropout: float = 0.0,
         bias: bool = True,
     ) -> None:
-        """groups: heads of keys and values, H unless given. key_width: the memory's width. head_width: D, C/H unless given."""
+        """groups: heads of keys and values, H unless given. key_width: the memory's width. head_width: D, C/H unless
+        given.
+        """
         super().__init__()
         groups = heads if groups is None else groups
-        for name, number in (("width", width), ("heads", heads), ("groups", groups), ("key_width", key_width), ("head_width", head_width)):
+        for name, number in (
+            ("width", width),
+            ("heads", heads),
+            ("groups", groups),
+            ("key_width", key_width),
+            ("head_width", head_width),
+        ):
             if number is not None or name in ("width", "heads"):
                 expect_integer(number, f"MultiHead's {name}")
-        expect(head_width is not None or width % heads == 0, "MultiHead's heads", f"a divisor of the width {width}", heads)
+        expect(
+            head_width is not None or width % heads == 0, "MultiHead's heads", f"a divisor of the width {width}", heads
+        )
         expect(heads % groups == 0, "MultiHead's groups", f"a divisor of the {heads} heads", groups)
         check_dropout(self, dropout)
         check_mask(self, mask)
@@ -59,8 +73,9 @@ class MultiHead(nn.Module):
         self.head_width = head_width or width // heads
         self.position, self.mask = position, mask
         queries, pairs = heads * self.head_width, 2 * groups * self.head_width
-        # Self-attention reads one source, so one product makes q, k and v: on one thread a step of decoding spends 14 µs there
-        # instead of 27 at width 64, and 84 instead of 103 at width 512. Cross-attention reads two sources, with a product for each.
+        # Self-attention reads one source, so one product makes q, k and v: on one thread a step of decoding spends 14
+        # µs there instead of 27 at width 64, and 84 instead of 103 at width 512. Cross-attention reads two sources,
+        # with a product for each.
         self.qkv: nn.Linear | None = None
         if key_width is None:
             self.qkv = nn.Linear(width, queries + pairs, bias)
@@ -90,14 +105,16 @@ class MultiHead(nn.Module):
     ) -> Tensor:
         """Tokens (B, N, C), and in cross-attention a memory (B, M, key_width) or a remembered one → (B, N, C).
 
-        cache: keys and values of the tokens before these; the new ones are added to it. start: the position of the first query in
-        cross-attention, for a decoder that goes step by step (a cache knows it by itself). A mask counts rows from position 0, and a
-        boolean tensor from the first of these queries.
+        cache: keys and values of the tokens before these; the new ones are added to it. start: the position of the
+        first query in cross-attention, for a decoder that goes step by step (a cache knows it by itself). A mask
+        counts rows from position 0, and a boolean tensor from the first of these queries.
         """
         check_tokens(self, "query", query, self.width, self.out.weight)
         if memory is None:
             if start:
-                raise FovealError(f"MultiHead's start: expected 0 in self-attention, got {start}; give a cache, which knows it")
+                raise FovealError(
+                    f"MultiHead's start: expected 0 in self-attention, got {start}; give a cache, which knows it"
+                )
             q, k, v = self._from_one(query)
             if cache is not None:
                 if not isinstance(cache, Cache):
@@ -110,7 +127,10 @@ class MultiHead(nn.Module):
                 k, v = cache.append(k, v)
         else:
             if cache is not None:
-                raise FovealError("MultiHead's cache: expected none in cross-attention, got one; project the memory once with remember()")
+                raise FovealError(
+                    "MultiHead's cache: expected none in cross-attention, got one; project the memory once with "
+                    "remember()"
+                )
             if start:
                 expect_integer(start, "MultiHead's start", 0)
             q = self._queries(query, start)
@@ -135,19 +155,28 @@ class MultiHead(nn.Module):
 
     def new_cache(self, batch: int, capacity: int) -> Cache:
         """An empty cache that fits this layer."""
-        weight = self.out.weight if isinstance(self.out.weight, Tensor) else torch.empty(0)  # quantised: it computes in float32 on a CPU
+        weight = (
+            self.out.weight if isinstance(self.out.weight, Tensor) else torch.empty(0)
+        )  # quantised: it computes in float32 on a CPU
         kind = weight.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
         return Cache(batch, self.groups, capacity, self.head_width, dtype=dtype, device=weight.device)
 
     def drop_heads(self, indices: Iterable[int]) -> None:
-        """Cut these heads out, in place: smaller matrices, and the result that zeros in place of their outputs would give."""
+        """Cut these heads out, in place: smaller matrices, and the result that zeros in place of their outputs would
+        give.
+        """
         try:
             dropped = set(indices)
         except TypeError:
-            raise FovealError(f"MultiHead's heads to drop: expected some of 0 to {self.heads - 1}, got {short_repr(indices)}") from None
+            raise FovealError(
+                f"MultiHead's heads to drop: expected some of 0 to {self.heads - 1}, got {short_repr(indices)}"
+            ) from None
         expect(
-            dropped <= set(range(self.heads)), "MultiHead's heads to drop", f"0 to {self.heads - 1}", short_repr(sorted(dropped, key=str))
+            dropped <= set(range(self.heads)),
+            "MultiHead's heads to drop",
+            f"0 to {self.heads - 1}",
+            short_repr(sorted(dropped, key=str)),
         )
         kept = [head for head in range(self.heads) if head not in dropped]
         share = self.heads // self.groups
@@ -182,19 +211,26 @@ class MultiHead(nn.Module):
             q, k, v = torch.split(self._split(self.qkv(tokens)), [heads, groups, groups], 1)
             return q, k, v
         if self.key_width != self.width:
-            raise FovealError(f"MultiHead's memory: expected one of width {self.key_width}, got none; its own tokens are {self.width} wide")
+            raise FovealError(
+                f"MultiHead's memory: expected one of width {self.key_width}, got none; its own tokens are "
+                f"{self.width} wide"
+            )
         k, v = self._split(self.kv(tokens)).chunk(2, 1)
         return self._split(self.q(tokens)), k, v
 
     def _queries(self, tokens: Tensor, start: int) -> Tensor:
         """q (B, H, N, D) of tokens that read another source."""
-        q = self._split(self.q(tokens) if self.qkv is None else some_outputs(self.qkv, tokens, 0, self.heads * self.head_width))
+        q = self._split(
+            self.q(tokens) if self.qkv is None else some_outputs(self.qkv, tokens, 0, self.heads * self.head_width)
+        )
         return q if self.position is None else self.position.rotate(q, q, start, start)[0]
 
     def _split(self, tokens: Tensor) -> Tensor:
         """(B, N, heads·D) → (B, heads, N, D)."""
         batch, length, width = tokens.shape
-        return tokens.view(batch, length, width // self.head_width, self.head_width).transpose(1, 2)  # −1 is ambiguous of no tokens
+        return tokens.view(batch, length, width // self.head_width, self.head_width).transpose(
+            1, 2
+        )  # −1 is ambiguous of no tokens
 
     def _mask(self, mask: Mask | Tensor | None, start: int, q: Tensor, k: Tensor) -> Mask | Tensor | None:
         """Both the layer's own mask and the caller's, for queries that begin at `start`."""
@@ -220,7 +256,9 @@ class MultiHead(nn.Module):
     def _rows(self, heads: list[int]) -> Tensor:
         """The rows of a projection that belong to these heads."""
         width = self.head_width
-        return torch.tensor([head * width + row for head in heads for row in range(width)], device=self.out.weight.device)
+        return torch.tensor(
+            [head * width + row for head in heads for row in range(width)], device=self.out.weight.device
+        )
 
 
 def check_position(layer: str, position: Position | None) -> None:
@@ -228,7 +266,9 @@ def check_position(layer: str, position: Position | None) -> None:
     if position is None or type(position) is Position:
         return
     if not isinstance(position, Position):
-        raise FovealError(f"{layer}'s position: expected one of foveal.position, such as Rotary(), got {short_repr(position)}")
+        raise FovealError(
+            f"{layer}'s position: expected one of foveal.position, such as Rotary(), got {short_repr(position)}"
+        )
     kind = type(position)
     if kind.rotate is Position.rotate and kind.term is Position.term:
         raise FovealError(
@@ -242,7 +282,8 @@ def _check_growth(*masks: Mask | Tensor | None) -> None:
     for mask in masks:
         if isinstance(mask, Mask) and not mask.grows:
             raise FovealError(
-                f"MultiHead's cache: expected a mask that keeps the same pairs when keys are added, got {mask!r}; decode without a cache"
+                f"MultiHead's cache: expected a mask that keeps the same pairs when keys are added, got {mask!r}; "
+                "decode without a cache"
             )
 
 

@@ -1,11 +1,16 @@
-"""Performer: multi-head attention whose softmax is replaced by random features, so that its cost is linear in the length.
+"""Performer: multi-head attention whose softmax is replaced by random features, so that its cost is linear in the
+length.
 
     y = Concat(head_1 … head_H) W_O;   head = φ(Q)(φ(K)ᵀV) / (φ(Q)(φ(K)ᵀ1));   φ(x)_f = exp(ω_f·x′ − ‖x′‖²/2)/√F,   x′ = x/D^¼
 
 Symbols: ω_f the F features, orthogonal in blocks, drawn from the seed and shared by all heads (FAVOR+); D = C/H.
-Paper: Krzysztof Choromanski, Valerii Likhosherstov, David Dohan, Xingyou Song, Andreea Gane, Tamas Sarlos, Peter Hawkins, Jared Davis, Afroz Mohiuddin, Lukasz Kaiser, David Belanger, Lucy Colwell, Adrian Weller (2021). Rethinking attention with performers. ICLR. arXiv:2009.14794.
+Paper: Krzysztof Choromanski, Valerii Likhosherstov, David Dohan, Xingyou Song, Andreea Gane, Tamas Sarlos, Peter
+    Hawkins, Jared Davis, Afroz Mohiuddin, Lukasz Kaiser, David Belanger, Lucy Colwell, Adrian Weller (2021).
+    Rethinking attention with performers. ICLR. arXiv:2009.14794.
 Departs from the paper: no constant is added to the features. The features are drawn anew only when `redraw` is called.
-Cost: O((N + M)·(C² + F·C)) time, O((N + M)·C + F·C) memory, as features are made for some rows at a time and thrown away; a gradient keeps F·C sums for each such part; compiled O((N + M)·(C + H·F)) memory, and causal (N/128)²·F·C more time. Faster than full attention once N is well above F.
+Cost: O((N + M)·(C² + F·C)) time, O((N + M)·C + F·C) memory, as features are made for some rows at a time and thrown
+    away; a gradient keeps F·C sums for each such part; compiled O((N + M)·(C + H·F)) memory, and causal (N/128)²·F·C
+    more time. Faster than full attention once N is well above F.
 Example: Performer(14, heads=7, features=8)(x)
 """
 
@@ -19,7 +24,10 @@ from foveal.layers.attention import check_mask, check_sizes, check_tokens, some_
 
 
 class Performer(nn.Module):
-    """Self-attention, or cross-attention if there is a memory. Its weights are named as MultiHead's, so one can carry the other's."""
+    """Self-attention, or cross-attention if there is a memory.
+
+    Its weights are named as MultiHead's, so one can carry the other's.
+    """
 
     projection: Tensor
 

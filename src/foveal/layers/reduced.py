@@ -3,8 +3,10 @@
     y = MultiHead(queries x, memory SR(x));   SR(x) = LN(Conv_{R×R, stride R}(x))
 
 Symbols: R the reduction; with R = 1 there is neither convolution nor LayerNorm, and the memory is x.
-Paper: Wenhai Wang, Enze Xie, Xiang Li, Deng-Ping Fan, Kaitao Song, Ding Liang, Tong Lu, Ping Luo, Ling Shao (2021). Pyramid vision transformer: a versatile backbone for dense prediction without convolutions. ICCV. arXiv:2102.12122.
-Departs from the paper: a grid that R does not divide is filled up with zeros, where the paper's code leaves its last rows and columns unseen.
+Paper: Wenhai Wang, Enze Xie, Xiang Li, Deng-Ping Fan, Kaitao Song, Ding Liang, Tong Lu, Ping Luo, Ling Shao (2021).
+    Pyramid vision transformer: a versatile backbone for dense prediction without convolutions. ICCV. arXiv:2102.12122.
+Departs from the paper: a grid that R does not divide is filled up with zeros, where the paper's code leaves its last
+    rows and columns unseen.
 Cost: O(N²·C/R² + N·C²) time, N = h·w; attention over R² times fewer pairs.
 Example: Reduced(14, 2, reduction=2)(image)
 """
@@ -20,7 +22,14 @@ class Reduced(nn.Module):
     """Multi-head attention of a grid (B, h, w, C) on its own reduced copy."""
 
     def __init__(
-        self, width: int, heads: int, reduction: int, *, head_width: int | None = None, dropout: float = 0.0, bias: bool = True
+        self,
+        width: int,
+        heads: int,
+        reduction: int,
+        *,
+        head_width: int | None = None,
+        dropout: float = 0.0,
+        bias: bool = True,
     ) -> None:
         """head_width: C/heads unless given."""
         super().__init__()

@@ -1,11 +1,16 @@
-"""Residual connection: a layer adds to what it is given; LayerNorm stands before it (pre-LN), after the sum (post-LN), or nowhere.
+"""Residual connection: a layer adds to what it is given; LayerNorm stands before it (pre-LN), after the sum (post-LN),
+or nowhere.
 
     residual: x + f(x);   pre-LN: x + f(LN(x));   post-LN: LN(x + f(x));   without the sum: f(x), f(LN(x)), LN(f(x))
 
-Symbols: f the layer with dropout on its output; what else the layer is given (a memory, a mask, a cache) is passed through.
-Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
-Paper: Ruibin Xiong, Yunchang Yang, Di He, Kai Zheng, Shuxin Zheng, Chen Xing, Huishuai Zhang, Yanyan Lan, Liwei Wang, Tie-Yan Liu (2020). On layer normalization in the transformer architecture. ICML. arXiv:2002.04745.
-Departs from the paper: nothing. The forms without the sum are for an ablation: they show what the residual connection is worth.
+Symbols: f the layer with dropout on its output; what else the layer is given (a memory, a mask, a cache) is passed
+    through.
+Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia
+    Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
+Paper: Ruibin Xiong, Yunchang Yang, Di He, Kai Zheng, Shuxin Zheng, Chen Xing, Huishuai Zhang, Yanyan Lan, Liwei Wang,
+    Tie-Yan Liu (2020). On layer normalization in the transformer architecture. ICML. arXiv:2002.04745.
+Departs from the paper: nothing. The forms without the sum are for an ablation: they show what the residual connection
+    is worth.
 Cost: O(N·C) beside the layer's own; 2·C weights for LayerNorm.
 Example: PreNorm(nn.Linear(14, 14), 14)(x)
 """
@@ -24,7 +29,12 @@ class Residual(nn.Module):
 
     def __init__(self, layer: nn.Module, width: int, dropout: float = 0.0) -> None:
         super().__init__()
-        expect(isinstance(layer, nn.Module), f"{type(self).__name__}'s layer", "a layer (torch.nn.Module)", short_repr(layer))
+        expect(
+            isinstance(layer, nn.Module),
+            f"{type(self).__name__}'s layer",
+            "a layer (torch.nn.Module)",
+            short_repr(layer),
+        )
         expect_integer(width, f"{type(self).__name__}'s width")
         check_dropout(self, dropout)
         self.layer, self.width, self.dropout = layer, width, dropout
@@ -32,7 +42,9 @@ class Residual(nn.Module):
     def change(self, x: Tensor, *others: Any, **named: Any) -> Tensor:
         """f(x), with dropout."""
         if not isinstance(x, Tensor):
-            raise FovealError(f"{type(self).__name__}'s input: expected a tensor (…, {self.width}), got {short_repr(x)}")
+            raise FovealError(
+                f"{type(self).__name__}'s input: expected a tensor (…, {self.width}), got {short_repr(x)}"
+            )
         y: Tensor = self.layer(x, *others, **named)
         return functional.dropout(y, self.dropout, self.training)
 

@@ -1,10 +1,14 @@
-"""Windowed attention: a grid of tokens is cut into square windows, and a token looks inside its own; shifted windows join neighbours.
+"""Windowed attention: a grid of tokens is cut into square windows, and a token looks inside its own; shifted windows
+join neighbours.
 
     y = MultiHead(x) inside each window;   window(r, c) = (⌊(r − shift)/size⌋, ⌊(c − shift)/size⌋)
 
-Symbols: r and c row and column of a token, size the side of a window. A position (a table of relative biases) works on the size² tokens of a window, row by row.
-Paper: Ze Liu, Yutong Lin, Yue Cao, Han Hu, Yixuan Wei, Zheng Zhang, Stephen Lin, Baining Guo (2021). Swin transformer: hierarchical vision transformer using shifted windows. ICCV. arXiv:2103.14030.
-Departs from the paper: where the windows do not divide the grid, the filler is hidden; the paper's code lets tokens look at it.
+Symbols: r and c row and column of a token, size the side of a window. A position (a table of relative biases) works on
+    the size² tokens of a window, row by row.
+Paper: Ze Liu, Yutong Lin, Yue Cao, Han Hu, Yixuan Wei, Zheng Zhang, Stephen Lin, Baining Guo (2021). Swin transformer:
+    hierarchical vision transformer using shifted windows. ICCV. arXiv:2103.14030.
+Departs from the paper: where the windows do not divide the grid, the filler is hidden; the paper's code lets tokens
+    look at it.
 Cost: O(h·w·(C² + size²·C)) time: linear in the number of tokens.
 Example: Windowed(14, 2, window=3, shift=1)(image)
 """
@@ -60,7 +64,10 @@ class Windowed(nn.Module):
         self.attention.drop_heads(indices)
 
     def _cut(self, x: Tensor) -> Tensor:
-        """(B, h′, w′, C) → (B·windows, size², C). Rolled by the shift, the windows that the border cuts share one, and the mask parts them."""
+        """(B, h′, w′, C) → (B·windows, size², C).
+
+        Rolled by the shift, the windows that the border cuts share one, and the mask parts them.
+        """
         size = self.window
         x = x.roll((-self.shift, -self.shift), (1, 2)) if self.shift else x
         batch, rows, columns, width = x.shape
@@ -75,7 +82,10 @@ class Windowed(nn.Module):
         return x.roll((self.shift, self.shift), (1, 2)) if self.shift else x
 
     def _mask(self, h: int, w: int, rows: int, columns: int, device: torch.device) -> Tensor:
-        """For each window, which of its tokens see which: (windows, 1, size², size²). It is `foveal.mask.window`, read at the tokens' places."""
+        """For each window, which of its tokens see which: (windows, 1, size², size²).
+
+        It is `foveal.mask.window`, read at the tokens' places.
+        """
         places = torch.arange(rows * columns, device=device).view(1, rows, columns, 1)
         at = self._cut(places)[..., 0]  # (windows, size²), the place of each token in the padded grid
         zero = torch.zeros((), dtype=torch.long, device=device)

@@ -5,10 +5,11 @@
     margin           ℓ ← ℓ + log π, r = π (of several labels log odds): the logits then answer as if all classes were equally frequent
     distillation     L = −Σ_k soft_k log softmax(ℓ)_k, with the probabilities of teachers for targets
 
-Symbols: ℓ (B, C) logits; y (B, C) targets, soft where mixup made them; w the weights of classes; π_k the share of class k in the training split.
-Weights lose their effect once every training image is learned; a margin stays (Menon et al., 2021, arXiv:2007.07314).
-Smoothing is left out of the weights, or the share that it gives to a rare class would outweigh the true one; with a margin it goes towards the shares,
-or a class rarer than ε would be predicted in every image.
+Symbols: ℓ (B, C) logits; y (B, C) targets, soft where mixup made them; w the weights of classes; π_k the share of
+class k in the training split. Weights lose their effect once every training image is learned; a margin stays (Menon et
+al., 2021, arXiv:2007.07314). Smoothing is left out of the weights, or the share that it gives to a rare class would
+outweigh the true one; with a margin it goes towards the shares, or a class rarer than ε would be predicted in every
+image.
 """
 
 import numpy as np
@@ -28,7 +29,9 @@ def classification_loss(
     class_weight: Tensor | None = None,
     prior: Tensor | None = None,
 ) -> Tensor:
-    """The mean over the usable images. targets (B, C); usable (B,): could be read; prior (C,): see `log_prior`, None for no margin."""
+    """The mean over the usable images. targets (B, C); usable (B,): could be read; prior (C,): see `log_prior`, None
+    for no margin.
+    """
     logits = logits.float()
     rest: Tensor | float = 1 / 2 if multi_label else 1 / logits.shape[1]  # where the smoothed part of a label goes
     if prior is not None:
@@ -48,7 +51,9 @@ def classification_loss(
 
 
 def distillation_loss(logits: Tensor, soft: Tensor, usable: Tensor, *, multi_label: bool) -> Tensor:
-    """Cross-entropy with the teachers' probabilities (B, C), the mean over the usable images (Hinton et al., 2015, arXiv:1503.02531)."""
+    """Cross-entropy with the teachers' probabilities (B, C), the mean over the usable images (Hinton et al., 2015,
+    arXiv:1503.02531).
+    """
     logits = logits.float()
     if multi_label:
         each = F.binary_cross_entropy_with_logits(logits, soft, reduction="none").mean(1)
@@ -64,12 +69,18 @@ def mean_usable(each: Tensor, usable: Tensor) -> Tensor:
 
 
 def class_weights(counts: NDArray[np.int64]) -> Tensor:
-    """(C,): images per class on average / images of this class, so that all classes weigh the same in sum; 1 for one that has none."""
+    """(C,): images per class on average / images of this class, so that all classes weigh the same in sum; 1 for one
+    that has none.
+    """
     present = counts > 0
-    return torch.from_numpy(np.where(present, counts.sum() / (max(1, present.sum()) * np.maximum(counts, 1)), 1.0)).float()
+    return torch.from_numpy(
+        np.where(present, counts.sum() / (max(1, present.sum()) * np.maximum(counts, 1)), 1.0)
+    ).float()
 
 
 def log_prior(counts: NDArray[np.int64], multi_label: bool, images: int) -> Tensor:
     """(C,): log of each class's share of the images; of several labels, log odds."""
-    share = (counts + 1.0) / (images + 2.0 if multi_label else images + len(counts))  # one more of each: none is impossible
+    share = (counts + 1.0) / (
+        images + 2.0 if multi_label else images + len(counts)
+    )  # one more of each: none is impossible
     return torch.from_numpy(np.log(share) - (np.log1p(-share) if multi_label else 0.0)).float()

@@ -3,13 +3,16 @@
     z = h Eᵀ + b;   L = Σ_t [lse(z_t) − (1 − ε) z_t,y − ε/V Σ_w z_t,w] · a_t;   ∂L/∂z_t = (softmax(z_t) − (1 − ε) 1_y − ε/V) · a_t
     two passes: L = ½ (L¹ + L²) + α/4 · Σ_t a_t [KL(P¹_t ‖ P²_t) + KL(P²_t ‖ P¹_t)],   P = softmax(z)
 
-Symbols: h (T, C) the decoder's output for each token, E (V, C) the table of tokens, y the target tokens, ε the label smoothing, a_t = 1/T the weight of a token (0 of padding), lse the log of the sum of exponentials, α the weight of R-Drop.
-Logits are the largest tensor of a small Transformer: 16,384 tokens with 37,000 to choose from are 1.2 GB in 16 bits, and cross-entropy of them in
-float32 reads and writes that several times. Here a chunk's gradient is made while its logits are there, and so are the products with it; what is the
-same for all tokens of the vocabulary, ε/V, is of rank 1, and never goes through the large tensor.
-Paper: Xiaobo Liang, Lijun Wu, Juntao Li, Yue Wang, Qi Meng, Tao Qin, Wei Chen, Min Zhang, Tie-Yan Liu (2021). R-Drop: regularized dropout for neural networks. NeurIPS. arXiv:2106.14448.
+Symbols: h (T, C) the decoder's output for each token, E (V, C) the table of tokens, y the target tokens, ε the label
+smoothing, a_t = 1/T the weight of a token (0 of padding), lse the log of the sum of exponentials, α the weight of
+R-Drop. Logits are the largest tensor of a small Transformer: 16,384 tokens with 37,000 to choose from are 1.2 GB in 16
+bits, and cross-entropy of them in float32 reads and writes that several times. Here a chunk's gradient is made while
+its logits are there, and so are the products with it; what is the same for all tokens of the vocabulary, ε/V, is of
+rank 1, and never goes through the large tensor. Paper: Xiaobo Liang, Lijun Wu, Juntao Li, Yue Wang, Qi Meng, Tao Qin,
+Wei Chen, Min Zhang, Tie-Yan Liu (2021). R-Drop: regularized dropout for neural networks. NeurIPS. arXiv:2106.14448.
 Departs from the paper: half of its loss, so that with α = 0 it is the mean of two passes, as large as that of one.
-Cost: the three products of a linear layer, and three passes over a chunk; with R-Drop some ten, over five tensors of its size.
+Cost: the three products of a linear layer, and three passes over a chunk; with R-Drop some ten, over five tensors of
+its size.
 """
 
 from typing import Any
@@ -34,9 +37,11 @@ def token_loss(
     counts: Tensor | None = None,
     r_drop: float = 0.0,
 ) -> Tensor:
-    """The mean over tokens (T,) of the smoothed cross-entropy, in float32 at least. counts (T,): which of them count; None: all.
+    """The mean over tokens (T,) of the smoothed cross-entropy, in float32 at least. counts (T,): which of them count;
+    None: all.
 
-    hidden: (T, C), or (2, T, C) of two passes that differ in what dropout hid: their mean, and their divergence, α = r_drop.
+    hidden: (T, C), or (2, T, C) of two passes that differ in what dropout hid: their mean, and their divergence, α =
+    r_drop.
     """
     passes = hidden if hidden.dim() == 3 else hidden[None]
     expect(len(tokens) > 0, "tokens", "at least one", "none")
@@ -69,7 +74,14 @@ def _parts(tokens: int, chunk: int) -> list[slice]:
 
 
 def _value(
-    passes: Tensor, table: Tensor, tokens: Tensor, label_smoothing: float, bias: Tensor | None, chunk: int, shares: Tensor, r_drop: float
+    passes: Tensor,
+    table: Tensor,
+    tokens: Tensor,
+    label_smoothing: float,
+    bias: Tensor | None,
+    chunk: int,
+    shares: Tensor,
+    r_drop: float,
 ) -> Tensor:
     own = passes.dtype
     cast, bias = table.to(own), None if bias is None else bias.to(own)
@@ -116,19 +128,25 @@ class _TokenLoss(torch.autograd.Function):
                     gradient = p / 2 + r_drop / 4 * (p * (difference - distance) + p - p.flip(0))
                 else:
                     gradient = log_p.exp() / count if torch.compiler.is_compiling() or count > 1 else log_p.exp_()
-                gradient = _less(gradient, tokens[part], right).to(own)  # (P, t, V): the gradient by z is a_t (this − ε/VP)
+                gradient = _less(gradient, tokens[part], right).to(
+                    own
+                )  # (P, t, V): the gradient by z is a_t (this − ε/VP)
                 of_passes[:, part] = ((gradient @ cast - uniform) * shares[part]).to(own)
                 for one, hidden in zip(gradient, weighed[:, part], strict=True):
                     of_table += one.mT @ hidden
                     if of_bias is not None:
                         of_bias += shares[part, 0] @ one.to(exact)
-        context.save_for_backward(of_passes, of_table.to(table.dtype), None if of_bias is None or bias is None else of_bias.to(bias.dtype))
+        context.save_for_backward(
+            of_passes, of_table.to(table.dtype), None if of_bias is None or bias is None else of_bias.to(bias.dtype)
+        )
         return total
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         # A loss is scaled by more than float16 holds before it is small enough for it.
-        scaled = [None if one is None else (one.to(gradient.dtype) * gradient).to(one.dtype) for one in context.saved_tensors]
+        scaled = [
+            None if one is None else (one.to(gradient.dtype) * gradient).to(one.dtype) for one in context.saved_tensors
+        ]
         return scaled[0], scaled[1], None, None, scaled[2], None, None, None
 
 
@@ -140,7 +158,9 @@ def _log_probability(logits: Tensor) -> Tensor:
 def _entropy(log_p: Tensor, tokens: Tensor, label_smoothing: float, shares: Tensor) -> Tensor:
     """A chunk's part of the mean of all passes' smoothed cross-entropy."""
     of_target = log_p.gather(2, _places(log_p, tokens))
-    return -(((1 - label_smoothing) * of_target + label_smoothing * log_p.mean(2, keepdim=True)) * shares).sum() / len(log_p)
+    return -(((1 - label_smoothing) * of_target + label_smoothing * log_p.mean(2, keepdim=True)) * shares).sum() / len(
+        log_p
+    )
 
 
 def _divergence(log_p: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,11 +1,12 @@
-"""How good translations are, as the field counts it: BLEU and chrF by sacrebleu, whose signature names the variant of BLEU.
+"""How good translations are, as the field counts it: BLEU and chrF by sacrebleu, whose signature names the variant of
+BLEU.
 
     bleu        cased, on the sentences as a person reads them: the first figure
     lowercased  the same on small letters and separated signs: what papers on small sets report
     chrf        F-score of runs of characters, kinder to languages with many endings
 
-Intervals hold 95 % of a bootstrap over sentences.
-Papers: Kishore Papineni et al. (2002). BLEU. ACL. Maja Popović (2015). chrF. WMT. Matt Post (2018). A call for clarity in reporting BLEU scores. WMT.
+Intervals hold 95 % of a bootstrap over sentences. Papers: Kishore Papineni et al. (2002). BLEU. ACL. Maja Popović
+(2015). chrF. WMT. Matt Post (2018). A call for clarity in reporting BLEU scores. WMT.
 """
 
 import itertools
@@ -29,7 +30,9 @@ class Score:
     signature: str
 
 
-def translation_scores(translations: Sequence[str], references: Sequence[str], resamples: int = RESAMPLES) -> dict[str, Score]:
+def translation_scores(
+    translations: Sequence[str], references: Sequence[str], resamples: int = RESAMPLES
+) -> dict[str, Score]:
     """resamples: of the bootstrap for the interval; below 2, there is none."""
     try:
         from sacrebleu.metrics.bleu import BLEU
@@ -41,8 +44,11 @@ def translation_scores(translations: Sequence[str], references: Sequence[str], r
     metrics = {"bleu": BLEU(), "lowercased": BLEU(lowercase=True), "chrf": CHRF()}
     scores = {}
     for name, metric in metrics.items():
-        # What sacrebleu's own corpus_score does, in two steps: its bootstrap cannot add up a resample that scores nothing.
-        counts = np.array(metric._extract_corpus_statistics(list(translations), [list(references)]))  # (sentences, figures)
+        # What sacrebleu's own corpus_score does, in two steps: its bootstrap cannot add up a resample that scores
+        # nothing.
+        counts = np.array(
+            metric._extract_corpus_statistics(list(translations), [list(references)])
+        )  # (sentences, figures)
         value = float(metric._compute_score_from_stats(counts.sum(0).tolist()).score)
         low, high = _interval(metric, counts, resamples) if resamples > 1 else (None, None)
         scores[name] = Score(value, low, high, str(metric.get_signature()))
@@ -66,7 +72,9 @@ class LengthBin(NamedTuple):
     bleu: float
 
 
-def by_length(lengths: Sequence[int], translations: Sequence[str], references: Sequence[str], edges: Sequence[int]) -> list[LengthBin]:
+def by_length(
+    lengths: Sequence[int], translations: Sequence[str], references: Sequence[str], edges: Sequence[int]
+) -> list[LengthBin]:
     """For each range between the edges that has sentences."""
     table = []
     bounds = [0, *edges, 10**9]
@@ -76,5 +84,7 @@ def by_length(lengths: Sequence[int], translations: Sequence[str], references: S
             ours, theirs = ([side[place] for place in chosen] for side in (translations, references))
             score = translation_scores(ours, theirs, resamples=0)["bleu"]
             which = f"{low + 1}–{high}" if high < 10**9 else f"{low + 1}–"
-            table.append(LengthBin(which, len(chosen), sum(lengths[place] for place in chosen) / len(chosen), score.value))
+            table.append(
+                LengthBin(which, len(chosen), sum(lengths[place] for place in chosen) / len(chosen), score.value)
+            )
     return table

@@ -3,11 +3,13 @@
     ECE = Σ_b (n_b/N)·|accuracy of bin b − mean confidence of bin b|,   15 bins of equal width
     temperature T = argmin_T NLL(softmax(logits/T)), or of sigmoid(logits/T) with several labels
 
-One label: the confidence is the probability of the most probable class. Many: each class by itself, its probability against 0/1, and
-the mean over the classes. A bin holds [low, high); the last one holds 1 too. n_b cancels: ECE = Σ_b |Σ_{i in b} w_i·(right_i − confidence_i)| / Σ w.
+One label: the confidence is the probability of the most probable class. Many: each class by itself, its probability
+against 0/1, and the mean over the classes. A bin holds [low, high); the last one holds 1 too. n_b cancels: ECE = Σ_b
+|Σ_{i in b} w_i·(right_i − confidence_i)| / Σ w.
 
-NLL is convex in s = 1/T (its slope, Σ (mean logit under p − logit of the truth), grows with s), so the zero of the slope is found by halving.
-T is sought in [0.05, 20]: where every answer on the validation images is right, NLL falls for ever as T falls, and T is the lower end.
+NLL is convex in s = 1/T (its slope, Σ (mean logit under p − logit of the truth), grows with s), so the zero of the
+slope is found by halving. T is sought in [0.05, 20]: where every answer on the validation images is right, NLL falls
+for ever as T falls, and T is the lower end.
 
 Paper: Guo, Pleiss, Sun and Weinberger, On Calibration of Modern Neural Networks, ICML 2017, arXiv 1706.04599
 """
@@ -28,7 +30,10 @@ HALVINGS = 60  # of log s: the answer is then exact to rounding
 
 @dataclass(frozen=True, eq=False)
 class Bins:
-    """What a reliability diagram shows: how many answers fall into each bin, how confident they are, how often right. Empty: nan."""
+    """What a reliability diagram shows: how many answers fall into each bin, how confident they are, how often right.
+
+    Empty: nan.
+    """
 
     count: Array
     confidence: Array
@@ -49,7 +54,9 @@ def reliability(truth: Labels, probability: Array) -> Bins:
     pairs = _answers(truth, probability)
     confidence, right = (np.concatenate([pair[side] for pair in pairs]) for side in (0, 1))
     place = _bin(confidence)
-    count, sure, good = (np.bincount(place, amount, BINS).astype(np.float64) for amount in (np.ones(len(place)), confidence, right))
+    count, sure, good = (
+        np.bincount(place, amount, BINS).astype(np.float64) for amount in (np.ones(len(place)), confidence, right)
+    )
     return Bins(count, ratio(sure, count), ratio(good, count))
 
 

@@ -3,13 +3,13 @@
     P = TP/(TP+FP)    R = TP/(TP+FN)    F_β = (1+β²)·P·R/(β²·P+R) = (1+β²)·TP/((1+β²)·TP + β²·FN + FP)
     accuracy = weight of the images that are wholly right     balanced accuracy = mean R     macro F1 = mean F1     mAP = mean AP
 
-N images, C classes. truth: (N,) class index, one label per image, or (N, C) 0/1, many. chosen: what was decided, in the same form.
-probability (N, C). weight (N,): an image counts that much, 2 as if it were there twice; (R, N) asks R questions at once, and every
-result then opens with R. Without weights every image counts 1.
+N images, C classes. truth: (N,) class index, one label per image, or (N, C) 0/1, many. chosen: what was decided, in
+the same form. probability (N, C). weight (N,): an image counts that much, 2 as if it were there twice; (R, N) asks R
+questions at once, and every result then opens with R. Without weights every image counts 1.
 
-Undefined is nan: P when a class was never chosen, R and AP when it never occurs, F_β when both, AUC when it always or never occurs.
-The means run over the classes for which the value is defined, so a class that is absent neither helps nor hurts; they are nan when
-there is none. F_β of a class that occurs and was never found is 0, not undefined.
+Undefined is nan: P when a class was never chosen, R and AP when it never occurs, F_β when both, AUC when it always or
+never occurs. The means run over the classes for which the value is defined, so a class that is absent neither helps
+nor hurts; they are nan when there is none. F_β of a class that occurs and was never found is 0, not undefined.
 """
 
 from collections.abc import Callable, Sequence
@@ -65,15 +65,26 @@ class Counts:
 def checked(truth: Labels | Sequence[int], probability: NDArray[np.floating]) -> tuple[Labels, Array]:
     """Truth and probability as the metrics want them; a FovealError says what does not fit."""
     labels, scores = np.asarray(truth), np.asarray(probability, np.float64)
-    expect(scores.ndim == 2 and scores.size > 0, "probability", "an array (N, C), not empty", f"the shape {scores.shape}")
-    expect(bool(np.isfinite(scores).all()), "probability", "numbers", "nan or infinity", "look for a model that diverged")
-    expect(scores.min() >= 0 and scores.max() <= 1, "probability", "values in [0, 1]", f"{scores.min():g} … {scores.max():g}")
+    expect(
+        scores.ndim == 2 and scores.size > 0, "probability", "an array (N, C), not empty", f"the shape {scores.shape}"
+    )
+    expect(
+        bool(np.isfinite(scores).all()), "probability", "numbers", "nan or infinity", "look for a model that diverged"
+    )
+    expect(
+        scores.min() >= 0 and scores.max() <= 1,
+        "probability",
+        "values in [0, 1]",
+        f"{scores.min():g} … {scores.max():g}",
+    )
     fits = labels.shape in (scores.shape[:1], scores.shape)
     expect(fits, "truth", f"({len(scores)},) or {scores.shape}, as probability is", f"the shape {labels.shape}")
     expect(labels.dtype.kind in "iub", "truth", "integers", labels.dtype)
     low, high = int(labels.min()), int(labels.max())
     most = 1 if labels.ndim == 2 else scores.shape[1] - 1
-    expect(low >= 0 and high <= most, "truth", f"labels 0…{most}", f"{low}…{high}", "leave out images that have no label")
+    expect(
+        low >= 0 and high <= most, "truth", f"labels 0…{most}", f"{low}…{high}", "leave out images that have no label"
+    )
     return labels, scores
 
 
@@ -101,7 +112,12 @@ def tally(truth: Labels, chosen: Labels, classes: int, weight: Array | None = No
 
 def confusion(truth: Labels, chosen: Labels, classes: int, weight: Array | None = None) -> Array:
     """One label per image: (..., C, C), a row for what it is, a column for what it was taken for."""
-    expect(truth.ndim == chosen.ndim == 1, "a confusion matrix", "one label per image, (N,)", f"{truth.shape} and {chosen.shape}")
+    expect(
+        truth.ndim == chosen.ndim == 1,
+        "a confusion matrix",
+        "one label per image, (N,)",
+        f"{truth.shape} and {chosen.shape}",
+    )
     weight, cell = weights(weight, len(truth)), truth.astype(np.int64) * classes + chosen
     rows = [np.bincount(cell, row, classes * classes) for row in weight.reshape(-1, len(truth))]
     return np.stack(rows).astype(np.float64).reshape(*weight.shape[:-1], classes, classes)
@@ -141,10 +157,11 @@ def mean(values: Array) -> Array:
 
 
 def measure(truth: Labels, chosen: Labels, probability: Array) -> Measure:
-    """All of these at once, as a function of the weights: sorted here, once, and not again for each of a thousand resamples.
+    """All of these at once, as a function of the weights: sorted here, once, and not again for each of a thousand
+    resamples.
 
-    Numbers by name, `accuracy` (or `exact match` and `micro F1`), `balanced accuracy` (one label), `macro F1`, `mAP`, `ROC AUC`, and
-    for each class `precision`, `recall`, `F1`, `AP` and `AUC`, (..., C).
+    Numbers by name, `accuracy` (or `exact match` and `micro F1`), `balanced accuracy` (one label), `macro F1`, `mAP`,
+    `ROC AUC`, and for each class `precision`, `recall`, `F1`, `AP` and `AUC`, (..., C).
     """
     classes, multi_label, ranked = probability.shape[1], truth.ndim == 2, rankings(truth, probability)
 
@@ -158,6 +175,10 @@ def measure(truth: Labels, chosen: Labels, probability: Array) -> Measure:
             else {"accuracy": right, "balanced accuracy": mean(counts.recall)}
         )
         means = {"macro F1": mean(counts.f()), "mAP": mean(ap), "ROC AUC": mean(auc)}
-        return first | means | {"precision": counts.precision, "recall": counts.recall, "F1": counts.f(), "AP": ap, "AUC": auc}
+        return (
+            first
+            | means
+            | {"precision": counts.precision, "recall": counts.recall, "F1": counts.f(), "AP": ap, "AUC": auc}
+        )
 
     return figures

@@ -2,9 +2,10 @@
 
     draw N images of N, with replacement; measure; a thousand times.   interval = the 2.5th to the 97.5th of a hundred
 
-Nothing is copied: a draw is a vector of counts, and the measure takes it as weights. Images that belong together (frames of one pipe)
-are drawn together: with `groups`, G groups of G are drawn, each whole (cluster bootstrap). A value that is undefined in a draw is left
-out of that figure's percentiles; one that is undefined in every draw has the interval (nan, nan).
+Nothing is copied: a draw is a vector of counts, and the measure takes it as weights. Images that belong together
+(frames of one pipe) are drawn together: with `groups`, G groups of G are drawn, each whole (cluster bootstrap). A
+value that is undefined in a draw is left out of that figure's percentiles; one that is undefined in every draw has the
+interval (nan, nan).
 
 Paper: Efron, Bootstrap Methods: Another Look at the Jackknife, Annals of Statistics 1979
 """
@@ -30,7 +31,10 @@ def bootstrap(
     groups: NDArray[np.integer] | None = None,
     level: float = 0.95,
 ) -> dict[str, Interval]:
-    """(low, high) of every figure that `measure` names. It is called with weights (R, N) and answers with arrays (R, …)."""
+    """(low, high) of every figure that `measure` names.
+
+    It is called with weights (R, N) and answers with arrays (R, …).
+    """
     expect_integer(count, "the number of images")
     expect_integer(resamples, "resamples")
     expect(0 < level < 1, "the level of an interval", "a share between 0 and 1", level)
@@ -62,7 +66,10 @@ def _percentiles(values: Array, tail: float) -> Interval:
     """values (R, …) → two arrays (…)."""
     flat = np.sort(values.reshape(len(values), -1), axis=0)  # nan goes last
     known = (~np.isnan(flat)).sum(0)
-    ends = [np.array([_at(column[:size], share) for column, size in zip(flat.T, known, strict=True)]) for share in (tail, 1 - tail)]
+    ends = [
+        np.array([_at(column[:size], share) for column, size in zip(flat.T, known, strict=True)])
+        for share in (tail, 1 - tail)
+    ]
     return ends[0].reshape(values.shape[1:]), ends[1].reshape(values.shape[1:])
 
 

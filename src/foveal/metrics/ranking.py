@@ -3,9 +3,9 @@
     AP  = Σ_n (R_n − R_{n−1})·P_n = Σ_{i positive} w_i·P(score of i) / Σ_{i positive} w_i
     AUC = Σ_{i positive} w_i·(weight of the negatives below i + ½·weight of those level with i) / (Σ positive · Σ negative)
 
-P_n and R_n are precision and recall when everything down to the n-th distinct score counts as positive: equal scores are one
-threshold, so the order of the images never matters. No interpolation. AP is undefined (nan) without a positive, AUC without a
-positive and a negative.
+P_n and R_n are precision and recall when everything down to the n-th distinct score counts as positive: equal scores
+are one threshold, so the order of the images never matters. No interpolation. AP is undefined (nan) without a
+positive, AUC without a positive and a negative.
 """
 
 import numpy as np
@@ -17,10 +17,17 @@ Array = NDArray[np.float64]
 
 
 class Ranking:
-    """Images of one class from the highest score to the lowest, with where each group of equal scores starts and ends."""
+    """Images of one class from the highest score to the lowest, with where each group of equal scores starts and
+    ends.
+    """
 
     def __init__(self, truth: NDArray[np.bool_], score: Array) -> None:
-        expect(truth.ndim == 1 and truth.shape == score.shape, "a ranking", "truth and score (N,)", f"{truth.shape} and {score.shape}")
+        expect(
+            truth.ndim == 1 and truth.shape == score.shape,
+            "a ranking",
+            "truth and score (N,)",
+            f"{truth.shape} and {score.shape}",
+        )
         self.order = np.argsort(-score, kind="stable")
         self.score = score[self.order]
         self.truth = truth[self.order].astype(bool)
@@ -37,17 +44,26 @@ class Ranking:
         """AP and AUC; weight (N,) gives two numbers, (R, N) gives two arrays (R,)."""
         ranked = np.ones(len(self.order)) if weight is None else np.take(weight, self.order, axis=-1)
         mine = ranked[..., self._positive]
-        seen, found = _from_zero(ranked), _from_zero(mine)  # how much weight stands above each place; how much of it is positive
+        seen, found = (
+            _from_zero(ranked),
+            _from_zero(mine),
+        )  # how much weight stands above each place; how much of it is positive
         hits, all_ = found[..., self._through], seen[..., self._end + 1]
-        precision = np.divide(hits, all_, out=np.zeros_like(hits), where=all_ > 0)  # no weight so far: no weight here, so 0 counts
-        wrong = (all_ - hits + seen[..., self._start] - found[..., self._before]) / 2  # negatives above, and half of those level
+        precision = np.divide(
+            hits, all_, out=np.zeros_like(hits), where=all_ > 0
+        )  # no weight so far: no weight here, so 0 counts
+        wrong = (
+            all_ - hits + seen[..., self._start] - found[..., self._before]
+        ) / 2  # negatives above, and half of those level
         positive, negative = found[..., -1], seen[..., -1] - found[..., -1]
         ap = ratio((mine * precision).sum(-1), positive)
         auc = ratio((mine * (negative[..., None] - wrong)).sum(-1), positive * negative)
         return ap, auc
 
     def precision_recall(self) -> tuple[Array, Array]:
-        """(recall, precision) at every distinct score, from the strictest threshold; the curve is a staircase with these corners."""
+        """(recall, precision) at every distinct score, from the strictest threshold; the curve is a staircase with
+        these corners.
+        """
         hits = np.cumsum(self.truth)[self.ends]
         return ratio(hits, np.full(hits.shape, self.truth.sum())), hits / (self.ends + 1.0)
 

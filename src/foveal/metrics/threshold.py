@@ -2,9 +2,9 @@
 
     t = argmax_t F_β(score ≥ t), or balanced accuracy, over every cut between two neighbouring distinct scores; t is the middle of the two
 
-The lowest cut, everything is yes, lies halfway to 0. Of cuts that are equally good, the one nearest 0.5 is taken. A class whose
-validation images say nothing (none has it; for balanced accuracy also: all have it) keeps 0.5.
-Choose on validation scores only: a threshold chosen on the images that are evaluated flatters the figure.
+The lowest cut, everything is yes, lies halfway to 0. Of cuts that are equally good, the one nearest 0.5 is taken. A
+class whose validation images say nothing (none has it; for balanced accuracy also: all have it) keeps 0.5. Choose on
+validation scores only: a threshold chosen on the images that are evaluated flatters the figure.
 """
 
 import re
@@ -20,7 +20,9 @@ from foveal.runtime.answers import DEFAULT
 
 
 def thresholds(truth: Labels, probability: NDArray[np.floating], metric: str = "F1") -> Array:
-    """The best threshold of every class against all others, (C,). metric: "F1", "F2", any "F<β>", or "balanced accuracy"."""
+    """The best threshold of every class against all others, (C,). metric: "F1", "F2", any "F<β>", or "balanced
+    accuracy".
+    """
     truth, scores = checked(truth, probability)
     real, worth = marks(truth, scores.shape[1]), _worth(metric)
     return np.array([_best(Ranking(real[:, index], scores[:, index]), worth) for index in range(scores.shape[1])])
@@ -29,7 +31,12 @@ def thresholds(truth: Labels, probability: NDArray[np.floating], metric: str = "
 def threshold_of_two(truth: Labels, probability: NDArray[np.floating], metric: str = "balanced accuracy") -> float:
     """One label, two classes: the probability of class 1 from which on the answer is class 1."""
     truth, scores = checked(truth, probability)
-    expect(truth.ndim == 1 and scores.shape[1] == 2, "one threshold", "one label and two classes", f"probability {scores.shape}")
+    expect(
+        truth.ndim == 1 and scores.shape[1] == 2,
+        "one threshold",
+        "one label and two classes",
+        f"probability {scores.shape}",
+    )
     return _best(Ranking(truth == 1, scores[:, 1]), _worth(metric))
 
 
@@ -38,7 +45,9 @@ def _worth(metric: str) -> Callable[[Counts], Array]:
         return lambda counts: counts.balanced
     named = re.fullmatch(r"f(\d+(?:\.\d+)?)", metric.lower())
     if named is None:
-        raise FovealError(f"the metric of a threshold: expected 'F1', 'F2', another 'F<beta>' or 'balanced accuracy', got {metric!r}")
+        raise FovealError(
+            f"the metric of a threshold: expected 'F1', 'F2', another 'F<beta>' or 'balanced accuracy', got {metric!r}"
+        )
     beta = float(named[1])
     return lambda counts: counts.f(beta)
 

@@ -1,7 +1,8 @@
-"""The first stages of somebody else's network as Φ: transformers' ResNet by its config, or any backbone of timm, where these are installed.
+"""The first stages of somebody else's network as Φ: transformers' ResNet by its config, or any backbone of timm, where
+these are installed.
 
-`backbone("resnet-18:1")` is transformers' ResNet-18 up to its first stage, `backbone("timm:mobilenetv3_small_100:1")` timm's network up to its
-feature map 1. Weights are new; load others into the module before it is given to Icam.
+`backbone("resnet-18:1")` is transformers' ResNet-18 up to its first stage, `backbone("timm:mobilenetv3_small_100:1")`
+timm's network up to its feature map 1. Weights are new; load others into the module before it is given to Icam.
 """
 
 import importlib
@@ -33,10 +34,14 @@ class Backbone(nn.Module):
 
 def backbone(name: str) -> Backbone:
     """NAME:STAGE of transformers, or timm:NAME:STAGE."""
-    expect(isinstance(name, str), "the backbone", "NAME:STAGE or timm:NAME:STAGE, such as resnet-18:1", short_repr(name))
+    expect(
+        isinstance(name, str), "the backbone", "NAME:STAGE or timm:NAME:STAGE, such as resnet-18:1", short_repr(name)
+    )
     source, _, rest = name.partition(":") if name.startswith("timm:") else ("transformers", "", name)
     net, _, stage = rest.rpartition(":")
-    expect(bool(net) and stage.isdigit(), "the backbone", "NAME:STAGE or timm:NAME:STAGE, such as resnet-18:1", repr(name))
+    expect(
+        bool(net) and stage.isdigit(), "the backbone", "NAME:STAGE or timm:NAME:STAGE, such as resnet-18:1", repr(name)
+    )
     library = _library(source, name)
     return _timm(library, net, int(stage)) if source == "timm" else _resnet(library, net, int(stage))
 
@@ -48,7 +53,9 @@ def _resnet(transformers: Any, name: str, stage: int) -> Backbone:
     expect(1 <= stage <= 4, f"the stage of {name}", "1 to 4", stage)
     # Only the stages that are used are built: what stands behind them would be weights for nothing.
     depths, widths = settings["depths"][:stage], settings["hidden_sizes"][:stage]
-    config = transformers.ResNetConfig(layer_type=settings["layer_type"], depths=depths, hidden_sizes=widths, out_indices=[stage])
+    config = transformers.ResNetConfig(
+        layer_type=settings["layer_type"], depths=depths, hidden_sizes=widths, out_indices=[stage]
+    )
     return Backbone(transformers.ResNetBackbone(config), widths[-1])
 
 
@@ -56,7 +63,9 @@ def _timm(timm: Any, name: str, stage: int) -> Backbone:
     try:
         net = timm.create_model(name, pretrained=False, features_only=True, out_indices=(stage,))
     except (RuntimeError, IndexError, AssertionError, ValueError) as error:
-        raise FovealError(f"the backbone timm:{name}:{stage}: expected a network and a stage of timm's, got {error}") from None
+        raise FovealError(
+            f"the backbone timm:{name}:{stage}: expected a network and a stage of timm's, got {error}"
+        ) from None
     return Backbone(net, net.feature_info.channels()[-1])
 
 
@@ -64,4 +73,6 @@ def _library(source: str, name: str) -> Any:
     try:
         return importlib.import_module(source)
     except ImportError as error:
-        raise FovealError(f"the backbone {name}: expected {source} to be installed, got {error}; pip install {source}") from None
+        raise FovealError(
+            f"the backbone {name}: expected {source} to be installed, got {error}; pip install {source}"
+        ) from None

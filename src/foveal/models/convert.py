@@ -4,10 +4,11 @@
 
 The same numbers in other places, so that the logits are the same to rounding.
 
-torch.nn.Transformer has neither embeddings nor positions: beside its own names the weights have `source.weight`, and `target.weight` and
-`generator.weight` (and `generator.bias`) unless they are tied to it. It computes what ours does between √C·E + PE and the logits. It
-always ends both stacks with a LayerNorm, as pre-norm needs and the paper's post-norm does not have: for norm="post" build it with
-`custom_encoder=nn.TransformerEncoder(layer, layers, norm=None)` and `custom_decoder=nn.TransformerDecoder(layer, layers, norm=None)`.
+torch.nn.Transformer has neither embeddings nor positions: beside its own names the weights have `source.weight`, and
+`target.weight` and `generator.weight` (and `generator.bias`) unless they are tied to it. It computes what ours does
+between √C·E + PE and the logits. It always ends both stacks with a LayerNorm, as pre-norm needs and the paper's
+post-norm does not have: for norm="post" build it with `custom_encoder=nn.TransformerEncoder(layer, layers, norm=None)`
+and `custom_decoder=nn.TransformerDecoder(layer, layers, norm=None)`.
 """
 
 from collections.abc import Mapping
@@ -38,7 +39,12 @@ DECODER = (
     ("feed_forward.norm", "norm3", "final_layer_norm"),
 )
 TORCH, MARIAN = 1, 2  # their columns
-TABLES = ("source.weight", "target.weight", "generator.weight", "generator.bias")  # what stands beside torch.nn.Transformer
+TABLES = (
+    "source.weight",
+    "target.weight",
+    "generator.weight",
+    "generator.bias",
+)  # what stands beside torch.nn.Transformer
 
 
 def to_torch(model: Transformer) -> Weights:
@@ -58,7 +64,9 @@ def to_torch(model: Transformer) -> Weights:
 
 
 def from_torch(weights: Mapping[str, Tensor], config: TransformerConfig) -> Transformer:
-    """Our model, in evaluation mode, with the weights of a torch.nn.Transformer and of its tables. config: what weights do not say."""
+    """Our model, in evaluation mode, with the weights of a torch.nn.Transformer and of its tables. config: what
+    weights do not say.
+    """
     check(config)
     _expect_torch(config)
     theirs, own = dict(weights), dict[str, Tensor]()
@@ -81,8 +89,14 @@ def from_torch(weights: Mapping[str, Tensor], config: TransformerConfig) -> Tran
     tied = {"target.weight": ("all",), "generator.weight": ("all", "output")}
     for name, kinds in tied.items():  # a tied table may stand there again
         if config.tied in kinds and name in theirs:
-            table = "tables.target.weight" if name == "generator.weight" and config.tied == "output" else "tables.source.weight"
-            expect(torch.equal(theirs.pop(name), own[table]), f"the weights' {name}", f"a table tied to {table}", "another")
+            table = (
+                "tables.target.weight"
+                if name == "generator.weight" and config.tied == "output"
+                else "tables.source.weight"
+            )
+            expect(
+                torch.equal(theirs.pop(name), own[table]), f"the weights' {name}", f"a table tied to {table}", "another"
+            )
     return built(config, own, theirs)
 
 
@@ -96,7 +110,9 @@ def places(config: TransformerConfig, whose: int) -> list[tuple[str, str, str]]:
             for part in parts:
                 kind = kinds[part[0].rpartition(".")[2]]
                 if config.norm != "none" or not part[0].endswith("norm"):
-                    named.append((f"{stack}.{number}.{part[0]}", f"{prefix}{stack}.layers.{number}.{part[whose]}", kind))
+                    named.append(
+                        (f"{stack}.{number}.{part[0]}", f"{prefix}{stack}.layers.{number}.{part[whose]}", kind)
+                    )
         if config.norm == "pre":
             named.append((f"{stack}_norm", f"{prefix}{stack}.norm", "rows"))
     return named
@@ -115,12 +131,30 @@ def tables(config: TransformerConfig, source: str, target: str, output: str, bia
 def _expect_torch(config: TransformerConfig) -> None:
     """Raise a FovealError unless torch.nn.Transformer can be such a model."""
     norms = config.norm in ("post", "pre")
-    expect(norms and config.residual, "the model's norm", "'post' or 'pre' with residual=True, as torch has it", repr(config.norm))
-    expect(config.head_width in (None, config.width // config.heads), "the model's head_width", "width / heads", config.head_width)
+    expect(
+        norms and config.residual,
+        "the model's norm",
+        "'post' or 'pre' with residual=True, as torch has it",
+        repr(config.norm),
+    )
+    expect(
+        config.head_width in (None, config.width // config.heads),
+        "the model's head_width",
+        "width / heads",
+        config.head_width,
+    )
     inside = config.position in ("relative", "rotary")
-    expect(not inside, "the model's position", "one that is added to the embeddings", repr(config.position), "torch has none in attention")
+    expect(
+        not inside,
+        "the model's position",
+        "one that is added to the embeddings",
+        repr(config.position),
+        "torch has none in attention",
+    )
     learned = config.position == "learned"
-    expect(not learned, "the model's position", "'sinusoidal' or 'none'", "'learned'", "its tables have no name in torch")
+    expect(
+        not learned, "the model's position", "'sinusoidal' or 'none'", "'learned'", "its tables have no name in torch"
+    )
 
 
 def ours_of(model: object) -> TransformerConfig:
@@ -153,7 +187,11 @@ def built(config: TransformerConfig, own: Weights, left: Mapping[str, Tensor]) -
     for name, place in model.state_dict().items():
         layer, _, part = name.rpartition(".")
         prefix, _, letters = layer.rpartition(".")
-        whole = torch.cat([own[f"{prefix}.{one}.{part}"] for one in letters]) if letters in ("qkv", "kv") else own[name].clone()
+        whole = (
+            torch.cat([own[f"{prefix}.{one}.{part}"] for one in letters])
+            if letters in ("qkv", "kv")
+            else own[name].clone()
+        )
         expect(whole.shape == place.shape, f"the weights of {name}", tuple(place.shape), tuple(whole.shape))
         joined[name] = whole.contiguous()
     model.load_state_dict(joined, assign=True)

@@ -2,9 +2,9 @@
 
     silenced   y = Σ_(h not in S) head_h W_O^h + b        removed: the same sum, with the matrices of S gone
 
-Symbols: S the heads that are meant; layers are numbered from 0 in the order in which the model holds them, heads from 0 in each.
-Paper: Paul Michel, Omer Levy, Graham Neubig (2019). Are sixteen heads really better than one? NeurIPS. arXiv:1905.10650.
-Departs from the paper: nothing. A layer keeps at least one head, and the width of a head stays.
+Symbols: S the heads that are meant; layers are numbered from 0 in the order in which the model holds them, heads from
+0 in each. Paper: Paul Michel, Omer Levy, Graham Neubig (2019). Are sixteen heads really better than one? NeurIPS.
+arXiv:1905.10650. Departs from the paper: nothing. A layer keeps at least one head, and the width of a head stays.
 """
 
 import contextlib
@@ -23,7 +23,9 @@ Heads = Mapping[int, Iterable[int]]  # layer → its heads
 def head_layers(model: nn.Module) -> list[MultiHead]:
     """The multi-head layers of a model; an error where it has none."""
     layers = [module for module in model.modules() if isinstance(module, MultiHead)]
-    expect(bool(layers), "heads", "a model with multi-head layers of foveal's", f"{type(model).__name__}, which has none")
+    expect(
+        bool(layers), "heads", "a model with multi-head layers of foveal's", f"{type(model).__name__}, which has none"
+    )
     return layers
 
 
@@ -38,7 +40,10 @@ def remove_heads(model: nn.Module, heads: Heads) -> None:
 def without_heads(model: nn.Module, heads: Heads) -> Iterator[None]:
     """Within, these heads give 0."""
     layers = head_layers(model)
-    hooks = [layers[layer].out.register_forward_pre_hook(_silence(layers[layer], some)) for layer, some in _checked(layers, heads).items()]
+    hooks = [
+        layers[layer].out.register_forward_pre_hook(_silence(layers[layer], some))
+        for layer, some in _checked(layers, heads).items()
+    ]
     try:
         yield
     finally:
@@ -57,7 +62,9 @@ def _silence(layer: MultiHead, heads: list[int]) -> Any:
 
 
 def _checked(layers: list[MultiHead], heads: Heads) -> dict[int, list[int]]:
-    """The heads of each layer that is named; an error, before anything is done, unless all of them are there and one is left."""
+    """The heads of each layer that is named; an error, before anything is done, unless all of them are there and one
+    is left.
+    """
     if not isinstance(heads, Mapping):
         raise FovealError(f"heads: expected {{layer: its heads}}, such as {{0: [1]}}, got {short_repr(heads)}")
     chosen = {}

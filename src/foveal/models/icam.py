@@ -1,11 +1,16 @@
-"""ICAM, the instance-adaptive cross-attention model: a very small image classifier whose queries are made from the image itself.
+"""ICAM, the instance-adaptive cross-attention model: a very small image classifier whose queries are made from the
+image itself.
 
     f_i = mean(Φ(p_i));   X = [LN(f_1); …; LN(f_P)];   K = V = W_emb X + PE
     Q⁰ = softmax(W_emb(Q_latent) Kᵀ/√C) V;   Q̂ = LN(Q + MHCA(Q, K, V));   Q ← LN(Q̂ + FFN(Q̂)),  L times;   logits = MLP(W_out Q)
 
-Symbols: p_i the patches of the image, P of them; Φ one CNN shared by all; C the width; Q_latent a few learned vectors. No token looks at its like, so attention costs O(P) where a ViT's costs O(P²).
-Paper: Hannibal730 (2025). Instance-adaptive Cross-Attention Model. github.com/Hannibal730/On-device-Sewer-Defect-Inspection.
-Departs from the paper: the plain build is the equations above. The published build (`Projected`, a mixer over the grid of patches, first queries whose values know no position) scales the first softmax by 1/√C, as the equation does and its code does not.
+Symbols: p_i the patches of the image, P of them; Φ one CNN shared by all; C the width; Q_latent a few learned vectors.
+    No token looks at its like, so attention costs O(P) where a ViT's costs O(P²).
+Paper: Hannibal730 (2025). Instance-adaptive Cross-Attention Model.
+    github.com/Hannibal730/On-device-Sewer-Defect-Inspection.
+Departs from the paper: the plain build is the equations above. The published build (`Projected`, a mixer over the grid
+    of patches, first queries whose values know no position) scales the first softmax by 1/√C, as the equation does and
+    its code does not.
 Cost: Φ's on every pixel, and O(P·C) for each query and layer.
 Example: Icam(IcamConfig(image=64, patch=16, width=14, classes=3))(torch.rand(2, 3, 64, 64))
 """
@@ -56,14 +61,17 @@ class IcamConfig:
     def __post_init__(self) -> None:
         listed = isinstance(self.stages, (tuple, list))
         if listed and any(isinstance(stage, dict) for stage in self.stages):  # as a recipe or a card writes them
-            object.__setattr__(self, "stages", tuple(Stage(**stage) if isinstance(stage, dict) else stage for stage in self.stages))
+            object.__setattr__(
+                self, "stages", tuple(Stage(**stage) if isinstance(stage, dict) else stage for stage in self.stages)
+            )
 
     def depth(self) -> int:
         """Blocks that are built one after the other."""
         return self.layers + sum(stage.blocks for stage in self.stages)
 
 
-# Squares of 4 × 4 pixels are read at once, and a token is 16 × 16 pixels, not a patch: four queries look at 196 of them.
+# Squares of 4 × 4 pixels are read at once, and a token is 16 × 16 pixels, not a patch: four queries look at 196 of
+# them.
 FAST = IcamConfig(
     patch=112,
     pool=7,
@@ -80,7 +88,9 @@ FAST = IcamConfig(
 )
 PRESETS = {
     "icam-30k": IcamConfig(),  # 29,691 parameters: exactly the equations
-    "icam-31k": IcamConfig(position="sinusoidal", first="projected", mixer=True),  # 31,371 parameters: the published build
+    "icam-31k": IcamConfig(
+        position="sinusoidal", first="projected", mixer=True
+    ),  # 31,371 parameters: the published build
     "icam-fast": FAST,  # 42,797 parameters: chosen by the clock, scripts/search_fast.py
 }
 
@@ -89,7 +99,9 @@ class Icam(nn.Module):
     """Images (B, 3, h, w), normalised → logits (B, classes)."""
 
     def __init__(self, config: IcamConfig, phi: nn.Module | None = None) -> None:
-        """phi: any module (B, 3, patch, patch) → (B, C′, h, w), with its C′ as attribute `width`; the config's own unless given."""
+        """phi: any module (B, 3, patch, patch) → (B, C′, h, w), with its C′ as attribute `width`; the config's own
+        unless given.
+        """
         super().__init__()
         _check(config)
         self.config, width = config, config.width
@@ -109,7 +121,9 @@ class Icam(nn.Module):
         self.out = nn.Linear(width, features)
         wide = config.queries * features
         middle = (wide + config.classes) // 2
-        self.head = nn.Sequential(nn.Linear(wide, middle), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(middle, config.classes))
+        self.head = nn.Sequential(
+            nn.Linear(wide, middle), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(middle, config.classes)
+        )
 
     def example(self, batch: int = 1) -> tuple[Tensor, ...]:
         """Inputs that it takes."""
@@ -128,7 +142,9 @@ class Icam(nn.Module):
         check_dtype(self, "images", images, self.embed.weight)
         seen, wide = self.phi(patches), self.norm.normalized_shape[0]
         if seen.dim() != 4 or seen.shape[1] != wide:
-            raise FovealError(f"Icam's phi: expected a map (B, {wide}, h, w), as its attribute `width` says, got {tuple(seen.shape)}")
+            raise FovealError(
+                f"Icam's phi: expected a map (B, {wide}, h, w), as its attribute `width` says, got {tuple(seen.shape)}"
+            )
         return self.tokens(self.pool(seen), rows, columns)
 
     def tokens(self, features: Tensor, rows: int, columns: int) -> tuple[Tensor, Tensor]:
@@ -150,14 +166,20 @@ class Icam(nn.Module):
 
 
 def own_phi(config: IcamConfig) -> Stages:
-    return Stages(config.stem, config.stages, kernel=config.stem_kernel, stride=config.stem_stride, activation=config.activation)
+    return Stages(
+        config.stem, config.stages, kernel=config.stem_kernel, stride=config.stem_stride, activation=config.activation
+    )
 
 
 class Mixer(nn.Sequential):
-    """Neighbouring patches exchange what they saw: depthwise 3×3 convolution, BatchNorm, ReLU on the grid (B, h, w, C)."""
+    """Neighbouring patches exchange what they saw: depthwise 3×3 convolution, BatchNorm, ReLU on the grid (B, h, w,
+    C).
+    """
 
     def __init__(self, width: int) -> None:
-        super().__init__(nn.Conv2d(width, width, 3, padding=1, groups=width, bias=False), nn.BatchNorm2d(width), nn.ReLU())
+        super().__init__(
+            nn.Conv2d(width, width, 3, padding=1, groups=width, bias=False), nn.BatchNorm2d(width), nn.ReLU()
+        )
 
     def forward(self, grid: Tensor) -> Tensor:
         mixed: Tensor = super().forward(grid.permute(0, 3, 1, 2))  # type: ignore[no-untyped-call]
@@ -173,7 +195,9 @@ class Static(nn.Module):
 
     def forward(self, embed: nn.Module, keys: Tensor, values: Tensor) -> Tensor:
         queries: Tensor = embed(self.latent)
-        return queries.expand(keys.shape[0], -1, -1)  # len() would make a batch of any size a constant of an exported graph
+        return queries.expand(
+            keys.shape[0], -1, -1
+        )  # len() would make a batch of any size a constant of an exported graph
 
 
 class Adaptive(Static):
@@ -185,7 +209,9 @@ class Adaptive(Static):
 
 
 class Projected(Static):
-    """Adaptive, with projections of its own, and values that know no position: Q⁰ = softmax(W_q(Q_latent) (W_k K)ᵀ/√C) W_v X."""
+    """Adaptive, with projections of its own, and values that know no position: Q⁰ = softmax(W_q(Q_latent) (W_k K)ᵀ/√C)
+    W_v X.
+    """
 
     def __init__(self, features: int, width: int, queries: int) -> None:
         super().__init__(features, width, queries)
@@ -226,7 +252,12 @@ POSITIONS: dict[str, Callable[[int, int], Position]] = {
     "sinusoidal": lambda width, _: Sinusoidal2d(width),
     "polar": lambda width, _: Polar(width),
 }
-FIRST: dict[str, type[Static]] = {"adaptive": Adaptive, "projected": Projected, "static": Static, "projected-static": ProjectedStatic}
+FIRST: dict[str, type[Static]] = {
+    "adaptive": Adaptive,
+    "projected": Projected,
+    "static": Static,
+    "projected-static": ProjectedStatic,
+}
 
 
 def cut(images: Tensor, patch: int) -> tuple[Tensor, int, int]:
@@ -235,7 +266,9 @@ def cut(images: Tensor, patch: int) -> tuple[Tensor, int, int]:
         raise FovealError(f"Icam's images: expected a tensor (B, 3, h, w), got {short_repr(images)}")
     shape = tuple(images.shape)
     if len(shape) != 4 or shape[1] != 3 or any(side < patch or side % patch for side in shape[2:]):
-        raise FovealError(f"Icam's images: expected (B, 3, h, w) with sides that {patch} divides, got {shape}; resize them")
+        raise FovealError(
+            f"Icam's images: expected (B, 3, h, w) with sides that {patch} divides, got {shape}; resize them"
+        )
     batch, channels, height, width = images.shape
     rows, columns = height // patch, width // patch
     tiles = images.reshape(batch, channels, rows, patch, columns, patch).permute(0, 2, 4, 1, 3, 5)
@@ -253,9 +286,16 @@ def _check(config: IcamConfig) -> None:
     for name in ("classes", "image", "patch", "pool", "width", "heads", "queries", "hidden", "stem"):
         expect_integer(getattr(config, name), f"Icam's {name}")
     expect_integer(config.layers, "Icam's layers", 0)
-    expect(config.image % config.patch == 0, "Icam's patch", f"a divisor of the image's side {config.image}", config.patch)
+    expect(
+        config.image % config.patch == 0, "Icam's patch", f"a divisor of the image's side {config.image}", config.patch
+    )
     expect(config.width % config.heads == 0, "Icam's heads", f"a divisor of the width {config.width}", config.heads)
-    expect(is_number(config.dropout) and 0 <= config.dropout < 1, "Icam's dropout", "at least 0 and below 1", short_repr(config.dropout))
+    expect(
+        is_number(config.dropout) and 0 <= config.dropout < 1,
+        "Icam's dropout",
+        "at least 0 and below 1",
+        short_repr(config.dropout),
+    )
     expect(isinstance(config.mixer, bool), "Icam's mixer", "True or False", short_repr(config.mixer))
     for kind, name, known in (("position", config.position, POSITIONS), ("first query", config.first, FIRST)):
         if not isinstance(name, str) or name not in known:

@@ -2,12 +2,15 @@
 
     Marian's channel c = ours π(c),   π = (0, 2, 4, …, 1, 3, 5, …)
 
-Marian's positions are ours in another order, first all sines, then all cosines. Everything between the embeddings and the logits treats
-channels alike, so the model's channels are put into that order instead, and it needs no positions of a second kind. transformers keeps
-them in a table that it computes in float64; ours are computed in float32, which at the thousandth token is 1e-5 apart. Marian begins a
-target with the mark `pad`, has a bias on its logits (output_bias), and its feed-forward networks are of swish (SiLU).
+Marian's positions are ours in another order, first all sines, then all cosines. Everything between the embeddings and
+the logits treats channels alike, so the model's channels are put into that order instead, and it needs no positions of
+a second kind. transformers keeps them in a table that it computes in float64; ours are computed in float32, which at
+the thousandth token is 1e-5 apart. Marian begins a target with the mark `pad`, has a bias on its logits (output_bias),
+and its feed-forward networks are of swish (SiLU).
 
-Paper: Marcin Junczys-Dowmunt, Roman Grundkiewicz, Tomasz Dwojak, Hieu Hoang, Kenneth Heafield, Tom Neckermann, Frank Seide, Ulrich Germann, Alham Fikri Aji, Nikolay Bogoychev, André F. T. Martins, Alexandra Birch (2018). Marian: fast neural machine translation in C++. ACL. arXiv:1804.00344.
+Paper: Marcin Junczys-Dowmunt, Roman Grundkiewicz, Tomasz Dwojak, Hieu Hoang, Kenneth Heafield, Tom Neckermann, Frank
+Seide, Ulrich Germann, Alham Fikri Aji, Nikolay Bogoychev, André F. T. Martins, Alexandra Birch (2018). Marian: fast
+neural machine translation in C++. ACL. arXiv:1804.00344.
 """
 
 from collections.abc import Mapping
@@ -25,21 +28,35 @@ def to_marian(model: Transformer) -> tuple[dict[str, Any], Weights]:
     """The config (config.json) and the weights of transformers' MarianMTModel."""
     config = ours_of(model)
     for name, wanted in (("norm", "post"), ("position", "sinusoidal"), ("residual", True)):
-        expect(getattr(config, name) == wanted, f"the model's {name}", f"{wanted!r}, as Marian has it", repr(getattr(config, name)))
-    expect(config.head_width in (None, config.width // config.heads), "the model's head_width", "width / heads", config.head_width)
+        expect(
+            getattr(config, name) == wanted,
+            f"the model's {name}",
+            f"{wanted!r}, as Marian has it",
+            repr(getattr(config, name)),
+        )
+    expect(
+        config.head_width in (None, config.width // config.heads),
+        "the model's head_width",
+        "width / heads",
+        config.head_width,
+    )
     own = apart(model.state_dict())
     order = _order(config.width)
     theirs: Weights = {}
     for ours, name, kind in places(config, MARIAN):
         if kind == "attention":
             for letter, other in zip(("q", "k", "v", "out"), ("q_proj", "k_proj", "v_proj", "out_proj"), strict=True):
-                theirs |= _moved(own, f"{ours}.{letter}", f"{name}.{other}", "rows" if letter == "out" else "columns", order)
+                theirs |= _moved(
+                    own, f"{ours}.{letter}", f"{name}.{other}", "rows" if letter == "out" else "columns", order
+                )
         else:
             theirs |= _moved(own, ours, name, kind, order)
     for ours, name in _tables(config).items():
         theirs[name] = own[ours][:, order]
     bias = own.get("tables.bias")
-    theirs["final_logits_bias"] = own["tables.source.weight"].new_zeros(1, config.target_words) if bias is None else bias[None]
+    theirs["final_logits_bias"] = (
+        own["tables.source.weight"].new_zeros(1, config.target_words) if bias is None else bias[None]
+    )
     return _marian_config(config), {name: tensor.contiguous() for name, tensor in theirs.items()}
 
 
@@ -54,12 +71,19 @@ def from_marian(settings: Mapping[str, Any], weights: Mapping[str, Tensor]) -> T
     for ours, name, kind in places(config, MARIAN):
         if kind == "attention":
             for letter, other in zip(("q", "k", "v", "out"), ("q_proj", "k_proj", "v_proj", "out_proj"), strict=True):
-                own |= _moved(theirs, f"{name}.{other}", f"{ours}.{letter}", "rows" if letter == "out" else "columns", order)
+                own |= _moved(
+                    theirs, f"{name}.{other}", f"{ours}.{letter}", "rows" if letter == "out" else "columns", order
+                )
         else:
             own |= _moved(theirs, name, ours, kind, order)
     for ours, place in _tables(config).items():
-        others = {"tables.source.weight": "model.encoder.embed_tokens.weight", "tables.target.weight": "model.decoder.embed_tokens.weight"}
-        stands = next((name for name in (place, others.get(ours, place), "model.shared.weight") if name in theirs), place)
+        others = {
+            "tables.source.weight": "model.encoder.embed_tokens.weight",
+            "tables.target.weight": "model.decoder.embed_tokens.weight",
+        }
+        stands = next(
+            (name for name in (place, others.get(ours, place), "model.shared.weight") if name in theirs), place
+        )
         own[ours] = found(theirs, stands)[:, order]
     bias = theirs.get("final_logits_bias")
     own["tables.bias"] = own["tables.source.weight"].new_zeros(config.target_words) if bias is None else bias[0]
@@ -67,7 +91,9 @@ def from_marian(settings: Mapping[str, Any], weights: Mapping[str, Tensor]) -> T
 
 
 def _moved(weights: Mapping[str, Tensor], name: str, other: str, kind: str, order: Tensor) -> Weights:
-    """A layer under another name, with the model's channels in another order: they are its rows, its columns, or all it has (a norm)."""
+    """A layer under another name, with the model's channels in another order: they are its rows, its columns, or all
+    it has (a norm).
+    """
     weight, bias = found(weights, f"{name}.weight"), found(weights, f"{name}.bias")
     if kind == "columns":
         return {f"{other}.weight": weight[:, order], f"{other}.bias": bias}
@@ -121,8 +147,18 @@ def _marian_config(config: TransformerConfig) -> dict[str, Any]:
 def _config(settings: Mapping[str, Any]) -> TransformerConfig:
     missing = sorted({"model_type", "d_model", "vocab_size"} - set(settings))
     expect(not missing, "the config of Marian", "a config.json of transformers", f"one without {', '.join(missing)}")
-    expect(settings["model_type"] == "marian", "the config", "that of a 'marian'", f"that of a {short_repr(settings['model_type'])}")
-    expect(settings.get("scale_embedding", False) is True, "the config's scale_embedding", "true", settings.get("scale_embedding"))
+    expect(
+        settings["model_type"] == "marian",
+        "the config",
+        "that of a 'marian'",
+        f"that of a {short_repr(settings['model_type'])}",
+    )
+    expect(
+        settings.get("scale_embedding", False) is True,
+        "the config's scale_embedding",
+        "true",
+        settings.get("scale_embedding"),
+    )
     for name in ("attention_heads", "ffn_dim"):
         one, other = settings.get(f"encoder_{name}"), settings.get(f"decoder_{name}")
         expect(one == other, f"the config's encoder_{name}", f"{other}, as the decoder's", one)
@@ -147,7 +183,9 @@ def _config(settings: Mapping[str, Any]) -> TransformerConfig:
             pad=settings["pad_token_id"],
             begin=settings["decoder_start_token_id"],
             end=settings["eos_token_id"],
-            unknown=settings.get("unk_token_id", 1),  # the models of OPUS have it there, and their configs do not say so
+            unknown=settings.get(
+                "unk_token_id", 1
+            ),  # the models of OPUS have it there, and their configs do not say so
         )
     except KeyError as error:
         raise FovealError(f"the config of Marian: expected {error.args[0]}, got none") from None

@@ -1,11 +1,12 @@
-"""Inverted residual with squeeze-and-excitation, EfficientNet's block, and the first stages of that network as a small Φ.
+"""Inverted residual with squeeze-and-excitation, EfficientNet's block, and the first stages of that network as a small
+Φ.
 
     h = δ(BN(W_1 x));   h = δ(BN(depthwise_k(h)));   h = h ⊙ σ(W_b δ(W_a mean(h)));   y = BN(W_2 h)  (+ x where the shapes agree)
 
-Symbols: δ an activation, SiLU unless told; W_1 widens the channels by `expand` and is left out where expand = 1; the squeeze is a quarter of the block's input.
-Paper: Mingxing Tan, Quoc V. Le (2019). EfficientNet: rethinking model scaling for convolutional neural networks. ICML. arXiv:1905.11946.
-Departs from the paper: no stochastic depth.
-Cost: O(h·w·C·expand·(C + k²)).
+Symbols: δ an activation, SiLU unless told; W_1 widens the channels by `expand` and is left out where expand = 1; the
+squeeze is a quarter of the block's input. Paper: Mingxing Tan, Quoc V. Le (2019). EfficientNet: rethinking model
+scaling for convolutional neural networks. ICML. arXiv:1905.11946. Departs from the paper: no stochastic depth. Cost:
+O(h·w·C·expand·(C + k²)).
 """
 
 from collections.abc import Callable
@@ -76,7 +77,12 @@ def _check(stage: Stage) -> None:
         expect_integer(getattr(stage, name), f"a stage's {name}")
     # An even kernel has no middle, and would shift the map.
     expect(stage.kernel % 2 == 1, "a stage's kernel", "an odd number", stage.kernel)
-    expect(stage.kernel >= stage.stride, "a stage's kernel", f"at least its stride, {stage.stride}, or pixels are skipped", stage.kernel)
+    expect(
+        stage.kernel >= stage.stride,
+        "a stage's kernel",
+        f"at least its stride, {stage.stride}, or pixels are skipped",
+        stage.kernel,
+    )
     expect(isinstance(stage.squeeze, bool), "a stage's squeeze", "True or False", short_repr(stage.squeeze))
 
 
@@ -109,9 +115,11 @@ class Squeeze(nn.Module):
 
 
 class FewChannels(nn.Conv2d):
-    """A convolution of three channels, whose weights' gradient is a product of matrices where a GPU must be deterministic.
+    """A convolution of three channels, whose weights' gradient is a product of matrices where a GPU must be
+    deterministic.
 
-    cuDNN's deterministic kernel for it takes 25 of the 55 ms of a training step of icam-31k with 256 images (H200); with this one the step takes 32.
+    cuDNN's deterministic kernel for it takes 25 of the 55 ms of a training step of icam-31k with 256 images (H200);
+    with this one the step takes 32.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -147,7 +155,14 @@ class _FewChannels(torch.autograd.Function):
 
 
 def convolution(
-    width: int, out: int, kernel: int, activation: nn.Module, *, stride: int = 1, groups: int = 1, kind: type[nn.Conv2d] = nn.Conv2d
+    width: int,
+    out: int,
+    kernel: int,
+    activation: nn.Module,
+    *,
+    stride: int = 1,
+    groups: int = 1,
+    kind: type[nn.Conv2d] = nn.Conv2d,
 ) -> nn.Sequential:
     """Convolution, BatchNorm, activation; padded so that a map is divided by the stride and nothing else."""
     return nn.Sequential(

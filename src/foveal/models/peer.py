@@ -1,14 +1,22 @@
-"""Peers: what others use, built from transformers' configs without their weights, to be trained by the same command on the same data.
+"""Peers: what others use, built from transformers' configs without their weights, to be trained by the same command on
+the same data.
 
     logits = peer(images)
 
-Symbols: peer one of efficientnet-b0, mobilenet-v2, mobilevit-xxs, deit-tiny, vit-24 (DeiT, as wide and as deep as ICAM's decoder) and resnet-18.
-Paper: Mingxing Tan, Quoc V. Le (2019). EfficientNet: rethinking model scaling for convolutional neural networks. ICML. arXiv:1905.11946.
-Paper: Mark Sandler, Andrew Howard, Menglong Zhu, Andrey Zhmoginov, Liang-Chieh Chen (2018). MobileNetV2: inverted residuals and linear bottlenecks. CVPR. arXiv:1801.04381.
-Paper: Sachin Mehta, Mohammad Rastegari (2022). MobileViT: light-weight, general-purpose, and mobile-friendly vision transformer. ICLR. arXiv:2110.02178.
-Paper: Hugo Touvron, Matthieu Cord, Matthijs Douze, Francisco Massa, Alexandre Sablayrolles, Hervé Jégou (2021). Training data-efficient image transformers & distillation through attention. ICML. arXiv:2012.12877.
-Paper: Kaiming He, Xiangyu Zhang, Shaoqing Ren, Jian Sun (2016). Deep residual learning for image recognition. CVPR. arXiv:1512.03385.
-Departs from the paper: none learns from ImageNet first, none distils, and all are trained by the recipe of the run. What transformers leaves unset is initialised as the papers do.
+Symbols: peer one of efficientnet-b0, mobilenet-v2, mobilevit-xxs, deit-tiny, vit-24 (DeiT, as wide and as deep as
+    ICAM's decoder) and resnet-18.
+Paper: Mingxing Tan, Quoc V. Le (2019). EfficientNet: rethinking model scaling for convolutional neural networks. ICML.
+    arXiv:1905.11946.
+Paper: Mark Sandler, Andrew Howard, Menglong Zhu, Andrey Zhmoginov, Liang-Chieh Chen (2018). MobileNetV2: inverted
+    residuals and linear bottlenecks. CVPR. arXiv:1801.04381.
+Paper: Sachin Mehta, Mohammad Rastegari (2022). MobileViT: light-weight, general-purpose, and mobile-friendly vision
+    transformer. ICLR. arXiv:2110.02178.
+Paper: Hugo Touvron, Matthieu Cord, Matthijs Douze, Francisco Massa, Alexandre Sablayrolles, Hervé Jégou (2021).
+    Training data-efficient image transformers & distillation through attention. ICML. arXiv:2012.12877.
+Paper: Kaiming He, Xiangyu Zhang, Shaoqing Ren, Jian Sun (2016). Deep residual learning for image recognition. CVPR.
+    arXiv:1512.03385.
+Departs from the paper: none learns from ImageNet first, none distils, and all are trained by the recipe of the run.
+    What transformers leaves unset is initialised as the papers do.
 Cost: each its own; `foveal bench models resnet-18` measures it.
 Example: Peer(PeerConfig("vit-24", classes=3, image=32))(torch.rand(2, 3, 32, 32))
 """
@@ -40,7 +48,13 @@ _BUILDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "efficientnet-b0": (
         "EfficientNetConfig",
         "EfficientNetForImageClassification",
-        {"width_coefficient": 1.0, "depth_coefficient": 1.0, "image_size": 224, "hidden_dim": 1280, "dropout_rate": 0.2},
+        {
+            "width_coefficient": 1.0,
+            "depth_coefficient": 1.0,
+            "image_size": 224,
+            "hidden_dim": 1280,
+            "dropout_rate": 0.2,
+        },
     ),
     "mobilenet-v2": ("MobileNetV2Config", "MobileNetV2ForImageClassification", {}),
     "mobilevit-xxs": (
@@ -48,7 +62,11 @@ _BUILDS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "MobileViTForImageClassification",
         {"hidden_sizes": [64, 80, 96], "neck_hidden_sizes": [16, 16, 24, 48, 64, 80, 320], "expand_ratio": 2.0},
     ),
-    "deit-tiny": ("ViTConfig", "ViTForImageClassification", {"hidden_size": 192, "num_attention_heads": 3, "intermediate_size": 768}),
+    "deit-tiny": (
+        "ViTConfig",
+        "ViTForImageClassification",
+        {"hidden_size": 192, "num_attention_heads": 3, "intermediate_size": 768},
+    ),
     "vit-24": (  # as wide and as deep as icam-31k after Φ: what a decoder of cross-attention only saves
         "ViTConfig",
         "ViTForImageClassification",
@@ -78,7 +96,9 @@ class Peer(nn.Module):
         try:
             transformers = importlib.import_module("transformers")
         except ModuleNotFoundError:
-            raise FovealError(f"{config.kind}: expected transformers to be installed, got none; pip install foveal[peers]") from None
+            raise FovealError(
+                f"{config.kind}: expected transformers to be installed, got none; pip install foveal[peers]"
+            ) from None
         settings, model, changes = _BUILDS[config.kind]
         if "image_size" in changes or config.kind in (*VITS, "mobilevit-xxs"):
             changes = changes | {"image_size": config.image}
@@ -99,7 +119,8 @@ class Peer(nn.Module):
         if not fits or (kind in VITS and (images.shape[2] != size or images.shape[3] != size)):
             wanted = f"(B, 3, {size}, {size})" if kind in VITS else "(B, 3, h, w)"
             raise FovealError(
-                f"{kind}'s images: expected {wanted}, got {tuple(images.shape) if isinstance(images, Tensor) else short_repr(images)}"
+                f"{kind}'s images: expected {wanted}, got "
+                f"{tuple(images.shape) if isinstance(images, Tensor) else short_repr(images)}"
             )
         logits: Tensor = self.net(pixel_values=images).logits
         return logits
@@ -108,9 +129,10 @@ class Peer(nn.Module):
 def begin_well(part: nn.Module) -> None:
     """Begin as the papers do, where transformers' port, which is meant to be given weights, does not.
 
-    It draws the scales of EfficientNet's and MobileViT's BatchNorm near 0: nothing of the image reaches the logits, and no training mends it. It hands
-    torch the 0.99 of EfficientNet's and MobileNetV2's papers, which is the old statistics' share there and the new batch's share here: trained so,
-    a network is judged with the statistics of its last batch.
+    It draws the scales of EfficientNet's and MobileViT's BatchNorm near 0: nothing of the image reaches the logits,
+    and no training mends it. It hands torch the 0.99 of EfficientNet's and MobileNetV2's papers, which is the old
+    statistics' share there and the new batch's share here: trained so, a network is judged with the statistics of its
+    last batch.
     """
     if isinstance(part, nn.BatchNorm2d):
         part.reset_parameters()

@@ -1,15 +1,25 @@
-"""Recurrent sequence to sequence: one network reads the source, another writes the target; between them one vector, or attention.
+"""Recurrent sequence to sequence: one network reads the source, another writes the target; between them one vector, or
+attention.
 
     [h→_j; h←_j] = bidirectional GRU(√A·E_source)_j;   last = [h→_M; h←_1];   s_0 = tanh(W_s last)
     c_i = last (attention="none"),   or  c_i = Σ_j α_ij h_j,   α_ij = softmax_j vᵀ tanh(W_q s_{i−1} + W_k h_j) (attention="additive")
     s_i = GRU(s_{i−1}, [√A·E_target,i; c_i]);   t_i = tanh(W_t [s_i; √A·E_target,i; c_i]);   logits = t_i E_outᵀ
 
-Symbols: A the width of embeddings, C that of a state, h_j ∈ R^{2C}, M the length of the source. Without attention all that the decoder learns of a source, short or long, is 2C numbers: the bottleneck that attention removes.
-Paper: Kyunghyun Cho, Bart van Merriënboer, Caglar Gulcehre, Dzmitry Bahdanau, Fethi Bougares, Holger Schwenk, Yoshua Bengio (2014). Learning phrase representations using RNN encoder-decoder for statistical machine translation. EMNLP. arXiv:1406.1078.
-Paper: Ilya Sutskever, Oriol Vinyals, Quoc V. Le (2014). Sequence to sequence learning with neural networks. NeurIPS. arXiv:1409.3215.
-Paper: Dzmitry Bahdanau, Kyunghyun Cho, Yoshua Bengio (2015). Neural machine translation by jointly learning to align and translate. ICLR. arXiv:1409.0473.
-Departs from the paper: without attention the encoder reads both ways, and the last states reach every step, as in Cho's. t_i is one tanh layer where the papers have maxout, and the tokens' tables are tied and scaled as in the Transformer, so that the two compare. s_0 is made of both last states, where Bahdanau takes one.
-Cost: O((M + N)·C²) time, one step after the other; with attention O(N·M·C) more. With the vocabulary of 37,000 tokens (4,736,000 parameters) `rnn` has 1,330,324 parameters beside it and `rnn-attention` 1,326,832: about what transformer-tiny has, 1,325,056.
+Symbols: A the width of embeddings, C that of a state, h_j ∈ R^{2C}, M the length of the source. Without attention all
+    that the decoder learns of a source, short or long, is 2C numbers: the bottleneck that attention removes.
+Paper: Kyunghyun Cho, Bart van Merriënboer, Caglar Gulcehre, Dzmitry Bahdanau, Fethi Bougares, Holger Schwenk, Yoshua
+    Bengio (2014). Learning phrase representations using RNN encoder-decoder for statistical machine translation.
+    EMNLP. arXiv:1406.1078.
+Paper: Ilya Sutskever, Oriol Vinyals, Quoc V. Le (2014). Sequence to sequence learning with neural networks. NeurIPS.
+    arXiv:1409.3215.
+Paper: Dzmitry Bahdanau, Kyunghyun Cho, Yoshua Bengio (2015). Neural machine translation by jointly learning to align
+    and translate. ICLR. arXiv:1409.0473.
+Departs from the paper: without attention the encoder reads both ways, and the last states reach every step, as in
+    Cho's. t_i is one tanh layer where the papers have maxout, and the tokens' tables are tied and scaled as in the
+    Transformer, so that the two compare. s_0 is made of both last states, where Bahdanau takes one.
+Cost: O((M + N)·C²) time, one step after the other; with attention O(N·M·C) more. With the vocabulary of 37,000 tokens
+    (4,736,000 parameters) `rnn` has 1,330,324 parameters beside it and `rnn-attention` 1,326,832: about what
+    transformer-tiny has, 1,325,056.
 Example: Seq2Seq(Seq2SeqConfig(17, 19, width=6, hidden=5, tied="output"))(torch.arange(4, 11)[None], torch.arange(4, 9)[None])
 """
 
@@ -22,7 +32,16 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from foveal.core.mask import Mask
 from foveal.errors import FovealError, expect, short_repr
 from foveal.layers.additive import Additive
-from foveal.models.sequence import Beams, Encoded, Tables, check_config, check_encoded, check_tokens, padding_of, read_lengths
+from foveal.models.sequence import (
+    Beams,
+    Encoded,
+    Tables,
+    check_config,
+    check_encoded,
+    check_tokens,
+    padding_of,
+    read_lengths,
+)
 
 
 @dataclass(frozen=True)
@@ -46,13 +65,17 @@ class Seq2SeqConfig:
 
 
 PRESETS = {
-    "rnn": Seq2SeqConfig(attention="none", hidden=236),  # as many parameters as transformer-tiny, with and without attention
+    "rnn": Seq2SeqConfig(
+        attention="none", hidden=236
+    ),  # as many parameters as transformer-tiny, with and without attention
     "rnn-attention": Seq2SeqConfig(),
 }
 
 
 class Seq2Seq(nn.Module):
-    """Tokens of a source (B, M) and of a target (B, N), both padded on the right → logits of the target's next tokens (B, N, target_words)."""
+    """Tokens of a source (B, M) and of a target (B, N), both padded on the right → logits of the target's next tokens
+    (B, N, target_words).
+    """
 
     recordable = False  # as a CUDA graph (training/cuda_graph.py): packing reads lengths on the CPU
 
@@ -74,14 +97,17 @@ class Seq2Seq(nn.Module):
         return source, source
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """target: what the decoder is given, which begins with the mark `begin`; logits[:, i] are of the token after target[:, i]."""
+        """target: what the decoder is given, which begins with the mark `begin`; logits[:, i] are of the token after
+        target[:, i].
+        """
         return self.logits(self.decode(target, self.encode(source)))
 
     def encode(self, source: Tensor) -> Encoded:
         check_tokens("the source", source, self.config.source_words)
         lengths = read_lengths(source, self.config.pad)
         embedded = self.dropout(self.tables.read_source(source))  # (B, M, A)
-        # Packed, so that the way back begins at the last token and not at the padding; of nothing but padding one is read.
+        # Packed, so that the way back begins at the last token and not at the padding; of nothing but padding one is
+        # read.
         packed = pack_padded_sequence(embedded, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
         memory, _ = pad_packed_sequence(self.encoder(packed)[0], batch_first=True, total_length=source.shape[1])
         return Encoded(memory, padding_of(lengths, source.shape[1]), lengths)
@@ -112,7 +138,9 @@ class Seq2Seq(nn.Module):
 
     @torch.no_grad()
     def begin_state(self, encoded: Encoded, beams: int, capacity: int) -> "State":
-        """What a search of `beams` beams for each source carries from step to step. capacity: of no use here, as a state does not grow."""
+        """What a search of `beams` beams for each source carries from step to step. capacity: of no use here, as a
+        state does not grow.
+        """
         check_encoded(encoded, beams)
         last = last_of(encoded)
         keys = None if self.attention is None else self.attention.keys(encoded.memory)
@@ -160,7 +188,9 @@ class State(Beams):
         """Only the sources of these numbers stay, with all their beams: the others are finished."""
         kept, rows = self._kept(sources)
         self.hidden = self.hidden.index_select(0, rows)
-        self.last, self.memory, self.lengths = (tensor.index_select(0, kept) for tensor in (self.last, self.memory, self.lengths))
+        self.last, self.memory, self.lengths = (
+            tensor.index_select(0, kept) for tensor in (self.last, self.memory, self.lengths)
+        )
         self.keys = None if self.keys is None else self.keys.index_select(0, kept)
         self.mask = padding_of(self.lengths, self.memory.shape[1])
 

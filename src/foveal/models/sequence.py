@@ -1,4 +1,5 @@
-"""What models from one sequence of tokens to another share: marks, padding, embedding tables that may be one, and the rows of a beam search.
+"""What models from one sequence of tokens to another share: marks, padding, embedding tables that may be one, and the
+rows of a beam search.
 
     embed(w) = √C · E_w;   logits = h E_outᵀ + b;   the beams of source s are rows s·beams … (s + 1)·beams − 1
 
@@ -30,7 +31,10 @@ class Encoded(NamedTuple):
 
 
 class Tables(nn.Module):
-    """One vector for each token: of the source, of the target, and of the output. What is tied is one tensor, and lies in a file once."""
+    """One vector for each token: of the source, of the target, and of the output.
+
+    What is tied is one tensor, and lies in a file once.
+    """
 
     def __init__(self, source_words: int, target_words: int, width: int, tied: str, bias: bool = False) -> None:
         """tied: "all": one table for all three; "output": one for target and output; "none". bias: on the logits."""
@@ -79,10 +83,20 @@ class Beams:
     def _parents(self, parents: Tensor) -> Tensor:
         """The new order, if it is one: a beam continues a beam of its own source."""
         whose = _indices("the new order of the beams", parents, self.rows)
-        expect(len(whose) == self.rows, "the new order of the beams", f"one parent for each of {self.rows} rows", tuple(whose.shape))
+        expect(
+            len(whose) == self.rows,
+            "the new order of the beams",
+            f"one parent for each of {self.rows} rows",
+            tuple(whose.shape),
+        )
         if readable(whose):
             own = torch.arange(self.rows) // self.beams
-            expect(bool((whose // self.beams == own).all()), "the new order of the beams", "parents of the same source", "one of another")
+            expect(
+                bool((whose // self.beams == own).all()),
+                "the new order of the beams",
+                "parents of the same source",
+                "one of another",
+            )
         return whose
 
     def _kept(self, sources: Tensor) -> tuple[Tensor, Tensor]:
@@ -94,7 +108,12 @@ class Beams:
 
 
 def _indices(what: str, index: Tensor, count: int) -> Tensor:
-    if not isinstance(index, Tensor) or index.dtype not in (torch.int32, torch.int64) or index.dim() != 1 or not len(index):
+    if (
+        not isinstance(index, Tensor)
+        or index.dtype not in (torch.int32, torch.int64)
+        or index.dim() != 1
+        or not len(index)
+    ):
         got = f"{tuple(index.shape)} of {index.dtype}" if isinstance(index, Tensor) else short_repr(index)
         raise FovealError(f"{what}: expected integers in a tensor of one axis, at least one, got {got}")
     if readable(index):
@@ -128,7 +147,11 @@ def padding_of(lengths: Tensor, size: int) -> Mask | None:
 
 def check_tokens(what: str, tokens: Tensor, count: int, axes: str = "(B, N)") -> None:
     """Raise a FovealError unless these are ids of tokens, of `count` there are."""
-    fits = isinstance(tokens, Tensor) and tokens.dtype in (torch.int32, torch.int64) and tokens.dim() == len(axes.strip("(,)").split(","))
+    fits = (
+        isinstance(tokens, Tensor)
+        and tokens.dtype in (torch.int32, torch.int64)
+        and tokens.dim() == len(axes.strip("(,)").split(","))
+    )
     if not fits:
         got = f"{tuple(tokens.shape)} of {tokens.dtype}" if isinstance(tokens, Tensor) else short_repr(tokens)
         raise FovealError(f"{what}: expected ids of tokens, a tensor {axes} of int64, got {got}")
@@ -138,12 +161,18 @@ def check_tokens(what: str, tokens: Tensor, count: int, axes: str = "(B, N)") ->
 
 
 def readable(tensor: Tensor) -> bool:
-    """Whether a look at the numbers is free: elsewhere it would make the device wait, or become a constant of a graph."""
+    """Whether a look at the numbers is free: elsewhere it would make the device wait, or become a constant of a
+    graph.
+    """
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling() and torch._C._get_tracing_state() is None
 
 
-def check_config(name: str, config: Any, sizes: tuple[str, ...], shares: tuple[str, ...], choices: dict[str, Any]) -> None:
-    """Raise a FovealError unless sizes are integers from 1, shares are in [0, 1), choices are known, and marks are tokens."""
+def check_config(
+    name: str, config: Any, sizes: tuple[str, ...], shares: tuple[str, ...], choices: dict[str, Any]
+) -> None:
+    """Raise a FovealError unless sizes are integers from 1, shares are in [0, 1), choices are known, and marks are
+    tokens.
+    """
     for size in (*sizes, "source_words", "target_words"):
         expect_integer(getattr(config, size), f"{name}'s {size}")
     for share in shares:
@@ -156,7 +185,9 @@ def check_config(name: str, config: Any, sizes: tuple[str, ...], shares: tuple[s
     fewer = min(config.source_words, config.target_words)
     for mark in MARKS:
         expect_integer(getattr(config, mark), f"{name}'s {mark}", 0)
-        expect(getattr(config, mark) < fewer, f"{name}'s {mark}", f"the id of one of {fewer} tokens", getattr(config, mark))
+        expect(
+            getattr(config, mark) < fewer, f"{name}'s {mark}", f"the id of one of {fewer} tokens", getattr(config, mark)
+        )
     if config.tied == "all":
         expect(
             config.source_words == config.target_words,

@@ -1,8 +1,11 @@
-"""A smaller build of a model: the same modules in the same order, some of their axes shorter. What pruning leaves, and what its file is opened as.
+"""A smaller build of a model: the same modules in the same order, some of their axes shorter.
+
+What pruning leaves, and what its file is opened as.
 
     W′ = W[:n₁, :n₂, …]   for each tensor that has shapes of its own;   then every module's sizes are read off its tensors
 
-A file holds the tensors, its card their shapes: that is all that pruning leaves to tell. Nothing in a file is run to open it.
+A file holds the tensors, its card their shapes: that is all that pruning leaves to tell. Nothing in a file is run to
+open it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +24,11 @@ Shapes = dict[str, list[int]]  # name of a tensor → its shape, where that is n
 def shorter(model: nn.Module, whole: nn.Module) -> Shapes:
     """The shapes of a model that differ from those of the whole one."""
     full = whole.state_dict()
-    return {name: list(tensor.shape) for name, tensor in model.state_dict().items() if name in full and full[name].shape != tensor.shape}
+    return {
+        name: list(tensor.shape)
+        for name, tensor in model.state_dict().items()
+        if name in full and full[name].shape != tensor.shape
+    }
 
 
 def shrink(model: nn.Module, shapes: Mapping[str, Sequence[int]]) -> nn.Module:
@@ -30,7 +37,9 @@ def shrink(model: nn.Module, shapes: Mapping[str, Sequence[int]]) -> nn.Module:
     tensors: dict[str, Tensor] = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     for name, shape in shapes.items():
         full = tensors.get(name)
-        expect(full is not None, "the shapes of a pruned model", "those of its own tensors", f"one of {short_repr(name)}")
+        expect(
+            full is not None, "the shapes of a pruned model", "those of its own tensors", f"one of {short_repr(name)}"
+        )
         assert full is not None
         fits = len(shape) == full.dim() and all(1 <= size <= most for size, most in zip(shape, full.shape, strict=True))
         expect(fits, f"the shape of {name}", f"one within {tuple(full.shape)}", short_repr(tuple(shape)))
@@ -50,7 +59,9 @@ def fit(model: nn.Module) -> None:
         if isinstance(module, nn.Linear):
             module.out_features, module.in_features = module.weight.shape
         elif isinstance(module, nn.Conv2d):
-            if module.groups == module.in_channels == module.out_channels:  # one filter a channel, also where few are left
+            if (
+                module.groups == module.in_channels == module.out_channels
+            ):  # one filter a channel, also where few are left
                 module.groups = module.weight.shape[0]
             module.out_channels, module.in_channels = module.weight.shape[0], module.weight.shape[1] * module.groups
         elif isinstance(module, _BatchNorm) and module.weight is not None:
@@ -66,7 +77,11 @@ def fit(model: nn.Module) -> None:
             module.phi.width = module.norm.normalized_shape[0]  # type: ignore[assignment]
         elif (query := query_of(module)) is not None:
             width = query.out_features // module.num_attention_heads
-            for name, size in (("head_dim", width), ("attention_head_size", width), ("all_head_size", query.out_features)):
+            for name, size in (
+                ("head_dim", width),
+                ("attention_head_size", width),
+                ("all_head_size", query.out_features),
+            ):
                 if hasattr(module, name):
                     setattr(module, name, size)
 

@@ -50,7 +50,10 @@ def load_model(path: str | Path, kind: type[Kind]) -> tuple[nn.Module, Kind]:
 
 
 def load_for(path: str | Path, kind: type[Kind], **changes: Any) -> nn.Module:
-    """The model of a file or of a run's folder, with other fields in its config, such as classes=5. What depends on them is new."""
+    """The model of a file or of a run's folder, with other fields in its config, such as classes=5.
+
+    What depends on them is new.
+    """
     model, card = load_model(path, kind)
     expect_finite_weights(model.state_dict(), str(path))
     if all(card.config.get(key) == value for key, value in changes.items()):
@@ -81,14 +84,18 @@ def begin_with(model: nn.Module, init_from: str) -> int:
 
 
 def expect_finite_weights(tensors: Mapping[str, Tensor], where: str) -> None:
-    """Raise a FovealError unless these weights are numbers: of others none is learned from, and none matters more than another."""
+    """Raise a FovealError unless these weights are numbers: of others none is learned from, and none matters more than
+    another.
+    """
     for name, tensor in tensors.items():
         sound = not tensor.is_floating_point() or bool(tensor.isfinite().all())
         expect(sound, f"the weights of {where}", "finite numbers", f"NaN or infinity in {name}", "choose another file")
 
 
 def model_file(path: str | Path) -> Path:
-    """The file that is meant by its own name, by its run's folder, or by the name of weights that come with foveal, such as icam-pipes."""
+    """The file that is meant by its own name, by its run's folder, or by the name of weights that come with foveal,
+    such as icam-pipes.
+    """
     expect(isinstance(path, (str, Path)), "the model", "the name of a file", short_repr(path))
     file = Path(path)
     try:
@@ -100,7 +107,12 @@ def model_file(path: str | Path) -> Path:
     except OSError:  # a name that no file can have
         found = False
     known = " or ".join(packaged.names())
-    expect(found, "the model", f"a .safetensors file of foveal's, a run's folder with a {packaged.FILE}, {known}", str(path)[:200])
+    expect(
+        found,
+        "the model",
+        f"a .safetensors file of foveal's, a run's folder with a {packaged.FILE}, {known}",
+        str(path)[:200],
+    )
     expect_plain_file(file)
     return file
 
@@ -111,7 +123,9 @@ def read_tensors(file: Path) -> tuple[dict[str, Tensor], str]:
         with utf8_name(file) as link, safe_open(link, framework="pt") as content:
             text = (content.metadata() or {}).get(CARD)
             if text is None:
-                raise FovealError(f"{file}: expected a model that foveal wrote, got safetensors without a card of foveal's")
+                raise FovealError(
+                    f"{file}: expected a model that foveal wrote, got safetensors without a card of foveal's"
+                )
             return {name: content.get_tensor(name) for name in content.keys()}, text  # noqa: SIM118 — no dict
     except (SafetensorError, OSError) as error:
         raise FovealError(f"{file}: expected a .safetensors file, got something else: {error}") from None
@@ -138,9 +152,17 @@ def build(card: Card, tensors: int | None = None) -> nn.Module:
         fits = tensors is None or deep <= tensors
         expect(fits, f"the card of {card.model}", f"at most {tensors} blocks, as the file has tensors", f"{deep:,}")
         return kind.model(config)
-    except (TypeError, RuntimeError, MemoryError, AttributeError, OverflowError) as error:  # torch's own: a size that cannot be
+    except (
+        TypeError,
+        RuntimeError,
+        MemoryError,
+        AttributeError,
+        OverflowError,
+    ) as error:  # torch's own: a size that cannot be
         reason = " ".join(str(error).split())[:200]
-        raise FovealError(f"the card of {card.model}: expected fields of {kind.config.__name__}, got others: {reason}") from None
+        raise FovealError(
+            f"the card of {card.model}: expected fields of {kind.config.__name__}, got others: {reason}"
+        ) from None
 
 
 def describe(model: nn.Module) -> tuple[str, dict[str, Any]]:
@@ -155,7 +177,9 @@ def describe(model: nn.Module) -> tuple[str, dict[str, Any]]:
 
 
 def shapes_of(model: nn.Module) -> Shapes:
-    """For its card: the shapes of tensors that are smaller than the model's config says, since channels or heads were pruned."""
+    """For its card: the shapes of tensors that are smaller than the model's config says, since channels or heads were
+    pruned.
+    """
     name, config = describe(model)
     with torch.device("meta"):
         full = build(Card(task="", model=name, family=name, config=config))
@@ -169,4 +193,6 @@ def _try(model: Any, card: Card) -> None:
             model.eval()(*model.example())
     except (RuntimeError, ValueError, TypeError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise FovealError(f"the card of {card.model}: expected shapes that fit each other, got others: {reason}") from None
+        raise FovealError(
+            f"the card of {card.model}: expected shapes that fit each other, got others: {reason}"
+        ) from None

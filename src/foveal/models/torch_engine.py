@@ -1,4 +1,7 @@
-"""A model in torch as a search asks it: see decode/engine.py. Vocabulary-wide work stays on the device; a few numbers per row come back."""
+"""A model in torch as a search asks it: see decode/engine.py.
+
+Vocabulary-wide work stays on the device; a few numbers per row come back.
+"""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,11 +1,17 @@
-"""The Transformer: an encoder whose tokens attend to each other, and a decoder whose tokens attend to those before them and to the encoder's.
+"""The Transformer: an encoder whose tokens attend to each other, and a decoder whose tokens attend to those before
+them and to the encoder's.
 
     x⁰ = √C·E_source + PE;   x ← LN(x + Attention(x));   x ← LN(x + FFN(x)),   `layers` times;   m = x
     y⁰ = √C·E_target + PE;   y ← LN(y + CausalAttention(y));   y ← LN(y + Attention(y, m));   y ← LN(y + FFN(y)),   `decoder_layers` times;   logits = y E_outᵀ
 
-Symbols: B batch, M tokens of the source, N of the target, C the width, PE the positions. All of it is made of `layers/` and `position/`.
-Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
-Departs from the paper: the projections of attention have biases, as in torch and Marian. norm="pre" ends each stack with one more LayerNorm; norm="none" and residual=False are ablations. position="relative" is Shaw's (a vector for each distance up to 16, one table per layer for all heads, no term on the values) and "rotary" RoFormer's, both in self-attention only, with nothing added to the input.
+Symbols: B batch, M tokens of the source, N of the target, C the width, PE the positions. All of it is made of
+    `layers/` and `position/`.
+Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia
+    Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
+Departs from the paper: the projections of attention have biases, as in torch and Marian. norm="pre" ends each stack
+    with one more LayerNorm; norm="none" and residual=False are ablations. position="relative" is Shaw's (a vector for
+    each distance up to 16, one table per layer for all heads, no term on the values) and "rotary" RoFormer's, both in
+    self-attention only, with nothing added to the input.
 Cost: O((M² + N² + N·M)·C + (M + N)·C²) time per layer.
 Example: Transformer(TransformerConfig(17, 19, width=14, hidden=28, heads=2, layers=1, decoder_layers=1, tied="output"))(torch.arange(4, 11)[None], torch.arange(4, 9)[None])
 """
@@ -27,7 +33,16 @@ from foveal.layers.encoder import Encoder
 from foveal.layers.feed_forward import FeedForward
 from foveal.layers.multihead import MultiHead
 from foveal.layers.residual import Plain, PlainPostNorm, PlainPreNorm, PostNorm, PreNorm, Residual
-from foveal.models.sequence import Beams, Encoded, Tables, check_config, check_encoded, check_tokens, padding_of, read_lengths
+from foveal.models.sequence import (
+    Beams,
+    Encoded,
+    Tables,
+    check_config,
+    check_encoded,
+    check_tokens,
+    padding_of,
+    read_lengths,
+)
 from foveal.position.learned import Learned
 from foveal.position.position import Position
 from foveal.position.relative import Relative
@@ -74,7 +89,8 @@ class TransformerConfig:
 #     transformer-base    512    2048    8      6 + 6    18,944,000  44,138,496   63,082,496   65 million
 #     transformer-big     1024   4096    16     6 + 6    37,888,000  176,357,376  214,245,376  213 million
 #
-# Of these, 36,864 (base) and 73,728 (big) are biases of attention. No vocabulary gives both of the paper's figures: 65 million would take some 40,700 tokens, 213 million some 35,800.
+# Of these, 36,864 (base) and 73,728 (big) are biases of attention. No vocabulary gives both of the paper's figures: 65
+# million would take some 40,700 tokens, 213 million some 35,800.
 PRESETS = {
     "transformer-tiny": TransformerConfig(width=128, hidden=256, heads=4, layers=4, decoder_layers=4, dropout=0.3),
     "transformer-small": TransformerConfig(width=256, hidden=1024, heads=4),
@@ -84,7 +100,9 @@ PRESETS = {
 
 
 class Transformer(nn.Module):
-    """Tokens of a source (B, M) and of a target (B, N), both padded on the right → logits of the target's next tokens (B, N, target_words)."""
+    """Tokens of a source (B, M) and of a target (B, N), both padded on the right → logits of the target's next tokens
+    (B, N, target_words).
+    """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -98,15 +116,23 @@ class Transformer(nn.Module):
             Encoder(_own_attention(config), _feed_forward(config), norm, config.dropout) for _ in range(config.layers)
         )
         self.decoder = nn.ModuleList(
-            Decoder(_own_attention(config, causal), _cross_attention(config), _feed_forward(config), norm, config.dropout)
+            Decoder(
+                _own_attention(config, causal), _cross_attention(config), _feed_forward(config), norm, config.dropout
+            )
             for _ in range(config.decoder_layers)
         )
-        self.checkpointing = False  # whether training computes each layer again in the backward pass: less memory, more time
-        self.encoder_norm, self.decoder_norm = (nn.LayerNorm(width) if config.norm == "pre" else nn.Identity() for _ in range(2))
+        self.checkpointing = (
+            False  # whether training computes each layer again in the backward pass: less memory, more time
+        )
+        self.encoder_norm, self.decoder_norm = (
+            nn.LayerNorm(width) if config.norm == "pre" else nn.Identity() for _ in range(2)
+        )
 
     @property
     def recordable(self) -> bool:
-        """Whether a step can be recorded as a CUDA graph: a GPU never waits in it for a look at numbers; but of attention's dropout one kernel draws the seed on the CPU."""
+        """Whether a step can be recorded as a CUDA graph: a GPU never waits in it for a look at numbers; but of
+        attention's dropout one kernel draws the seed on the CPU.
+        """
         return not self.config.attention_dropout
 
     def example(self, batch: int = 1) -> tuple[Tensor, ...]:
@@ -115,7 +141,9 @@ class Transformer(nn.Module):
         return source, source
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """target: what the decoder is given, which begins with the mark `begin`; logits[:, i] are of the token after target[:, i]."""
+        """target: what the decoder is given, which begins with the mark `begin`; logits[:, i] are of the token after
+        target[:, i].
+        """
         return self.logits(self.decode(target, self.encode(source)))
 
     def encode(self, source: Tensor) -> Encoded:
@@ -133,7 +161,8 @@ class Transformer(nn.Module):
         check_encoded(encoded)
         y = self.dropout(self.target_position(self.tables.read_target(target)))
         for layer in self.decoder:
-            # A token attends to those before it only, and padding stands behind all tokens: causal is all the mask there needs to be.
+            # A token attends to those before it only, and padding stands behind all tokens: causal is all the mask
+            # there needs to be.
             y = self._through(layer, y, encoded.memory, memory_mask=encoded.mask)
         hidden: Tensor = self.decoder_norm(y)
         return hidden
@@ -175,7 +204,9 @@ class Transformer(nn.Module):
 
 
 class State(Beams):
-    """A beam search's memory: for each decoder layer the keys and values of the tokens so far, and those of the sources, which all beams share."""
+    """A beam search's memory: for each decoder layer the keys and values of the tokens so far, and those of the
+    sources, which all beams share.
+    """
 
     def __init__(self, caches: list[Cache], memories: list[Memory], encoded: Encoded, beams: int) -> None:
         super().__init__(encoded.memory.shape[0], beams)
@@ -198,7 +229,9 @@ class State(Beams):
         kept, rows = self._kept(sources)
         for cache in self.caches:
             cache.keep(rows)
-        self.memories = [Memory(memory.k.index_select(0, kept), memory.v.index_select(0, kept)) for memory in self.memories]
+        self.memories = [
+            Memory(memory.k.index_select(0, kept), memory.v.index_select(0, kept)) for memory in self.memories
+        ]
         self.lengths = self.lengths.index_select(0, kept)
         self.mask = padding_of(self.lengths, self.memories[0].k.shape[2])
 
@@ -239,7 +272,13 @@ def _own_attention(config: TransformerConfig, mask: Mask | None = None) -> Multi
 
 
 def _cross_attention(config: TransformerConfig) -> MultiHead:
-    return MultiHead(config.width, config.heads, key_width=config.width, head_width=config.head_width, dropout=config.attention_dropout)
+    return MultiHead(
+        config.width,
+        config.heads,
+        key_width=config.width,
+        head_width=config.head_width,
+        dropout=config.attention_dropout,
+    )
 
 
 def _feed_forward(config: TransformerConfig) -> FeedForward:
@@ -258,10 +297,25 @@ def check(config: TransformerConfig) -> None:
     choices = {"norm": ("post", "pre", "none"), "position": ADDED, "activation": ACTIVATIONS}
     check_config("Transformer", config, sizes, ("dropout", "attention_dropout", "hidden_dropout"), choices)
     for name in ("residual", "output_bias"):
-        expect(isinstance(getattr(config, name), bool), f"Transformer's {name}", "True or False", short_repr(getattr(config, name)))
+        expect(
+            isinstance(getattr(config, name), bool),
+            f"Transformer's {name}",
+            "True or False",
+            short_repr(getattr(config, name)),
+        )
     if config.head_width is None:
-        expect(config.width % config.heads == 0, "Transformer's heads", f"a divisor of the width {config.width}", config.heads)
+        expect(
+            config.width % config.heads == 0,
+            "Transformer's heads",
+            f"a divisor of the width {config.width}",
+            config.heads,
+        )
     else:
         expect_integer(config.head_width, "Transformer's head_width")
     wide = config.head_width or config.width // config.heads
-    expect(config.position != "rotary" or wide % 2 == 0, "Transformer's head_width", "an even number with rotary positions", wide)
+    expect(
+        config.position != "rotary" or wide % 2 == 0,
+        "Transformer's head_width",
+        "an even number with rotary positions",
+        wide,
+    )

@@ -1,7 +1,7 @@
 """Models by name: `create("icam-31k", classes=2)`, `create("transformer-base", source_words=8000, target_words=8000)`.
 
-A family of models is a file of this folder with a frozen config, a module and `PRESETS`; the file's name is the family's, and it is found by its file.
-Packages of others name their files in the entry point group `foveal.models`.
+A family of models is a file of this folder with a frozen config, a module and `PRESETS`; the file's name is the
+family's, and it is found by its file. Packages of others name their files in the entry point group `foveal.models`.
 """
 
 import dataclasses
@@ -44,9 +44,13 @@ def family(name: str) -> Family:
     presets = module.PRESETS
     config = type(next(iter(presets.values())))
     models: list[Any] = [
-        one for one in vars(module).values() if inspect.isclass(one) and one.__module__ == module.__name__ and _takes(one, config)
+        one
+        for one in vars(module).values()
+        if inspect.isclass(one) and one.__module__ == module.__name__ and _takes(one, config)
     ]
-    expect(len(models) == 1, f"the file models/{name}.py", f"one module that is made of a {config.__name__}", len(models))
+    expect(
+        len(models) == 1, f"the file models/{name}.py", f"one module that is made of a {config.__name__}", len(models)
+    )
     return Family(name, config, models[0], presets)
 
 
@@ -71,7 +75,8 @@ def config_of(name: str, **changes: Any) -> Any:
     for key in changes:
         if key == "pretrained":
             raise FovealError(
-                f'{name}: create gives new weights; trained ones are opened by foveal.load("icam-fast-pipes"), a run or a file'
+                f'{name}: create gives new weights; trained ones are opened by foveal.load("icam-fast-pipes"), a run '
+                "or a file"
             )
         if key not in fields:
             raise unknown(f"field of {name}'s config", key, fields)

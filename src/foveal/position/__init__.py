@@ -1,4 +1,7 @@
-"""Where a token is: added to the input, rotated into q and k, or a term on the scores. One file per way, found by its file."""
+"""Where a token is: added to the input, rotated into q and k, or a term on the scores.
+
+One file per way, found by its file.
+"""
 
 from foveal.lazy import door
 

@@ -2,8 +2,10 @@
 
     e_ij = q_i·k_j/√D + T[Δy + h − 1, Δx + w − 1, head];   (Δy, Δx) = (y_i − y_j, x_i − x_j),   i = y_i·w + x_i
 
-Symbols: the table is stored flat, ((2h−1)(2w−1), heads), row (Δy + h − 1)(2w − 1) + Δx + w − 1, so that Swin's weights fit as they are.
-Paper: Ze Liu, Yutong Lin, Yue Cao, Han Hu, Yixuan Wei, Zheng Zhang, Stephen Lin, Baining Guo (2021). Swin transformer: hierarchical vision transformer using shifted windows. ICCV. arXiv:2103.14030.
+Symbols: the table is stored flat, ((2h−1)(2w−1), heads), row (Δy + h − 1)(2w − 1) + Δx + w − 1, so that Swin's weights
+    fit as they are.
+Paper: Ze Liu, Yutong Lin, Yue Cao, Han Hu, Yixuan Wei, Zheng Zhang, Stephen Lin, Baining Guo (2021). Swin transformer:
+    hierarchical vision transformer using shifted windows. ICCV. arXiv:2103.14030.
 Departs from the paper: nothing.
 Cost: O(N²) for N = h·w, once for all samples of a batch; (2h−1)(2w−1)·heads parameters.
 Example: BiasTable(heads=6, height=2, width=3).bias(q[:, :, :6], keys=6)
@@ -58,7 +60,8 @@ class WindowTerm(Term):
         if self.start < 0 or self.start + q.shape[2] > tokens or keys > tokens:
             got = f"queries {self.start} to {self.start + q.shape[2]} and {keys} keys"
             raise FovealError(
-                f"BiasTable's window: expected at most {self.height} × {self.width} = {tokens} tokens, got {got}; cut the grid into windows"
+                f"BiasTable's window: expected at most {self.height} × {self.width} = {tokens} tokens, got {got}; cut "
+                "the grid into windows"
             )
 
     def score_mod(self, q: Tensor) -> Callable[..., Tensor]:

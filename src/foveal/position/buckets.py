@@ -1,9 +1,13 @@
-"""Bucketed relative bias (T5): each head learns a number for each bucket of distances; near distances have their own, far ones share.
+"""Bucketed relative bias (T5): each head learns a number for each bucket of distances; near distances have their own,
+far ones share.
 
     e_ij = q_i·k_j + T[bucket(j − i), head];   bucket(d) = d if d < E, else min(E + ⌊(B − E)·log(d/E)/log(max_distance/E)⌋, B − 1),   E = ⌊B/2⌋
 
-Symbols: `Buckets` looks both ways, B is half of the buckets and the other half is for j > i; `CausalBuckets` looks back only, B is all of them and every j > i is in bucket 0. d = |j − i|.
-Paper: Colin Raffel, Noam Shazeer, Adam Roberts, Katherine Lee, Sharan Narang, Michael Matena, Yanqi Zhou, Wei Li, Peter J. Liu (2020). Exploring the limits of transfer learning with a unified text-to-text transformer. JMLR. arXiv:1910.10683.
+Symbols: `Buckets` looks both ways, B is half of the buckets and the other half is for j > i; `CausalBuckets` looks
+    back only, B is all of them and every j > i is in bucket 0. d = |j − i|.
+Paper: Colin Raffel, Noam Shazeer, Adam Roberts, Katherine Lee, Sharan Narang, Michael Matena, Yanqi Zhou, Wei Li,
+    Peter J. Liu (2020). Exploring the limits of transfer learning with a unified text-to-text transformer. JMLR.
+    arXiv:1910.10683.
 Departs from the paper: nothing in the term. T5 leaves q·k unscaled: for its weights give `attend` scale=1.
 Cost: O(N·M), once for all samples of a batch; buckets·heads parameters.
 Example: Buckets(heads=6, buckets=8, max_distance=16).bias(q, keys=7)
@@ -37,7 +41,9 @@ class Buckets(Biased):
         expect_integer(buckets, f"{name}'s buckets", least, some)
         expect(buckets % self.sides == 0, f"{name}'s buckets", some, buckets)
         own = buckets // self.sides // 2
-        expect_integer(max_distance, f"{name}'s max_distance", own + 1, f"above {own}, the distances with their own bucket")
+        expect_integer(
+            max_distance, f"{name}'s max_distance", own + 1, f"above {own}, the distances with their own bucket"
+        )
         self.heads, self.buckets, self.max_distance = heads, buckets, max_distance
         self.table = nn.Parameter(nn.init.trunc_normal_(torch.empty(buckets, heads), std=0.02))
 
@@ -88,7 +94,9 @@ class BucketTerm(Term):
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def bucket_of(buckets: int, max_distance: int, sides: int, device: str) -> Tensor:
-    """The bucket of every j − i from −max_distance to max_distance; every farther one is in the last bucket of its side."""
+    """The bucket of every j − i from −max_distance to max_distance; every farther one is in the last bucket of its
+    side.
+    """
     # The numbers stay after the call, so they must be a plain tensor, also when the caller is being traced or infers.
     with _disable_current_modes(), torch.inference_mode(False), outside_of_trace():
         return _bucket_of(buckets, max_distance, sides, device)
@@ -103,7 +111,9 @@ def _bucket_of(buckets: int, max_distance: int, sides: int, device: str) -> Tens
 
 
 def bucket(distance: int, buckets: int, max_distance: int) -> int:
-    """The bucket of a distance ≥ 0 among the buckets of one side, in integers: a logarithm may fall on the wrong side of a limit."""
+    """The bucket of a distance ≥ 0 among the buckets of one side, in integers: a logarithm may fall on the wrong side
+    of a limit.
+    """
     own = buckets // 2  # E: as many distances have their own bucket
     if distance < own:
         return distance

@@ -2,8 +2,11 @@
 
     embed(x)_{y,x} = x_{y,x} + E_{y,x},   E ∈ R^{h × w × C};   another grid:  E ← bicubic interpolation of E to it
 
-Paper: Alexey Dosovitskiy, Lucas Beyer, Alexander Kolesnikov, Dirk Weissenborn, Xiaohua Zhai, Thomas Unterthiner, Mostafa Dehghani, Matthias Minderer, Georg Heigold, Sylvain Gelly, Jakob Uszkoreit, Neil Houlsby (2021). An image is worth 16x16 words: transformers for image recognition at scale. ICLR. arXiv:2010.11929.
-Departs from the paper: interpolation is bicubic, as in most ports; the paper says 2-D interpolation, and its code takes bilinear. A class token, which has no cell, gets no position here.
+Paper: Alexey Dosovitskiy, Lucas Beyer, Alexander Kolesnikov, Dirk Weissenborn, Xiaohua Zhai, Thomas Unterthiner,
+    Mostafa Dehghani, Matthias Minderer, Georg Heigold, Sylvain Gelly, Jakob Uszkoreit, Neil Houlsby (2021). An image
+    is worth 16x16 words: transformers for image recognition at scale. ICLR. arXiv:2010.11929.
+Departs from the paper: interpolation is bicubic, as in most ports; the paper says 2-D interpolation, and its code
+    takes bilinear. A class token, which has no cell, gets no position here.
 Cost: O(h·w·C); h·w·C parameters.
 Example: Learned2d(14, height=5, grid_width=6)(image)
 """
@@ -26,7 +29,10 @@ class Learned2d(Position):
         self.table = nn.Parameter(nn.init.trunc_normal_(torch.empty(height, grid_width, width), std=0.02))
 
     def embed(self, x: Tensor, start: int = 0) -> Tensor:
-        """A grid of tokens (B, h, w, C) with its positions added, stretched if the grid is another. A grid begins at its corner: start is 0."""
+        """A grid of tokens (B, h, w, C) with its positions added, stretched if the grid is another.
+
+        A grid begins at its corner: start is 0.
+        """
         check_places(self, x, f"a grid (B, h, w, {self.width})", self.width, start, "use Learned for (B, N, C)")
         expect(start == 0, "Learned2d's start", "0, the corner of the grid", start)
         height, grid_width = x.shape[1], x.shape[2]
@@ -35,7 +41,9 @@ class Learned2d(Position):
         return x + stretched_2d(self.table, height, grid_width).to(x.dtype)
 
     def resized(self, height: int, grid_width: int) -> "Learned2d":
-        """A position for another grid, whose table is this one's, interpolated: to go on training at another resolution."""
+        """A position for another grid, whose table is this one's, interpolated: to go on training at another
+        resolution.
+        """
         other = Learned2d(self.width, height, grid_width).to(self.table)
         with torch.no_grad():
             other.table.copy_(stretched_2d(self.table, height, grid_width))

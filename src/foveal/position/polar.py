@@ -1,10 +1,14 @@
-"""Polar positions on a grid: how far a token is from the image's centre, and at what o'clock. For a camera that looks down a pipe.
+"""Polar positions on a grid: how far a token is from the image's centre, and at what o'clock. For a camera that looks
+down a pipe.
 
     PE(y, x) = [PE_{⌈C/2⌉}(r) ; sin θ, cos θ, sin 2θ, cos 2θ, …];   (r, θ) = polar(x − (w−1)/2, y − (h−1)/2),   θ = 0 at 12 o'clock, clockwise
 
-Symbols: PE_c the sinusoidal position of width c, r in tokens. Whole multiples of θ meet again at 2π: 12 o'clock has no seam.
-Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
-Departs from the paper: it has no polar form; this one is foveal's own, the paper's sinusoid on the radius and a Fourier series on the angle. The very centre has no angle: there that half is 0.
+Symbols: PE_c the sinusoidal position of width c, r in tokens. Whole multiples of θ meet again at 2π: 12 o'clock has no
+    seam.
+Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia
+    Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
+Departs from the paper: it has no polar form; this one is foveal's own, the paper's sinusoid on the radius and a
+    Fourier series on the angle. The very centre has no angle: there that half is 0.
 Cost: O(h·w·C); no parameters, any grid.
 Example: Polar(14)(image)
 """
@@ -38,8 +42,12 @@ class Polar(Position):
 
 
 def clock(height: int, width: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Distance from the centre in tokens, and angle from 12 o'clock, clockwise, of each token of a grid: two of (h, w)."""
-    up = ((height - 1) / 2 - torch.arange(height, device=device).to(dtype))[:, None]  # a middle row is 0, never −0: ONNX divides by it
+    """Distance from the centre in tokens, and angle from 12 o'clock, clockwise, of each token of a grid: two of (h,
+    w).
+    """
+    up = ((height - 1) / 2 - torch.arange(height, device=device).to(dtype))[
+        :, None
+    ]  # a middle row is 0, never −0: ONNX divides by it
     right = (torch.arange(width, device=device).to(dtype) - (width - 1) / 2)[None, :]
     return (up**2 + right**2).sqrt(), torch.atan2(right, up)
 

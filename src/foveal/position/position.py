@@ -2,8 +2,10 @@
 
     embed(x) = x;   rotate(q, k) = (q, k);   term = nothing
 
-Symbols: every other position is this one with a part replaced. `embed` is called on tokens (B, N, C) before the first block; `rotate` and `term` by a multi-head layer on its heads (B, H, N, D).
-Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
+Symbols: every other position is this one with a part replaced. `embed` is called on tokens (B, N, C) before the first
+    block; `rotate` and `term` by a multi-head layer on its heads (B, H, N, D).
+Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia
+    Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
 Departs from the paper: nothing.
 Cost: none.
 Example: Position()(x)

@@ -2,8 +2,10 @@
 
     q′_i = R_i q_i;   k′_j = R_j k_j;   q′_i·k′_j = q_i · R_{j−i} k_j;   R_p turns the pair (c, c + D/2) by p / base^(2c/D), c < D/2
 
-Symbols: the pairs are halves, channel c with channel c + D/2, as in Llama's weights in transformers; GPT-J and the paper pair neighbours, 2c with 2c + 1. The two differ by a fixed order of the channels.
-Paper: Jianlin Su, Yu Lu, Shengfeng Pan, Ahmed Murtadha, Bo Wen, Yunfeng Liu (2021). RoFormer: enhanced transformer with rotary position embedding. arXiv:2104.09864.
+Symbols: the pairs are halves, channel c with channel c + D/2, as in Llama's weights in transformers; GPT-J and the
+    paper pair neighbours, 2c with 2c + 1. The two differ by a fixed order of the channels.
+Paper: Jianlin Su, Yu Lu, Shengfeng Pan, Ahmed Murtadha, Bo Wen, Yunfeng Liu (2021). RoFormer: enhanced transformer
+    with rotary position embedding. arXiv:2104.09864.
 Departs from the paper: halves are paired instead of neighbours.
 Cost: O((N + M)·D) for each head; no parameters, any length.
 Example: Rotary(8).rotate(q, k)
@@ -35,12 +37,14 @@ class Rotary(Position):
         width = q.shape[-1] if self.width is None else self.width
         if width % 2:
             raise FovealError(
-                f"Rotary's q: expected heads (B, H, N, D) with an even D, got {tuple(q.shape)}; give the layer another head_width"
+                f"Rotary's q: expected heads (B, H, N, D) with an even D, got {tuple(q.shape)}; give the layer "
+                "another head_width"
             )
         for name, x in (("q", q), ("k", k)):
             if x.dim() != 4 or x.shape[3] != width:
                 raise FovealError(
-                    f"Rotary's {name}: expected heads (B, H, N, {width}), got {tuple(x.shape)}; Rotary() takes the width of q"
+                    f"Rotary's {name}: expected heads (B, H, N, {width}), got {tuple(x.shape)}; Rotary() takes the "
+                    "width of q"
                 )
         return turned(q, query_start, self.base), turned(k, key_start, self.base)
 

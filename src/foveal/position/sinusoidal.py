@@ -2,8 +2,10 @@
 
     PE(pos, 2i) = sin(pos / 10000^(2i/C));   PE(pos, 2i+1) = cos(pos / 10000^(2i/C));   embed(x)_pos = x_pos + PE(pos)
 
-Symbols: C the width. PE(pos + k) = M_k · PE(pos), where M_k turns the pair (2i, 2i+1) by k / 10000^(2i/C), whatever pos is.
-Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
+Symbols: C the width. PE(pos + k) = M_k · PE(pos), where M_k turns the pair (2i, 2i+1) by k / 10000^(2i/C), whatever
+    pos is.
+Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia
+    Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
 Departs from the paper: nothing. An odd width ends with a sine that has no cosine.
 Cost: O(N·C); no parameters, any length.
 Example: Sinusoidal(14)(x)
@@ -33,7 +35,10 @@ class Sinusoidal(Position):
 
 
 def sinusoid(positions: Tensor, width: int) -> Tensor:
-    """PE of any positions, (…) → (…, width). Whole numbers are computed in float32, floating ones in their own dtype."""
+    """PE of any positions, (…) → (…, width).
+
+    Whole numbers are computed in float32, floating ones in their own dtype.
+    """
     exact = positions if positions.is_floating_point() else positions.to(torch.float32)
     doubled = torch.arange(0, width, 2, device=positions.device).to(exact.dtype)  # 2i
     angles = exact[..., None] * 10000.0 ** (-doubled / width)  # (…, ⌈C/2⌉)

@@ -2,9 +2,12 @@
 
     PE(y, x) = [PE_{⌈C/2⌉}(y) ; PE_{⌊C/2⌋}(x)],   PE_c the sinusoidal position of width c
 
-Paper: Niki Parmar, Ashish Vaswani, Jakob Uszkoreit, Łukasz Kaiser, Noam Shazeer, Alexander Ku, Dustin Tran (2018). Image transformer. ICML. arXiv:1802.05751.
-Paper: Nicolas Carion, Francisco Massa, Gabriel Synnaeve, Nicolas Usunier, Alexander Kirillov, Sergey Zagoruyko (2020). End-to-end object detection with transformers. ECCV. arXiv:2005.12872.
-Departs from the paper: coordinates count tokens from 0; the second paper's code counts from 1 and stretches them to 2π. The first paper's columns also tell the colour, as it predicts pixels.
+Paper: Niki Parmar, Ashish Vaswani, Jakob Uszkoreit, Łukasz Kaiser, Noam Shazeer, Alexander Ku, Dustin Tran (2018).
+    Image transformer. ICML. arXiv:1802.05751.
+Paper: Nicolas Carion, Francisco Massa, Gabriel Synnaeve, Nicolas Usunier, Alexander Kirillov, Sergey Zagoruyko (2020).
+    End-to-end object detection with transformers. ECCV. arXiv:2005.12872.
+Departs from the paper: coordinates count tokens from 0; the second paper's code counts from 1 and stretches them to
+    2π. The first paper's columns also tell the colour, as it predicts pixels.
 Cost: O(h·w·C); no parameters, any grid.
 Example: Sinusoidal2d(14)(image)
 """

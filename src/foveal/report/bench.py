@@ -1,4 +1,6 @@
-"""A table of measurements: each row holds ours beside theirs, the ratio, and the bar that it must meet where there is one."""
+"""A table of measurements: each row holds ours beside theirs, the ratio, and the bar that it must meet where there is
+one.
+"""
 
 import argparse
 import contextlib
@@ -50,23 +52,43 @@ class Bench:
         self.timings[what] = taken
         return taken
 
-    def slower(self, what: str, ours: Job, theirs: Mapping[str, Job], *, at_most: float | None = None, rounds: int | None = None) -> None:
+    def slower(
+        self,
+        what: str,
+        ours: Job,
+        theirs: Mapping[str, Job],
+        *,
+        at_most: float | None = None,
+        rounds: int | None = None,
+    ) -> None:
         """Ours as a multiple of the fastest of theirs."""
         taken = self.time(what, {"ours": ours, **theirs}, rounds)
         best = min(theirs, key=lambda name: taken[name].median)
         ratio = taken["ours"].median / taken[best].median
         bar = "" if at_most is None else f"at most {at_most:g}"
         met = None if at_most is None else ratio <= at_most
-        self.add(Row(what, _time(taken["ours"]), f"{best} {_time(taken[best])}", ratio, "× the time of theirs", bar, met))
+        self.add(
+            Row(what, _time(taken["ours"]), f"{best} {_time(taken[best])}", ratio, "× the time of theirs", bar, met)
+        )
 
-    def faster(self, what: str, ours: Job, theirs: Mapping[str, Job], *, at_least: float | None = None, rounds: int | None = None) -> None:
+    def faster(
+        self,
+        what: str,
+        ours: Job,
+        theirs: Mapping[str, Job],
+        *,
+        at_least: float | None = None,
+        rounds: int | None = None,
+    ) -> None:
         """How often ours fits into the fastest of theirs."""
         taken = self.time(what, {"ours": ours, **theirs}, rounds)
         best = min(theirs, key=lambda name: taken[name].median)
         ratio = taken[best].median / taken["ours"].median
         bar = "" if at_least is None else f"at least {at_least:g}"
         met = None if at_least is None else ratio >= at_least
-        self.add(Row(what, _time(taken["ours"]), f"{best} {_time(taken[best])}", ratio, "× faster than theirs", bar, met))
+        self.add(
+            Row(what, _time(taken["ours"]), f"{best} {_time(taken[best])}", ratio, "× faster than theirs", bar, met)
+        )
 
     def smaller(self, what: str, ours: int, theirs: tuple[str, int], *, at_least: float | None = None) -> None:
         """How much less memory ours needs."""
@@ -92,7 +114,9 @@ class Bench:
         stem += f"-{self.rounds}-rounds" if self.rounds != ROUNDS else ""
         stem += f"-to-{self.longest}" if self.longest != LONGEST else ""
         write_tables(folder, stem, [_table(self.rows)], f"foveal bench {self.name}", self._method(), facts)
-        seconds = {what: {name: asdict(timing) for name, timing in taken.items()} for what, taken in self.timings.items()}
+        seconds = {
+            what: {name: asdict(timing) for name, timing in taken.items()} for what, taken in self.timings.items()
+        }
         content = {"origin": facts, "warm_up": WARM_UP, "rows": [asdict(row) for row in self.rows], "seconds": seconds}
         write_atomic(folder / f"{stem}.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
         if self.picture:
@@ -104,8 +128,10 @@ class Bench:
 
     def _method(self) -> str:
         return (
-            f"Candidates take turns: {WARM_UP} rounds of warm-up, then {self.rounds} rounds (fewer where said in the .json). Times are the "
-            "median, with the 10th and the 90th of a hundred in brackets. On a GPU the device alone is timed, on a CPU the whole call."
+            f"Candidates take turns: {WARM_UP} rounds of warm-up, then {self.rounds} rounds (fewer where said in the "
+            ".json). Times are the "
+            "median, with the 10th and the 90th of a hundred in brackets. On a GPU the device alone is timed, on a "
+            "CPU the whole call."
         )
 
 

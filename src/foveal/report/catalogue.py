@@ -1,7 +1,8 @@
 """The catalogue: every mechanism there is, read from the docstring of its file without importing it.
 
-A file is in the catalogue if its docstring has an `Example:` line. Its name is the entry's name; where two rooms have a file of one
-name, the layer keeps it and the other goes by its kind: `additive` is the layer, `score.additive` the score.
+A file is in the catalogue if its docstring has an `Example:` line. Its name is the entry's name; where two rooms have
+a file of one name, the layer keeps it and the other goes by its kind: `additive` is the layer, `score.additive` the
+score.
 """
 
 import ast
@@ -77,7 +78,10 @@ def _collected(home: Path) -> tuple[Entry, ...]:
     owners: dict[str, str] = {}
     for entry in sorted(found, key=lambda entry: KEEPS_NAME.index(entry.kind)):
         owners.setdefault(entry.name, entry.kind)
-    named = [entry if owners[entry.name] == entry.kind else replace(entry, name=f"{entry.kind}.{entry.name}") for entry in found]
+    named = [
+        entry if owners[entry.name] == entry.kind else replace(entry, name=f"{entry.kind}.{entry.name}")
+        for entry in found
+    ]
     return tuple(sorted(named, key=lambda entry: (KINDS.index(entry.kind), entry.name)))
 
 
@@ -108,17 +112,26 @@ def read(path: Path, kind: str, home: Path = HOME) -> Entry | None:
 
 
 def _parted(docstring: str) -> dict[str, list[str]]:
-    """The docstring's fields: a title, an indented equation, then one line a field; a field that may not repeat is a list of one."""
-    title, *lines = docstring.split("\n")
-    parts: dict[str, list[str]] = {"title": [title.strip()]}
-    for line in lines:
+    """The docstring's fields: a title, an indented equation, then the fields, whose further lines are indented.
+
+    A field that may not repeat is a list of one.
+    """
+    title, _, rest = docstring.partition("\n\n")
+    parts: dict[str, list[str]] = {"title": [" ".join(title.split())]}
+    last = parts["title"]
+    for line in rest.split("\n"):
         label, _, value = line.partition(":")
         if line.startswith(" ") and parts.keys() <= {"title", "equation"}:
             parts.setdefault("equation", []).append(line)
+        elif line.startswith(" "):
+            last[-1] += f" {line.strip()}"
         elif label in FIELDS and value.strip():
-            parts.setdefault(FIELDS[label], []).append(value.strip())
+            last = parts.setdefault(FIELDS[label], [])
+            last.append(value.strip())
         elif line.strip():
-            raise FovealError(f"docstring: expected fields on one line each ({', '.join(FIELDS)}), got {line!r}")
+            raise FovealError(
+                f"docstring: expected fields ({', '.join(FIELDS)}), their further lines indented, got {line!r}"
+            )
     parts.setdefault("symbols", [""])
     for name, label in {"equation": "equation", **{name: label for label, name in FIELDS.items()}}.items():
         if name not in parts:
@@ -131,7 +144,10 @@ def _parted(docstring: str) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Ran:
-    """An example that was run. `Class(arguments)(inputs)` and `Class(arguments).method(inputs)` have a module and inputs; else None and ()."""
+    """An example that was run.
+
+    `Class(arguments)(inputs)` and `Class(arguments).method(inputs)` have a module and inputs; else None and ().
+    """
 
     output: Any
     module: Any = None
@@ -140,7 +156,9 @@ class Ran:
 
 
 def run_example(entry: Entry) -> Ran:
-    """The entry's example, run on the sample tensors: always with the same numbers, and without touching torch's random state."""
+    """The entry's example, run on the sample tensors: always with the same numbers, and without touching torch's
+    random state.
+    """
     import torch
 
     names = {**vars(importlib.import_module(entry.module)), **samples()}

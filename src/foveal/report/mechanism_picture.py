@@ -1,6 +1,8 @@
-"""What an entry of the catalogue looks like: its example is run, and what it does to (queries × keys) becomes a picture.
+"""What an entry of the catalogue looks like: its example is run, and what it does to (queries × keys) becomes a
+picture.
 
-A mask is drawn as it is, a position as the matrix that it adds (or the similarity that it leaves), everything that attends as its weights.
+A mask is drawn as it is, a position as the matrix that it adds (or the similarity that it leaves), everything that
+attends as its weights.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -27,7 +29,10 @@ def portrait(entry: Entry, size: int | None = None) -> Picture | str:
 
     expect(size is None or 1 <= size <= LARGEST, "--size", f"1 … {LARGEST}", size)
     if size is not None and entry.kind not in ("mask", "position"):
-        raise FovealError(f"--size: expected a mask or a position, got {entry.name!r}, whose picture is of the sample tokens; leave it out")
+        raise FovealError(
+            f"--size: expected a mask or a position, got {entry.name!r}, whose picture is of the sample tokens; leave "
+            "it out"
+        )
     with torch.no_grad():
         if entry.kind == "mask":
             return _of_mask(entry, run_example(entry).output, size)
@@ -41,11 +46,15 @@ def _of_mask(entry: Entry, mask: "Mask", size: int | None) -> Picture:
     kept = mask.dense(side, side, batch=batch)
     panels = kept.expand(batch, 1, side, side)[:, 0]
     labels = tuple(f"sample {number}" for number in range(batch)) if batch > 1 else ()
-    return Picture(tuple(_array(panels[:PANELS])), entry.name, entry.title, labels[:PANELS], low="may not", high="may look")
+    return Picture(
+        tuple(_array(panels[:PANELS])), entry.name, entry.title, labels[:PANELS], low="may not", high="may look"
+    )
 
 
 def _fitting(mask: "Mask", size: int | None) -> tuple[int, int]:
-    """A batch and a side that the mask accepts: padding wants as many samples as it has lengths, a window its own grid."""
+    """A batch and a side that the mask accepts: padding wants as many samples as it has lengths, a window its own
+    grid.
+    """
     for side in [size] if size else [SIZE, *range(1, 65)]:
         for batch in range(1, 9):
             try:
@@ -70,7 +79,10 @@ def _of_position(entry: Entry, ran: Ran, size: int | None) -> Picture | str:
 
 
 def _of_embedding(entry: Entry, ran: Ran, size: int | None) -> Picture:
-    """What is added to tokens of zeros: positions × channels, or a map for each channel of a grid. A learned one in the size it learns."""
+    """What is added to tokens of zeros: positions × channels, or a map for each channel of a grid.
+
+    A learned one in the size it learns.
+    """
     import torch
 
     shape = ran.inputs[0].shape
@@ -141,14 +153,18 @@ def _amounts(entry: Entry, attentions: "dict[str, Tensor]") -> Picture:
     ]
     largest = max(float(panel.max()) for panel in panels)
     shown = [np.clip(panel / (largest or 1), 0, 1) for panel in panels]
-    return Picture(shown, entry.name, entry.title, tuple(labels[:PANELS]) if len(shown) > 1 else (), high=f"{largest:.2g}")
+    return Picture(
+        shown, entry.name, entry.title, tuple(labels[:PANELS]) if len(shown) > 1 else (), high=f"{largest:.2g}"
+    )
 
 
 def _signed(entry: Entry, values: "Tensor", **words: Any) -> Picture:
     """Values around zero, (H, N, M), scaled to the largest of them."""
     largest = float(values.abs().max())
     shown = np.clip(_array(values) / (largest or 1) / 2 + 0.5, 0, 1)
-    return Picture(tuple(shown), entry.name, entry.title, low=f"{-largest:.2g}", high=f"{largest:.2g}", signed=True, **words)
+    return Picture(
+        tuple(shown), entry.name, entry.title, low=f"{-largest:.2g}", high=f"{largest:.2g}", signed=True, **words
+    )
 
 
 def _array(values: "Tensor") -> Matrix:

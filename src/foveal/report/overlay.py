@@ -1,4 +1,5 @@
-"""Heat over a photo: a map's cells as colours on the dimmed image, and the sheet that shows what a model found and where it looked.
+"""Heat over a photo: a map's cells as colours on the dimmed image, and the sheet that shows what a model found and
+where it looked.
 
     cell value in [0, 1] → colour of rising lightness, laid the thicker the larger the value
 
@@ -16,7 +17,15 @@ from foveal.report.picture import EDGE, INK, LINE, PAPER, SOFT, ascii_of, font
 
 Array = NDArray[np.float64]
 Pixels = NDArray[np.uint8]
-HEAT = ("#10082e", "#47107a", "#8a226a", "#c93a50", "#f0703a", "#fbb040", "#fcf6b8")  # from nothing to most, ever lighter
+HEAT = (
+    "#10082e",
+    "#47107a",
+    "#8a226a",
+    "#c93a50",
+    "#f0703a",
+    "#fbb040",
+    "#fcf6b8",
+)  # from nothing to most, ever lighter
 FOUND = (201, 58, 80)
 BIG, SMALL, GAP, LIST = 330, 200, 26, 330  # sides of panels, what is between them, the width of the list
 READABLE = 46  # pixels of a cell that carries its number
@@ -38,7 +47,9 @@ class Sheet:
     title: str
     caption: str
     photo: Pixels  # (h, w, 3)
-    probabilities: Sequence[tuple[str, float, bool]]  # class, probability, whether it counts as found; as they are listed
+    probabilities: Sequence[
+        tuple[str, float, bool]
+    ]  # class, probability, whether it counts as found; as they are listed
     large: Sequence[Panel]
     small: Sequence[Sequence[Panel]]  # a row for each layer
     legend: str
@@ -48,7 +59,9 @@ def heat(values: Array) -> Pixels:
     """(…) in [0, 1] → (…, 3), straight lines between the anchors."""
     anchors = np.array([ImageColor.getrgb(colour) for colour in HEAT], np.float64)
     places = np.linspace(0, 1, len(anchors))
-    return np.stack([np.interp(values, places, anchors[:, channel]) for channel in range(3)], -1).round().astype(np.uint8)
+    return (
+        np.stack([np.interp(values, places, anchors[:, channel]) for channel in range(3)], -1).round().astype(np.uint8)
+    )
 
 
 def overlay(photo: Pixels, values: Array, side: int) -> Image.Image:
@@ -118,17 +131,30 @@ def _list(image: Image.Image, probabilities: Sequence[tuple[str, float, bool]], 
     """Every class with its probability as a bar."""
     pen = ImageDraw.Draw(image)
     pen.text(
-        (x, y + 20), "found" if any(found for *_, found in probabilities) else "nothing found; probabilities", INK, font(18), anchor="ls"
+        (x, y + 20),
+        "found" if any(found for *_, found in probabilities) else "nothing found; probabilities",
+        INK,
+        font(18),
+        anchor="ls",
     )
     step = min(36, (BIG + 4) // max(min(len(probabilities), LISTED), 1))
     for number, (name, probability, found) in enumerate(probabilities[:LISTED]):
         middle = y + 30 + number * step + step // 2
         pen.text((x, middle), shortened(name, 165, 16), INK if found else SOFT, font(16), anchor="lm")
         pen.rectangle((x + 172, middle - 6, x + 272, middle + 6), fill=(240, 241, 244))
-        pen.rectangle((x + 172, middle - 6, x + 172 + round(100 * probability), middle + 6), fill=FOUND if found else (176, 181, 194))
+        pen.rectangle(
+            (x + 172, middle - 6, x + 172 + round(100 * probability), middle + 6),
+            fill=FOUND if found else (176, 181, 194),
+        )
         pen.text((x + 282, middle), f"{probability:.2f}", INK if found else SOFT, font(16), anchor="lm")
     if len(probabilities) > LISTED:
-        pen.text((x, y + 30 + LISTED * step + 8), f"and {len(probabilities) - LISTED} more, all below", SOFT, font(14), anchor="lm")
+        pen.text(
+            (x, y + 30 + LISTED * step + 8),
+            f"and {len(probabilities) - LISTED} more, all below",
+            SOFT,
+            font(14),
+            anchor="lm",
+        )
 
 
 def _legend(image: Image.Image, words: str, y: int) -> None:

@@ -2,7 +2,8 @@
 
     Paper: First Last, First Last (YEAR). Title. Venue. arXiv:ID. doi:ID.
 
-Venue, arXiv and doi may be missing. A venue such as github.com/NAME/REPOSITORY makes it software. All authors are named; a family name is the last word, with the small words before it (van der Maaten).
+Venue, arXiv and doi may be missing. A venue such as github.com/NAME/REPOSITORY makes it software. All authors are
+named; a family name is the last word, with the small words before it (van der Maaten).
 """
 
 import re
@@ -43,11 +44,21 @@ JOURNALS = {
     "TMLR": "Transactions on Machine Learning Research",
     "TPAMI": "IEEE Transactions on Pattern Analysis and Machine Intelligence",
 }
-JOURNAL_WORDS = re.compile(r"\b(Journal|Transactions|Letters|Magazine|Review|Neural Computation|Neurocomputing|Nature|Science|Distill)\b")
+JOURNAL_WORDS = re.compile(
+    r"\b(Journal|Transactions|Letters|Magazine|Review|Neural Computation|Neurocomputing|Nature|Science|Distill)\b"
+)
 
 REPOSITORY = re.compile(r"(github|gitlab)\.com/\S+$")
 
-WITHOUT_ACCENT = {"ł": "l", "ø": "o", "ß": "ss", "æ": "ae", "œ": "oe", "đ": "d", "ı": "i"}  # what Unicode does not take apart
+WITHOUT_ACCENT = {
+    "ł": "l",
+    "ø": "o",
+    "ß": "ss",
+    "æ": "ae",
+    "œ": "oe",
+    "đ": "d",
+    "ı": "i",
+}  # what Unicode does not take apart
 
 
 @dataclass(frozen=True)

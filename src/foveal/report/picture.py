@@ -22,7 +22,15 @@ from foveal.errors import expect
 Matrix = NDArray[np.float64]
 
 PAPER, INK, SOFT, LINE = (255, 255, 255), (32, 36, 52), (112, 118, 134), (206, 210, 218)
-AMOUNT = ("#f5f6f2", "#cee5da", "#8cc8b8", "#4aa3a4", "#2c7995", "#2a4f7f", "#292a59")  # from nothing to all, ever darker
+AMOUNT = (
+    "#f5f6f2",
+    "#cee5da",
+    "#8cc8b8",
+    "#4aa3a4",
+    "#2c7995",
+    "#2a4f7f",
+    "#292a59",
+)  # from nothing to all, ever darker
 SIGNED = ("#7a2d18", "#ce7444", "#f0cdb0", "#f7f6f2", "#b7d6dc", "#4889a6", "#183e68")  # from minus over zero to plus
 
 EDGE = 28  # white around everything
@@ -51,7 +59,12 @@ class Picture:
             expect(panel.ndim == 2 and panel.size > 0, "a picture's panel", "(N, M), not empty", panel.shape)
             inside = bool(((panel >= 0) & (panel <= 1)).all())  # false for what is no number, too
             expect(inside, "a picture's values", "numbers in [0, 1]", f"{panel.min():g} … {panel.max():g}")
-        expect(len(self.labels) in (0, len(self.panels)), "a picture's labels", f"{len(self.panels)}, one a panel", len(self.labels))
+        expect(
+            len(self.labels) in (0, len(self.panels)),
+            "a picture's labels",
+            f"{len(self.panels)}, one a panel",
+            len(self.labels),
+        )
 
     @property
     def largest(self) -> tuple[int, int]:
@@ -131,7 +144,9 @@ def colours(values: Matrix, signed: bool = False) -> NDArray[np.uint8]:
     """(N, M) in [0, 1] → (N, M, 3), straight lines between the anchors."""
     anchors = np.array([ImageColor.getrgb(colour) for colour in (SIGNED if signed else AMOUNT)], dtype=np.float64)
     places = np.linspace(0, 1, len(anchors))
-    return np.stack([np.interp(values, places, anchors[:, channel]) for channel in range(3)], -1).round().astype(np.uint8)
+    return (
+        np.stack([np.interp(values, places, anchors[:, channel]) for channel in range(3)], -1).round().astype(np.uint8)
+    )
 
 
 def save(image: Image.Image, path: Path) -> None:
@@ -147,7 +162,19 @@ def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 def ascii_of(text: str) -> str:
     """The font that comes with Pillow draws ASCII only."""
-    signs = {"×": "x", "−": "-", "–": "-", "—": "-", "≤": "<=", "≥": ">=", "·": ".", "…": "...", "′": "'", "√": "sqrt ", "∞": "inf"}
+    signs = {
+        "×": "x",
+        "−": "-",
+        "–": "-",
+        "—": "-",
+        "≤": "<=",
+        "≥": ">=",
+        "·": ".",
+        "…": "...",
+        "′": "'",
+        "√": "sqrt ",
+        "∞": "inf",
+    }
     plain = "".join(signs.get(letter, letter) for letter in text)
     return unicodedata.normalize("NFKD", plain).encode("ascii", "ignore").decode()
 
@@ -168,7 +195,10 @@ def _framed(image: Image.Image, drawn: Image.Image, x: int, y: int) -> None:
 
 
 def _axis(name: str, count: int, cell: int) -> Image.Image:
-    """The strip over `count` cells: the first number, the name with an arrow, the last number. Turned by 90° it stands at the side."""
+    """The strip over `count` cells: the first number, the name with an arrow, the last number.
+
+    Turned by 90° it stands at the side.
+    """
     length = count * cell
     image = Image.new("RGB", (length, AXIS), PAPER)
     pen = ImageDraw.Draw(image)

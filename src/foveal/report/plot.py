@@ -49,19 +49,28 @@ class Frame:
     def grid(self, across: Sequence[float], up: Sequence[float], style: Callable[[float], str]) -> list[str]:
         """Lines at these values of both axes."""
         low, high, left, right = self.height - self.bottom, self.top, self.left, self.width - self.right
-        lines = [f'<line {style(one)} x1="{self.x(one):.1f}" y1="{high:.1f}" x2="{self.x(one):.1f}" y2="{low:.1f}"/>' for one in across]
+        lines = [
+            f'<line {style(one)} x1="{self.x(one):.1f}" y1="{high:.1f}" x2="{self.x(one):.1f}" y2="{low:.1f}"/>'
+            for one in across
+        ]
         return lines + [
-            f'<line {style(one)} x1="{left:.1f}" y1="{self.y(one):.1f}" x2="{right:.1f}" y2="{self.y(one):.1f}"/>' for one in up
+            f'<line {style(one)} x1="{left:.1f}" y1="{self.y(one):.1f}" x2="{right:.1f}" y2="{self.y(one):.1f}"/>'
+            for one in up
         ]
 
     def labels(self, across: Sequence[float], up: Sequence[float], names: tuple[str, str]) -> list[str]:
         """Numbers at the axes, and what the axes mean."""
         low = self.height - self.bottom
         texts = [f'<text x="{self.x(one):.1f}" y="{low + 15:g}" text-anchor="middle">{one:g}</text>' for one in across]
-        texts += [f'<text x="{self.left - 6:g}" y="{self.y(one) + 4:.1f}" text-anchor="end">{one:g}</text>' for one in up]
+        texts += [
+            f'<text x="{self.left - 6:g}" y="{self.y(one) + 4:.1f}" text-anchor="end">{one:g}</text>' for one in up
+        ]
         middle, down = (self.left + self.width - self.right) / 2, (self.top + low) / 2
         texts.append(f'<text x="{middle:g}" y="{self.height - 6:g}" text-anchor="middle">{escape(names[0])}</text>')
-        texts.append(f'<text x="12" y="{down:g}" text-anchor="middle" transform="rotate(-90 12 {down:g})">{escape(names[1])}</text>')
+        texts.append(
+            f'<text x="12" y="{down:g}" text-anchor="middle" transform="rotate(-90 12 '
+            f'{down:g})">{escape(names[1])}</text>'
+        )
         return texts
 
     def svg(self, parts: Iterable[str], attributes: str) -> str:
@@ -81,7 +90,8 @@ def unit_frame(side: float = 184.0) -> Frame:
 def curve(lines: Mapping[str, Sequence[Point]], across: str, up: str, *, linear: bool = False) -> str:
     """One line per contender, its name at its end; the first is drawn thicker.
 
-    lines: name → points of (across, up), all above 0, since both axes are logarithmic; linear: at least 0, and `up` begins at 0.
+    lines: name → points of (across, up), all above 0, since both axes are logarithmic; linear: at least 0, and `up`
+    begins at 0.
     """
     xs, ys = ([point[place] for points in lines.values() for point in points] for place in (0, 1))
     if linear:
@@ -97,7 +107,9 @@ def curve(lines: Mapping[str, Sequence[Point]], across: str, up: str, *, linear:
         colour, thick = COLOURS[number % len(COLOURS)], 3 if number == 0 else 1.6
         parts.append(frame.line(points, f'fill="none" stroke="{colour}" stroke-width="{thick:g}"'))
         parts += [frame.dot(point, f'fill="{colour}"', thick + 0.6) for point in points]
-        parts.append(f'<text x="{WIDTH - RIGHT + 10:g}" y="{places[name] + 4:.1f}" fill="{colour}">{escape(name)}</text>')
+        parts.append(
+            f'<text x="{WIDTH - RIGHT + 10:g}" y="{places[name] + 4:.1f}" fill="{colour}">{escape(name)}</text>'
+        )
     return frame.svg(parts, 'xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="12"')
 
 

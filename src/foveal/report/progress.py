@@ -1,4 +1,7 @@
-"""How far long work has come, and how long it still takes: a moving bar on a terminal, a line now and then in a log. Always on stderr."""
+"""How far long work has come, and how long it still takes: a moving bar on a terminal, a line now and then in a log.
+
+Always on stderr.
+"""
 
 import sys
 import time
@@ -27,10 +30,20 @@ def progress(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
         yield item
         passed = time.monotonic() - start
         if passed >= due and done < total:
-            print(f"{what}: {done} of {total}, about {_spoken(passed / done * (total - done))} left", file=sys.stderr, flush=True)
+            print(
+                f"{what}: {done} of {total}, about {_spoken(passed / done * (total - done))} left",
+                file=sys.stderr,
+                flush=True,
+            )
             wait *= FACTOR
             due = passed + wait
 
 
 def _spoken(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 90
+        else f"{seconds / 60:.0f} min"
+        if seconds < 5400
+        else f"{seconds / 3600:.1f} h"
+    )

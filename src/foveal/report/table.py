@@ -1,7 +1,8 @@
-"""A table in the three forms that people paste: Markdown, CSV and LaTeX (booktabs); and all tables of a result in one file of each form.
+"""A table in the three forms that people paste: Markdown, CSV and LaTeX (booktabs); and all tables of a result in one
+file of each form.
 
-Every cell is text. Each form escapes what it must, so a class called `a|b_c` is one cell in all of them. A number that is undefined is a dash to
-people, and nothing in a CSV.
+Every cell is text. Each form escapes what it must, so a class called `a|b_c` is one cell in all of them. A number that
+is undefined is a dash to people, and nothing in a CSV.
 """
 
 import csv
@@ -48,7 +49,12 @@ class Table:
     def markdown(self) -> str:
         rule = ["---" if place < self.words else "---:" for place in range(len(self.head))]
         lines = [self.head, rule, *self.rows]
-        return "\n".join(f"| {' | '.join(in_markdown(cell) if line is not rule else cell for cell in line)} |" for line in lines) + "\n"
+        return (
+            "\n".join(
+                f"| {' | '.join(in_markdown(cell) if line is not rule else cell for cell in line)} |" for line in lines
+            )
+            + "\n"
+        )
 
     def csv(self) -> str:
         text = io.StringIO()
@@ -60,14 +66,29 @@ class Table:
         """A tabular; it needs \\usepackage{booktabs}."""
         columns = "l" * self.words + "r" * (len(self.head) - self.words)
         body = [" & ".join(map(in_latex, row)) + r" \\" for row in [self.head, *self.rows]]
-        lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule", r"\end{tabular}"]
+        lines = [
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\toprule",
+            body[0],
+            r"\midrule",
+            *body[1:],
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
         return "\n".join(lines) + "\n"
 
 
 def write_tables(
-    folder: Path, stem: str, tables: Sequence[Table], title: str, caption: str, origin: Mapping[str, Any], more: str = ""
+    folder: Path,
+    stem: str,
+    tables: Sequence[Table],
+    title: str,
+    caption: str,
+    origin: Mapping[str, Any],
+    more: str = "",
 ) -> list[Path]:
-    """STEM.md, .csv and .tex with all tables, each with what the figures are (caption: split and seeds, too) and where they come from.
+    """STEM.md, .csv and .tex with all tables, each with what the figures are (caption: split and seeds, too) and where
+    they come from.
 
     more: Markdown that stands at the end of the .md file only.
     """
@@ -104,7 +125,14 @@ def _latex_page(tables: Sequence[Table], title: str, caption: str, facts: Mappin
     for number, table in enumerate(tables):
         text = f"{title}. {caption}" if number == 0 else f"{title}."
         text = f"{text} {table.title}." if table.title else text
-        lines += ["", r"\begin{table}", r"\centering", rf"\caption{{{in_latex(text)}}}", table.latex().rstrip(), r"\end{table}"]
+        lines += [
+            "",
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{in_latex(text)}}}",
+            table.latex().rstrip(),
+            r"\end{table}",
+        ]
     return "\n".join(lines) + "\n"
 
 

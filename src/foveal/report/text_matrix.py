@@ -1,4 +1,5 @@
-"""A matrix as text: half blocks ▀▄█ for yes and no, shades ░▒▓█ for amounts, plain ASCII where the terminal knows nothing else.
+"""A matrix as text: half blocks ▀▄█ for yes and no, shades ░▒▓█ for amounts, plain ASCII where the terminal knows
+nothing else.
 
 A character is about twice as high as wide, so a half block is one square cell, and a shade stands twice beside itself.
 """
@@ -14,7 +15,9 @@ FRAME, ASCII_FRAME = "┌─┐│└┘", "+-+|++"
 
 
 def blocks(matrix: Matrix, *, columns: int, encoding: str = "utf-8") -> list[str]:
-    """The matrix, values in [0, 1], as framed lines of text, at most `columns` wide; a matrix that is too wide is shrunk by means."""
+    """The matrix, values in [0, 1], as framed lines of text, at most `columns` wide; a matrix that is too wide is
+    shrunk by means.
+    """
     rich = encodes(SHADES + FRAME + "▀▄", encoding)
     room = max(columns - 2, 2)  # without the frame
     if rich and matrix.shape[1] <= room and np.isin(matrix, (0, 1)).all():
@@ -35,7 +38,9 @@ def _halves(matrix: Matrix) -> list[str]:
     if len(matrix) % 2:
         matrix = np.vstack([matrix, np.zeros((1, matrix.shape[1]))])
     two_by_two = zip(matrix[::2], matrix[1::2], strict=True)
-    return ["".join(" ▄▀█"[2 * int(upper) + int(lower)] for upper, lower in zip(*pair, strict=True)) for pair in two_by_two]
+    return [
+        "".join(" ▄▀█"[2 * int(upper) + int(lower)] for upper, lower in zip(*pair, strict=True)) for pair in two_by_two
+    ]
 
 
 def _shaded(matrix: Matrix, shades: str) -> list[str]:

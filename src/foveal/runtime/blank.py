@@ -1,4 +1,6 @@
-"""Boxes of an image that a model is never given: painted grey, in training and ever after. Burnt-in text would give the answer away.
+"""Boxes of an image that a model is never given: painted grey, in training and ever after.
+
+Burnt-in text would give the answer away.
 
 pixels[y0·S : y1·S, x0·S : x1·S] = 128,   a box being [x0, y0, x1, y1] in shares of the side S
 """

@@ -1,7 +1,7 @@
 """What a model file says of itself: its task, model, data, figures and origin. JSON, so that reading it runs nothing.
 
-A task owns its part: it extends `Card` by what only its models have (classes and thresholds, or a vocabulary), each with a check of its own, since
-a file may come from anybody. `format` is the number of this layout.
+A task owns its part: it extends `Card` by what only its models have (classes and thresholds, or a vocabulary), each
+with a check of its own, since a file may come from anybody. `format` is the number of this layout.
 """
 
 import dataclasses
@@ -35,13 +35,19 @@ class Card:
     recipe: dict[str, Any] = field(default_factory=dict)
     origin: dict[str, Any] = field(default_factory=dict)
     note: str = ""  # what it is good for, and what not
-    shapes: dict[str, list[int]] = field(default_factory=dict)  # of the tensors that pruning made smaller than the config says
+    shapes: dict[str, list[int]] = field(
+        default_factory=dict
+    )  # of the tensors that pruning made smaller than the config says
     format: int = FORMAT
     foveal: str = __version__
 
     tuples: ClassVar[tuple[str, ...]] = ()  # fields that JSON writes as lists
     written: ClassVar[tuple[str, ...]] = ()  # fields that have a default in Python, and must be in a file all the same
-    paths: ClassVar[tuple[str, ...]] = ("data", "model", "init_from")  # of the recipe: names of files on the machine that trained
+    paths: ClassVar[tuple[str, ...]] = (
+        "data",
+        "model",
+        "init_from",
+    )  # of the recipe: names of files on the machine that trained
 
     def text(self) -> str:
         facts = dataclasses.asdict(self)
@@ -94,16 +100,25 @@ class ImageCard(Card):
         super().check(where)
         check_classes(self.classes, where)
         count = len(self.classes)
-        expect(self.config.get("classes", count) == count, where, f"{short_repr(self.config.get('classes'))} names of classes", count)
+        expect(
+            self.config.get("classes", count) == count,
+            where,
+            f"{short_repr(self.config.get('classes'))} names of classes",
+            count,
+        )
         sized = is_integer(self.size) and 0 < self.size <= LARGEST_IMAGE
         expect(sized, where, f"a size of at most {LARGEST_IMAGE} pixels", short_repr(self.size))
         expect(_numbers(self.mean, 3), where, "a mean of three numbers", short_repr(self.mean))
-        expect(_numbers(self.std, 3) and min(self.std) > 0, where, "a std of three numbers above 0", short_repr(self.std))
+        expect(
+            _numbers(self.std, 3) and min(self.std) > 0, where, "a std of three numbers above 0", short_repr(self.std)
+        )
         for name in ("data", "label", "fold_column"):
             value = self.recipe.get(name)
             expect(value is None or isinstance(value, str), where, f"a recipe whose {name} is text", short_repr(value))
         fold = self.recipe.get("fold")
-        expect(fold is None or (is_integer(fold) and fold >= 0), where, "a recipe whose fold is a number", short_repr(fold))
+        expect(
+            fold is None or (is_integer(fold) and fold >= 0), where, "a recipe whose fold is a number", short_repr(fold)
+        )
         blank = self.recipe.get("blank", [])
         boxes = isinstance(blank, list) and all(isinstance(box, list) and _numbers(tuple(box), 4) for box in blank)
         expect(boxes, where, "a recipe whose blank is a list of boxes", short_repr(blank))
@@ -117,8 +132,16 @@ def check_classes(classes: Sequence[object], where: str) -> None:
         fits = isinstance(name, str) and name.strip() == name and name.isprintable() and bool(name)
         expect(fits, where, "names of classes in printable letters", short_repr(name), "rename the class")
         assert isinstance(name, str)
-        formula = name[0] in "=+-@" and any(sign in name for sign in "(|!")  # which a spreadsheet that opens a table would run
-        expect(not formula, where, "names of classes that are no formula of a spreadsheet", short_repr(name), "rename the class")
+        formula = name[0] in "=+-@" and any(
+            sign in name for sign in "(|!"
+        )  # which a spreadsheet that opens a table would run
+        expect(
+            not formula,
+            where,
+            "names of classes that are no formula of a spreadsheet",
+            short_repr(name),
+            "rename the class",
+        )
         expect(name not in RESERVED, where, f"no class that is called {', '.join(RESERVED)}", name, "rename the class")
     twice = sorted(str(name) for name, count in Counter(classes).items() if count > 1)
     expect(not twice, where, "every class once", f"{', '.join(twice)} twice")
@@ -138,11 +161,19 @@ def read_card(text: str, where: str, kind: type[Kind]) -> Kind:
     try:
         facts = json.loads(text)
     except (ValueError, RecursionError):
-        raise FovealError(f"{where}: expected a card of foveal's in JSON, got something else; the file is damaged") from None
+        raise FovealError(
+            f"{where}: expected a card of foveal's in JSON, got something else; the file is damaged"
+        ) from None
     expect(isinstance(facts, dict), where, "a card of foveal's", type(facts).__name__)
     layout = facts.get("format", 0)
     newer = not is_integer(layout) or layout > FORMAT or _version(facts.get("foveal")) > _version(__version__)
-    expect(not newer, where, f"a file of foveal {__version__} or before", f"one of {short_repr(facts.get('foveal'))}", "upgrade foveal")
+    expect(
+        not newer,
+        where,
+        f"a file of foveal {__version__} or before",
+        f"one of {short_repr(facts.get('foveal'))}",
+        "upgrade foveal",
+    )
     if layout < FORMAT:
         facts = kind.upgraded(facts) | {"format": FORMAT}
     known = {one.name: one for one in dataclasses.fields(kind)}
@@ -161,7 +192,9 @@ def read_card(text: str, where: str, kind: type[Kind]) -> Kind:
 
 
 def _numbers(value: object, count: int) -> bool:
-    return isinstance(value, tuple) and len(value) == count and all(is_number(one) and math.isfinite(one) for one in value)
+    return (
+        isinstance(value, tuple) and len(value) == count and all(is_number(one) and math.isfinite(one) for one in value)
+    )
 
 
 def _last_part(path: str) -> str:

@@ -1,4 +1,7 @@
-"""An exported file, opened: onnxruntime's session, the text of its card, and its proof. Opening it runs no code but onnxruntime's own operators."""
+"""An exported file, opened: onnxruntime's session, the text of its card, and its proof.
+
+Opening it runs no code but onnxruntime's own operators.
+"""
 
 import json
 from dataclasses import dataclass
@@ -46,7 +49,9 @@ def open_graph(file: Path, threads: int = 1) -> Any:
         raise
     except Exception as error:  # noqa: BLE001 — onnxruntime has an exception for each kind of damage
         reason = " ".join(str(error).split())[:160]
-        raise FovealError(f"{file}: expected an exported model, got a file that onnxruntime cannot open: {reason}") from None
+        raise FovealError(
+            f"{file}: expected an exported model, got a file that onnxruntime cannot open: {reason}"
+        ) from None
 
 
 def _proof(text: str | None, file: str | Path) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """One image file → (H, W, 3) uint8 RGB, whatever it was saved as; or BadImage, which says in one line why not.
 
-Turned as its EXIF says; what is see-through lies over black; 16-bit greys come down by their full range, 65535 → 255; of several frames the first.
+Turned as its EXIF says; what is see-through lies over black; 16-bit greys come down by their full range, 65535 → 255;
+of several frames the first.
 """
 
 import functools
@@ -19,11 +20,12 @@ from foveal.errors import FovealError, expect_integer
 Pixels = NDArray[np.uint8]
 LARGEST = 100_000_000  # pixels: beyond this a file is a mistake or an attack
 LARGE = 16_000_000  # pixels: images beyond this are decoded one at a time, since each takes up to ten bytes per pixel
-# Bytes that Pillow asks for at a time. Blocks beyond 32 MiB go back to the system when they are freed; its own 16 MiB stay
-# with the thread that asked: four images of 100 million pixels took 2.0 GB in two threads, and take 1.2 GB.
+# Bytes that Pillow asks for at a time. Blocks beyond 32 MiB go back to the system when they are freed; its own 16 MiB
+# stay with the thread that asked: four images of 100 million pixels took 2.0 GB in two threads, and take 1.2 GB.
 BLOCK = 64 << 20
 BAND = 4_000_000  # pixels that are laid over black at a time
-# What is read, whatever a file is called. Pillow knows more, and some of it is run: it starts Ghostscript for PostScript.
+# What is read, whatever a file is called. Pillow knows more, and some of it is run: it starts Ghostscript for
+# PostScript.
 FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP")
 SUFFIXES = (  # of files that are taken for images
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".tif", ".tiff", ".webp", ".gif", ".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".avif",
@@ -104,7 +106,10 @@ def _pixels(image: Image.Image, box: Box | None, size: int | None, name: str) ->
 
 
 def kind_of(path: str | os.PathLike[str]) -> tuple[str, int, int]:
-    """What the head of the file says: such as "JPEG RGB", and the width and height in pixels before any turn. Raises BadImage."""
+    """What the head of the file says: such as "JPEG RGB", and the width and height in pixels before any turn.
+
+    Raises BadImage.
+    """
     name = os.fspath(path)
     try:
         with _opened(name) as file, warnings.catch_warnings():
@@ -203,7 +208,10 @@ def _over_black(image: Image.Image) -> Image.Image:
 def _from_sixteen_bits(image: Image.Image, name: str) -> Image.Image:
     values = np.asarray(image)
     if values.min() < 0 or values.max() > 65535:
-        raise BadImage(name, f"has grey values from {values.min()} to {values.max()}; expected 0 to 65535; save it with 8 or 16 bits")
+        raise BadImage(
+            name,
+            f"has grey values from {values.min()} to {values.max()}; expected 0 to 65535; save it with 8 or 16 bits",
+        )
     scaled = values.astype(np.uint32)  # in place: a large image is there once
     scaled *= 255
     scaled += 32767

@@ -1,7 +1,9 @@
-"""Images in, one result per image, in their order, as they come: what the predictors of all tasks on images share. No torch here.
+"""Images in, one result per image, in their order, as they come: what the predictors of all tasks on images share.
 
-Files are opened in threads, a little ahead of the model. An image goes in as its training images did, resized to the card's side. One that cannot be
-used becomes a Problem at its place, and the stream goes on.
+No torch here.
+
+Files are opened in threads, a little ahead of the model. An image goes in as its training images did, resized to the
+card's side. One that cannot be used becomes a Problem at its place, and the stream goes on.
 """
 
 import contextlib
@@ -73,7 +75,8 @@ class ImagePredictor(ABC):
 def opened(inputs: Iterable[Any], size: int, threads: int = THREADS) -> Iterator[tuple[str, Pixels | Problem]]:
     """(name, pixels (S, S, 3) or a Problem) of each input in their order, decoded in threads a little ahead.
 
-    The inputs are read in a thread of their own: where they come slowly, the images that are there do not wait for the next one.
+    The inputs are read in a thread of their own: where they come slowly, the images that are there do not wait for the
+    next one.
     """
     line: queue.Queue[tuple[str, Future[Pixels | Problem]] | BaseException | None] = queue.Queue(4 * threads)
 
@@ -113,7 +116,9 @@ def frame_of(one: Any, size: int) -> Pixels:
         return open_image(one, size)
     if isinstance(one, Image.Image):
         return from_pillow(one, size)
-    fits = isinstance(one, np.ndarray) and one.dtype == np.uint8 and one.ndim == 3 and one.shape[2] == 3 and one.size > 0
+    fits = (
+        isinstance(one, np.ndarray) and one.dtype == np.uint8 and one.ndim == 3 and one.shape[2] == 3 and one.size > 0
+    )
     if not fits:
         got = f"{one.dtype} {one.shape}" if isinstance(one, np.ndarray) else short_repr(one)
         raise BadImage("an image", f"expected a path, pixels (H, W, 3) of uint8 or an image of Pillow, got {got}")

@@ -1,4 +1,7 @@
-"""Where models lie: in a run's folder, or in the package, by name. No torch here: saying that a file is missing must not cost torch's start."""
+"""Where models lie: in a run's folder, or in the package, by name.
+
+No torch here: saying that a file is missing must not cost torch's start.
+"""
 
 from pathlib import Path
 
@@ -11,7 +14,9 @@ DEFAULT = "icam-fast-pipes"  # what inspects images where no model is named
 
 
 def names() -> tuple[str, ...]:
-    """The weights that come with foveal; each is there as .safetensors, for training, and as .onnx, which runs without torch."""
+    """The weights that come with foveal; each is there as .safetensors, for training, and as .onnx, which runs without
+    torch.
+    """
     return tuple(sorted(file.stem for file in WEIGHTS.glob(f"*{SUFFIX}")))
 
 
@@ -22,6 +27,9 @@ def packaged(name: str, suffix: str = SUFFIX) -> Path | None:
 
 
 def is_file(name: str) -> bool:
-    """Whether a name means a model that lies somewhere: a file, a run's folder, or weights in the package. Else it may be a preset's."""
+    """Whether a name means a model that lies somewhere: a file, a run's folder, or weights in the package.
+
+    Else it may be a preset's.
+    """
     path = expanded(name)
     return path.suffix == SUFFIX or (path / FILE).is_file() or packaged(name) is not None

@@ -16,7 +16,10 @@ CHUNK = 65536  # bytes
 
 
 def image_files(words: Sequence[str]) -> list[str]:
-    """The image files that the words name, in their order. A word that names none is an error, before any work is done."""
+    """The image files that the words name, in their order.
+
+    A word that names none is an error, before any work is done.
+    """
     if not words:
         raise FovealError("no image was named; give files, folders or patterns")
     return [file for word in words for file in _named(word)]
@@ -36,16 +39,24 @@ def _named(word: str) -> list[str]:
     if os.path.isdir(word):  # noqa: PTH112 — also for what pathlib refuses, as below
         below = list(_below(word))
         if not below:
-            raise FovealError(f"{word}: expected a folder with images, or one with a {FILE}, got one without; name another")
+            raise FovealError(
+                f"{word}: expected a folder with images, or one with a {FILE}, got one without; name another"
+            )
         return below
     if os.path.lexists(word) or not glob.has_magic(word):
         return [word]  # whether it can be read is reported in its row
     matched = sorted(glob.glob(word, recursive=True))  # noqa: PTH207 — a Path would need the root apart
     found = [file for match in matched for file in (_below(match) if os.path.isdir(match) else [match])]  # noqa: PTH112
     if not found:
-        raise FovealError(f"{word}: expected a pattern that matches images, got one that matches none; look at its folder")
+        raise FovealError(
+            f"{word}: expected a pattern that matches images, got one that matches none; look at its folder"
+        )
     # ** names a folder, and what is in it; through a link that leads up it names everything again and again
-    return list({os.path.realpath(file): file for file in reversed(found)}.values())[::-1] if "**" in word else list(dict.fromkeys(found))
+    return (
+        list({os.path.realpath(file): file for file in reversed(found)}.values())[::-1]
+        if "**" in word
+        else list(dict.fromkeys(found))
+    )
 
 
 def _below(folder: str) -> Iterator[str]:
@@ -58,7 +69,10 @@ def _below(folder: str) -> Iterator[str]:
 
 
 def _chunks() -> Iterator[bytes]:
-    """Bytes of stdin as soon as they are there. Past Python's buffer, whose lock a thread that waits would hold until the very end."""
+    """Bytes of stdin as soon as they are there.
+
+    Past Python's buffer, whose lock a thread that waits would hold until the very end.
+    """
     if sys.stdin is None:
         return
     try:

@@ -1,14 +1,17 @@
 """Sentences as numbers and back: subwords, learned from the sentences themselves.
 
-Text is taken as UTF-8 bytes, and every byte is a subword; the subwords learned beyond those are runs of bytes that come often. So nothing is ever unknown:
-a name, a language or an emoji that no training sentence had is spelled out byte by byte, and comes back exactly. Two ways to learn:
+Text is taken as UTF-8 bytes, and every byte is a subword; the subwords learned beyond those are runs of bytes that
+come often. So nothing is ever unknown: a name, a language or an emoji that no training sentence had is spelled out
+byte by byte, and comes back exactly. Two ways to learn:
 
     bpe       join the commonest pair of neighbours, again and again
     unigram   begin with many subwords, and drop those that the likelihood of the text misses least
 
-Papers: Rico Sennrich, Barry Haddow, Alexandra Birch (2016). Neural machine translation of rare words with subword units. arXiv:1508.07909.
+Papers: Rico Sennrich, Barry Haddow, Alexandra Birch (2016). Neural machine translation of rare words with subword
+units. arXiv:1508.07909.
         Taku Kudo (2018). Subword regularization. arXiv:1804.10959.
-Departs from the papers: bytes instead of characters; unigram's scores are rounded, so that the same sentences give the same vocabulary.
+Departs from the papers: bytes instead of characters; unigram's scores are rounded, so that the same sentences give the
+same vocabulary.
 
 Needs `tokenizers`, and no torch: a runtime may read what a model file carries.
 """
@@ -47,7 +50,9 @@ class Vocabulary:
         return int(self.tokenizer.get_vocab_size())
 
     def normalise(self, sentence: str) -> str:
-        """What `decode(encode(…))` gives back: composed characters, single spaces, small letters if those were asked for."""
+        """What `decode(encode(…))` gives back: composed characters, single spaces, small letters if those were asked
+        for.
+        """
         text = unicodedata.normalize("NFC", " ".join(sentence.split()))
         return unicodedata.normalize("NFC", text.lower()) if self.lowercase else text
 
@@ -57,20 +62,31 @@ class Vocabulary:
         try:
             return [one.ids for one in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
         except (TypeError, UnicodeEncodeError):  # half of a pair of surrogates, which is no character
-            raise FovealError("a sentence: expected text that UTF-8 can hold, got half of a surrogate pair; clean the text") from None
+            raise FovealError(
+                "a sentence: expected text that UTF-8 can hold, got half of a surrogate pair; clean the text"
+            ) from None
 
     def decode(self, numbers: Sequence[Sequence[int]]) -> list[str]:
         """Sentences; what comes after </s>, and the other marks, are left out. Bytes that are no UTF-8 become �."""
-        texts = self.tokenizer.decode_batch([_without_marks(row, len(self)) for row in numbers], skip_special_tokens=False)
+        texts = self.tokenizer.decode_batch(
+            [_without_marks(row, len(self)) for row in numbers], skip_special_tokens=False
+        )
         return [text.removeprefix(" ") for text in texts]
 
     def subwords(self, numbers: Sequence[int]) -> list[str]:
-        """Each id as a person reads it: a subword that continues a word begins with ·, a byte that is no character alone is ‹e2›."""
+        """Each id as a person reads it: a subword that continues a word begins with ·, a byte that is no character
+        alone is ‹e2›.
+        """
         return [self._readable[_checked(number, len(self))] for number in numbers]
 
     def text(self) -> str:
         """All of it as JSON, to be kept in the model's own file."""
-        kept = {"format": FORMAT, "kind": self.kind, "lowercase": self.lowercase, "model": json.loads(self.tokenizer.to_str())["model"]}
+        kept = {
+            "format": FORMAT,
+            "kind": self.kind,
+            "lowercase": self.lowercase,
+            "model": json.loads(self.tokenizer.to_str())["model"],
+        }
         return json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
@@ -83,7 +99,9 @@ class Vocabulary:
             vocabulary = cls(kept["kind"], kept["lowercase"], _tokenizer(kept["model"]))
         except Exception as error:  # noqa: BLE001 — tokenizers raises a bare Exception for JSON that is no model
             reason = " ".join(str(error).split())[:100]
-            raise FovealError(f"a vocabulary: expected the text that Vocabulary.text() gives, got another ({reason})") from None
+            raise FovealError(
+                f"a vocabulary: expected the text that Vocabulary.text() gives, got another ({reason})"
+            ) from None
         ids = [vocabulary.tokenizer.token_to_id(mark) for mark in _RESERVED]
         expect(ids == list(range(len(MARKS))), "a vocabulary", f"{', '.join(MARKS)} as its first tokens", ids)
         return vocabulary
@@ -106,22 +124,38 @@ class Vocabulary:
 
 
 def learn(sentences: Iterable[str], vocab_size: int = 10000, kind: str = "bpe", lowercase: bool = False) -> Vocabulary:
-    """A vocabulary of at most `vocab_size` subwords, marks and bytes among them; fewer where the sentences are few. The same every time."""
+    """A vocabulary of at most `vocab_size` subwords, marks and bytes among them; fewer where the sentences are few.
+
+    The same every time.
+    """
     if kind not in KINDS:
         raise unknown("kind of vocabulary", str(kind), KINDS)
     expect_integer(vocab_size, "vocab_size", LEAST, f"at least {LEAST}: the marks and the 256 bytes")
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = _around(models.BPE() if kind == "bpe" else models.Unigram())
     vocabulary = Vocabulary(kind, bool(lowercase), tokenizer)
-    texts = (text for text in map(vocabulary.normalise, _texts(sentences)) if text)  # one at a time: there may be millions
+    texts = (
+        text for text in map(vocabulary.normalise, _texts(sentences)) if text
+    )  # one at a time: there may be millions
     first = next(texts, "")
     expect(bool(first), "the sentences of a vocabulary", "at least one that is not empty", "none")
-    shared: dict[str, Any] = {"vocab_size": vocab_size, "special_tokens": _RESERVED, "initial_alphabet": alphabet, "show_progress": False}
-    trainer = trainers.BpeTrainer(min_frequency=2, **shared) if kind == "bpe" else trainers.UnigramTrainer(unk_token=_RESERVED[3], **shared)
+    shared: dict[str, Any] = {
+        "vocab_size": vocab_size,
+        "special_tokens": _RESERVED,
+        "initial_alphabet": alphabet,
+        "show_progress": False,
+    }
+    trainer = (
+        trainers.BpeTrainer(min_frequency=2, **shared)
+        if kind == "bpe"
+        else trainers.UnigramTrainer(unk_token=_RESERVED[3], **shared)
+    )
     try:
         tokenizer.train_from_iterator(chain([first], texts), trainer)
     except UnicodeEncodeError:
-        raise FovealError("a sentence: expected text that UTF-8 can hold, got half of a surrogate pair; clean the text") from None
+        raise FovealError(
+            "a sentence: expected text that UTF-8 can hold, got half of a surrogate pair; clean the text"
+        ) from None
     model = json.loads(tokenizer.to_str())["model"]
     if kind == "unigram":
         model["vocab"] = _settled(model["vocab"])
@@ -137,7 +171,10 @@ def learn_both(
     lowercase: bool = False,
     joint: bool = True,
 ) -> tuple[Vocabulary, Vocabulary]:
-    """The vocabularies of two languages. Joint: one of `vocab_size` subwords for both, given twice; else each has its own."""
+    """The vocabularies of two languages.
+
+    Joint: one of `vocab_size` subwords for both, given twice; else each has its own.
+    """
     if not joint:
         return learn(source, vocab_size, kind, lowercase), learn(target, vocab_size, kind, lowercase)
     shared = learn(chain(source, target), vocab_size, kind, lowercase)
@@ -146,7 +183,9 @@ def learn_both(
 
 def text_of(source: Vocabulary, target: Vocabulary) -> str:
     """Both as one text, for the model's file; one that both share is there once."""
-    return json.dumps([json.loads(one.text()) for one in ([source] if source is target else [source, target])], ensure_ascii=False)
+    return json.dumps(
+        [json.loads(one.text()) for one in ([source] if source is target else [source, target])], ensure_ascii=False
+    )
 
 
 def both_from(text: str) -> tuple[Vocabulary, Vocabulary]:
@@ -174,12 +213,16 @@ def _tokenizer(model: dict[str, object]) -> Tokenizer:
 
 
 def _settled(subwords: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Unigram's subwords without what differs from one training to the next: the last digits of scores, and which of the bytes that it had to
-    keep for nothing has which of the lowest ones. All of those get one score, below all others."""
+    """Unigram's subwords without what differs from one training to the next: the last digits of scores, and which of
+    the bytes that it had to keep for nothing has which of the lowest ones. All of those get one score, below all
+    others.
+    """
     scores = dict(subwords[len(MARKS) :])
     least = min(scores.values())
     kept_for_nothing = {subword for subword, score in scores.items() if len(subword) == 1 and score < least + _STEPS}
-    settled = {subword: round(least - 1 if subword in kept_for_nothing else score, 3) for subword, score in scores.items()}
+    settled = {
+        subword: round(least - 1 if subword in kept_for_nothing else score, 3) for subword, score in scores.items()
+    }
     marks = [(mark, 0.0) for mark in _RESERVED]
     return marks + sorted(settled.items(), key=lambda one: (-one[1], one[0]))
 
@@ -198,7 +241,9 @@ def _checked(number: int, size: int) -> int:
 
 
 def _texts(sentences: Iterable[str]) -> Iterable[str]:
-    expect(not isinstance(sentences, str), "sentences", "a list of sentences", "one sentence alone", "put it into a list")
+    expect(
+        not isinstance(sentences, str), "sentences", "a list of sentences", "one sentence alone", "put it into a list"
+    )
     return sentences
 
 

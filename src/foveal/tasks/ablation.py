@@ -10,7 +10,9 @@ from foveal.report.table import Table
 if TYPE_CHECKING:
     from foveal.training.sweep import Run
 
-Variants = Mapping[str, Mapping[str, Any]]  # table → name of a variant → its recipe; the first one is what the others are compared with
+Variants = Mapping[
+    str, Mapping[str, Any]
+]  # table → name of a variant → its recipe; the first one is what the others are compared with
 Plans = Mapping[tuple[str, str], Sequence["Run"]]  # (table, variant) → its runs over folds and seeds
 
 

@@ -15,7 +15,8 @@ def download(repo: str) -> Path:
     except Exception as error:  # noqa: BLE001 — the network, the hub and the cache have many ways to say no
         reason = " ".join(str(error).split())[:160]
         raise FovealError(
-            f"the model {repo}: expected a file or a run's folder, or an id on the hub that can be reached, got {reason}"
+            f"the model {repo}: expected a file or a run's folder, or an id on the hub that can be reached, got "
+            f"{reason}"
         ) from None
 
 
@@ -33,5 +34,7 @@ def _library(repo: str) -> Any:
     try:
         import huggingface_hub
     except ModuleNotFoundError:
-        raise FovealError(f"the model {repo}: no such file or folder; to load from the hub, pip install huggingface_hub") from None
+        raise FovealError(
+            f"the model {repo}: no such file or folder; to load from the hub, pip install huggingface_hub"
+        ) from None
     return huggingface_hub

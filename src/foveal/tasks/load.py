@@ -16,7 +16,8 @@ FOREIGN = (".pt", ".pt2", ".pth", ".ckpt", ".bin", ".pkl", ".h5")  # models that
 
 
 def load(name: "str | Path", *, device: str = "auto", threads: int = 1, config: dict[str, Any] | None = None) -> Model:
-    """A run's folder, a .safetensors or .onnx file, weights that come with foveal, a preset (with random weights), or an id on the hub.
+    """A run's folder, a .safetensors or .onnx file, weights that come with foveal, a preset (with random weights), or
+    an id on the hub.
 
     config: of a preset, fields that differ, such as {"image": 448}.
     """
@@ -47,7 +48,12 @@ def find_model(name: "str | Path") -> Path | None:
     with reading(path):
         exists = path.exists()
     if exists:
-        expect(path.suffix not in FOREIGN, text, f"a {SUFFIX} or {EXPORTED} file, or a run's folder", "a model file of another kind")
+        expect(
+            path.suffix not in FOREIGN,
+            text,
+            f"a {SUFFIX} or {EXPORTED} file, or a run's folder",
+            "a model file of another kind",
+        )
         if path.is_dir():
             expect((path / FILE).exists(), text, f"a run's folder with a {FILE}", "a folder without one")
         return path
@@ -65,7 +71,9 @@ def find_model(name: "str | Path") -> Path | None:
 
 
 def is_model(name: str) -> bool:
-    """Whether a word of a command line names a model that lies somewhere: a file, a run's folder, or weights in the package."""
+    """Whether a word of a command line names a model that lies somewhere: a file, a run's folder, or weights in the
+    package.
+    """
     path = Path(name)
     with reading(name):
         if not path.exists():
@@ -74,7 +82,9 @@ def is_model(name: str) -> bool:
 
 
 def packaged_file(name: str) -> Path | None:
-    """The file of weights that come with foveal: for torch where that is installed, else the one that runs without it."""
+    """The file of weights that come with foveal: for torch where that is installed, else the one that runs without
+    it.
+    """
     import importlib.util
 
     torch = all(importlib.util.find_spec(module) is not None for module in ("torch", "safetensors"))
@@ -86,7 +96,8 @@ def default_model() -> Path:
     file = packaged_file(packaged.DEFAULT)
     if file is None:
         raise FovealError(
-            f"no model was named, and this foveal comes without {packaged.DEFAULT}; name a model file or a run's folder first"
+            f"no model was named, and this foveal comes without {packaged.DEFAULT}; name a model file or a run's "
+            "folder first"
         )
     return file
 
@@ -103,7 +114,9 @@ def preset_names(*tasks: Task) -> tuple[str, ...]:
 
 
 def list_models(pattern: str = "*", task: str | None = None) -> list[str]:
-    """The names that `foveal.create` and `foveal.load` know, such as "icam*": presets, and weights that come with foveal."""
+    """The names that `foveal.create` and `foveal.load` know, such as "icam*": presets, and weights that come with
+    foveal.
+    """
     import fnmatch
 
     known = preset_names(*([] if task is None else [find_task(task)]))

@@ -26,7 +26,10 @@ def _silent(items: Iterable[Any], total: int, what: str) -> Iterable[Any]:
 
 
 class Model:
-    """A model of any task. `network` is torch's module; of an exported file there is none, and `exported` is its session."""
+    """A model of any task.
+
+    `network` is torch's module; of an exported file there is none, and `exported` is its session.
+    """
 
     def __init__(
         self,
@@ -71,7 +74,9 @@ class Model:
     def network(self) -> "nn.Module":
         """torch's module, in evaluation mode, on the device."""
         if self._network is None:
-            raise FovealError(f"{self.name}: an exported file holds no torch module; load the run's folder or its .safetensors file")
+            raise FovealError(
+                f"{self.name}: an exported file holds no torch module; load the run's folder or its .safetensors file"
+            )
         from foveal.device import choose
 
         return self._network.to(choose(self.device)).eval()
@@ -95,13 +100,17 @@ class Model:
         return self._task.predictor(self, self._options("predict", options))
 
     def predict(self, inputs: Any, **options: Any) -> Iterator[Any]:
-        """One result per input, as they come. inputs: a path, folder or pattern; an array or an image; or any iterable of them."""
+        """One result per input, as they come. inputs: a path, folder or pattern; an array or an image; or any iterable
+        of them.
+        """
         predictor = self.predictor(**options)
         if isinstance(inputs, (str, Path)):
             return predictor.predict(predictor.inputs([str(inputs)]))
         if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(one, (str, Path)) for one in inputs):
             return predictor.predict(predictor.inputs([str(one) for one in inputs]))
-        single = hasattr(inputs, "__array_interface__") and getattr(inputs, "ndim", 3) == 3  # one image, of numpy or Pillow
+        single = (
+            hasattr(inputs, "__array_interface__") and getattr(inputs, "ndim", 3) == 3
+        )  # one image, of numpy or Pillow
         return predictor.predict([inputs] if single else inputs)
 
     def translate(self, lines: str | Sequence[str], **options: Any) -> Any:
@@ -121,18 +130,30 @@ class Model:
         progress: "Progress" = _silent,
         **options: Any,
     ) -> Evaluation:
-        """How good it is. data: what to evaluate it on, by default what it was trained on. beside: other models, on the same data."""
+        """How good it is. data: what to evaluate it on, by default what it was trained on. beside: other models, on
+        the same data.
+        """
         given = {key: value for key, value in (("data", data), ("split", split)) if value is not None}
         for other in beside:
-            expect(other.task == self.task, other.name, f"a model that {self._task.does}, as {self.name}", f"one for the task {other.task}")
+            expect(
+                other.task == self.task,
+                other.name,
+                f"a model that {self._task.does}, as {self.name}",
+                f"one for the task {other.task}",
+            )
         return self._task.evaluate(self, self._options("evaluate", given | options), progress, beside)
 
     def explain(self, subject: Any = None, *, progress: "Progress" = _silent, **options: Any) -> Explanation:
-        """Where it looked in one input. Without one, where the options ask for it: how far that explains its answers."""
+        """Where it looked in one input.
+
+        Without one, where the options ask for it: how far that explains its answers.
+        """
         return self._task.explain(self, subject, self._options("explain", options), progress)
 
     def export(self, path: str | Path, **options: Any) -> Exported:
-        """Write it as a file for a runtime without torch, with the proof that it says the same; refused where it does not."""
+        """Write it as a file for a runtime without torch, with the proof that it says the same; refused where it does
+        not.
+        """
         expect(not self.is_exported, self.name, "a model of torch", "a file that is exported already")
         return self._task.export(self, Path(path), self._options("export", options))
 
@@ -141,7 +162,9 @@ class Model:
         return self._task.graph(self)
 
     def save_pretrained(self, folder: str | Path) -> Path:
-        """Write model.safetensors, config.json and README.md, by the hub's conventions; `foveal.load` opens the folder."""
+        """Write model.safetensors, config.json and README.md, by the hub's conventions; `foveal.load` opens the
+        folder.
+        """
         from foveal.models.store import save_model
 
         folder = Path(folder)
@@ -186,4 +209,12 @@ class Model:
     def with_card(self, **changes: Any) -> "Model":
         """The same model with other facts in its card."""
         card = dataclasses.replace(self.card, **changes)
-        return Model(self._task, card, self.path, network=self._network, exported=self._exported, device=self.device, threads=self.threads)
+        return Model(
+            self._task,
+            card,
+            self.path,
+            network=self._network,
+            exported=self._exported,
+            device=self.device,
+            threads=self.threads,
+        )

@@ -1,8 +1,10 @@
-"""The protocol between tasks and stages: what a task gives to train, evaluate, predict, explain, export, bench and ablate.
+"""The protocol between tasks and stages: what a task gives to train, evaluate, predict, explain, export, bench and
+ablate.
 
-A task is a folder in `tasks/`, or in a package of somebody else's that names it in the entry point group `foveal.tasks`. Its file `task.py` has one
-object, `TASK`, of a class that extends `Task`; importing it costs nothing, and every method imports what it needs when it is called. A stage is written
-once, for all tasks, in `app/command/`, and knows tasks by this protocol only.
+A task is a folder in `tasks/`, or in a package of somebody else's that names it in the entry point group
+`foveal.tasks`. Its file `task.py` has one object, `TASK`, of a class that extends `Task`; importing it costs nothing,
+and every method imports what it needs when it is called. A stage is written once, for all tasks, in `app/command/`,
+and knows tasks by this protocol only.
 """
 
 import importlib
@@ -37,7 +39,10 @@ class Predictor(ABC):
 
     @abstractmethod
     def inputs(self, words: Sequence[str]) -> Sequence[Any]:
-        """What the words of a command line, or strings in Python, name: files, folders, patterns. An error names a word that names nothing."""
+        """What the words of a command line, or strings in Python, name: files, folders, patterns.
+
+        An error names a word that names nothing.
+        """
 
     @abstractmethod
     def predict(self, inputs: Iterable[Any]) -> Iterator[Any]:
@@ -45,7 +50,9 @@ class Predictor(ABC):
 
     @abstractmethod
     def rows(self, form: str, widest: int) -> tuple[str, Any]:
-        """The head of a table in this format, and the function that makes a row of a result, each with its end of line."""
+        """The head of a table in this format, and the function that makes a row of a result, each with its end of
+        line.
+        """
 
 
 class Evaluation(ABC):
@@ -121,7 +128,9 @@ class Task(ABC):
         """The data of a recipe; called once per run."""
 
     @abstractmethod
-    def training(self, recipe: Any, data: Any, folder: Path, machine: "Machine", progress: "Progress", fresh: bool) -> "Training":
+    def training(
+        self, recipe: Any, data: Any, folder: Path, machine: "Machine", progress: "Progress", fresh: bool
+    ) -> "Training":
         """The module and the data of one run. fresh: it does not continue from a checkpoint."""
 
     def default_recipe(self, flags: Mapping[str, Any]) -> str | None:
@@ -150,7 +159,9 @@ class Task(ABC):
     def predictor(self, model: "Model", options: Any) -> Predictor: ...
 
     @abstractmethod
-    def evaluate(self, model: "Model", options: Any, progress: "Progress", others: "Sequence[Model]" = ()) -> Evaluation:
+    def evaluate(
+        self, model: "Model", options: Any, progress: "Progress", others: "Sequence[Model]" = ()
+    ) -> Evaluation:
         """others: models to hold beside it, on the same data."""
 
     @abstractmethod
@@ -167,7 +178,10 @@ class Task(ABC):
 
     def labelled_batches(self, model: "Model", count: int) -> "LabelledBatches":
         """Samples that the importance of heads is measured on."""
-        raise FovealError(f"{model.name}: expected a task that says which heads matter, got {self.name}, which does not; name the heads")
+        raise FovealError(
+            f"{model.name}: expected a task that says which heads matter, got {self.name}, which does not; name the "
+            "heads"
+        )
 
     # what a paper needs
 
@@ -189,8 +203,15 @@ def find_task(name: str) -> Task:
     if name not in task_names():
         raise unknown("task", name, task_names())
     foreign = _foreign()
-    task: Task = importlib.import_module(f"foveal.tasks.{name}.task").TASK if name not in foreign else foreign[name].load()
-    expect(isinstance(task, Task), f"the task {name}", "an object of a class that extends foveal.tasks.task.Task", type(task).__name__)
+    task: Task = (
+        importlib.import_module(f"foveal.tasks.{name}.task").TASK if name not in foreign else foreign[name].load()
+    )
+    expect(
+        isinstance(task, Task),
+        f"the task {name}",
+        "an object of a class that extends foveal.tasks.task.Task",
+        type(task).__name__,
+    )
     expect(task.name == name, f"the task {name}", f"the name {name}, as its folder or entry point has", task.name)
     return task
 

@@ -28,7 +28,11 @@ class Run:
     @property
     def figures(self) -> dict[str, Any]:
         """The numbers of its result."""
-        return {name: value for name, value in self.result.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
+        return {
+            name: value
+            for name, value in self.result.items()
+            if isinstance(value, (int, float)) and not isinstance(value, bool)
+        }
 
     @cached_property
     def model(self) -> "Model":
@@ -54,7 +58,9 @@ def train(
     announce: Callable[[str], object] = lambda text: None,
     **options: Any,
 ) -> Run:
-    """Train a model. recipe: one that is shipped, or a YAML file; options: what differs from it, such as data="tiles", epochs=60."""
+    """Train a model. recipe: one that is shipped, or a YAML file; options: what differs from it, such as data="tiles",
+    epochs=60.
+    """
     import torch
 
     from foveal.deploy.measure.origin import origin
@@ -67,7 +73,16 @@ def train(
     folder = Path(out) if out is not None else default_folder(whole)
     facts = origin(str(choose(device)), torch.get_num_threads())
     machine = Machine(device, devices, strategy, workers)
-    result = run(what, whole, folder, resume=resume, machine=machine, origin=facts, progress=progress or silent, announce=announce)
+    result = run(
+        what,
+        whole,
+        folder,
+        resume=resume,
+        machine=machine,
+        origin=facts,
+        progress=progress or silent,
+        announce=announce,
+    )
     return Run(task, folder, result)
 
 

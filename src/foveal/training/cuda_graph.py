@@ -1,10 +1,11 @@
-"""A training step in one launch: forward and backward pass are recorded once for each shape of batch, and replayed (CUDA graphs).
+"""A training step in one launch: forward and backward pass are recorded once for each shape of batch, and replayed
+(CUDA graphs).
 
     (L, ∂L/∂w) = replay(batch);   from there the gradient goes on as any other does: to accumulation, clipping and the optimiser
 
-A step of a small Transformer is hundreds of kernels of a few microseconds each, which take Python longer to launch than a GPU to run. What is
-recorded must have few shapes (`bucketed` batches), must not read numbers (which would make the GPU wait), and draws its random numbers from the
-generator's state at its replay.
+A step of a small Transformer is hundreds of kernels of a few microseconds each, which take Python longer to launch
+than a GPU to run. What is recorded must have few shapes (`bucketed` batches), must not read numbers (which would make
+the GPU wait), and draws its random numbers from the generator's state at its replay.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,15 +43,20 @@ class CudaGraph:
 
 
 class GraphedLoss:
-    """A module from tensors to a loss, which is one launch from the second time on that it sees a shape. On a CPU it is computed as it is.
+    """A module from tensors to a loss, which is one launch from the second time on that it sees a shape.
+
+    On a CPU it is computed as it is.
 
     A loss must have its gradient taken before the next one is computed: there is one place for the gradients of all.
     """
 
     def __init__(self, module: nn.Module) -> None:
         self.module, self.weights = module, [weight for weight in module.parameters() if weight.requires_grad]
-        # The same numbers as leaves of their own: of a weight, autograd may remember that another stream wants its gradient.
-        self.leaves = {name: weight.detach().requires_grad_() for name, weight in module.named_parameters() if weight.requires_grad}
+        # The same numbers as leaves of their own: of a weight, autograd may remember that another stream wants its
+        # gradient.
+        self.leaves = {
+            name: weight.detach().requires_grad_() for name, weight in module.named_parameters() if weight.requires_grad
+        }
         self.gradients = [torch.zeros_like(weight) for weight in self.weights]
         first = self.weights[0]
         self.loss = torch.zeros((), device=first.device, dtype=torch.promote_types(first.dtype, torch.float32))
@@ -104,5 +110,10 @@ class _Replayed(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         cuda_graphs: GraphedLoss = context.cuda_graphs
-        expect(context.number == cuda_graphs.number, "a recorded loss", "its gradient before the next loss", "another loss in between")
+        expect(
+            context.number == cuda_graphs.number,
+            "a recorded loss",
+            "its gradient before the next loss",
+            "another loss in between",
+        )
         return None, *torch._foreach_mul(cuda_graphs.gradients, gradient)

@@ -1,7 +1,10 @@
-"""One training run, from a recipe to a folder that describes itself, and that a killed run is resumed from. It knows no task.
+"""One training run, from a recipe to a folder that describes itself, and that a killed run is resumed from.
 
-A task brings a `Training`: its module and data for this recipe, and how a run ends. The harness brings the rest: one process per folder, the same
-data as when the run began, Lightning's trainer, the journal, checkpoints, averaging, interruption.
+It knows no task.
+
+A task brings a `Training`: its module and data for this recipe, and how a run ends. The harness brings the rest: one
+process per folder, the same data as when the run began, Lightning's trainer, the journal, checkpoints, averaging,
+interruption.
 """
 
 import contextlib
@@ -30,7 +33,9 @@ from foveal.training.module import TaskModule
 from foveal.training.recipe import Recipe
 from foveal.training.run_folder import DATA, RECIPE, expect_outside, expect_same_data, finished, tidy
 
-fcntl: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None  # Windows has none: there nobody is kept out
+fcntl: Any = (
+    importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None
+)  # Windows has none: there nobody is kept out
 Item = TypeVar("Item")
 Progress = Callable[[Iterable[Any], int, str], Iterable[Any]]  # the items as they come, and how far they have
 NOISE = (
@@ -70,14 +75,21 @@ class Training(ABC):
 
     module: TaskModule
     data: pl.LightningDataModule
-    watched: tuple[str, str] = ("val_loss", "min")  # the figure that patience and the best epoch go by, and its better end
+    watched: tuple[str, str] = (
+        "val_loss",
+        "min",
+    )  # the figure that patience and the best epoch go by, and its better end
 
     def begin(self, folder: Path) -> None:  # noqa: B027 — most need none
-        """Write what a run's folder has from its first second on, and print what a person should know before it starts."""
+        """Write what a run's folder has from its first second on, and print what a person should know before it
+        starts.
+        """
 
     @abstractmethod
     def finish(self, trainer: pl.Trainer, journal: Journal, folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
-        """With the kept weights in `module.evaluated`: evaluate them, write model.safetensors and result.json, and return the result."""
+        """With the kept weights in `module.evaluated`: evaluate them, write model.safetensors and result.json, and
+        return the result.
+        """
 
 
 class Trainable(Protocol):
@@ -86,7 +98,9 @@ class Trainable(Protocol):
     name: str
 
     def read(self, recipe: Any) -> Any: ...
-    def training(self, recipe: Any, data: Any, folder: Path, machine: Machine, progress: Progress, fresh: bool) -> Training: ...
+    def training(
+        self, recipe: Any, data: Any, folder: Path, machine: Machine, progress: Progress, fresh: bool
+    ) -> Training: ...
 
 
 def silent(items: Iterable[Any], total: int, what: str) -> Iterable[Any]:
@@ -125,7 +139,9 @@ def train(
     torch.manual_seed(recipe.seed)
     with folder_for(folder), determinism(), alone(folder) if first else contextlib.nullcontext():
         training = task.training(recipe, data, folder, machine, progress if first else silent, fresh=not last.exists())
-        journal = Journal(folder, recipe.checkpoint, training.watched, verbose=not sys.stderr.isatty(), trail=recipe.average)
+        journal = Journal(
+            folder, recipe.checkpoint, training.watched, verbose=not sys.stderr.isatty(), trail=recipe.average
+        )
         trainer = trainer_of(recipe, machine, journal, training.watched)
         if first:  # from here on it is this recipe's folder
             tidy(folder)
@@ -146,7 +162,9 @@ def is_first(machine: Machine) -> bool:
 
 @contextlib.contextmanager
 def matmul_precision(precision: str) -> Iterator[None]:
-    """tf32: products of matrices of 19 bits, as a GPU makes those of convolutions anyway, unless torch is asked not to."""
+    """tf32: products of matrices of 19 bits, as a GPU makes those of convolutions anyway, unless torch is asked not
+    to.
+    """
     before = torch.get_float32_matmul_precision()
     if precision == "tf32" and torch.cuda.is_available():
         torch.set_float32_matmul_precision("high")
@@ -158,7 +176,9 @@ def matmul_precision(precision: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def determinism() -> Iterator[None]:
-    """What the trainer sets for the whole process, put back at the end: who trains in a program of their own goes on as before."""
+    """What the trainer sets for the whole process, put back at the end: who trains in a program of their own goes on
+    as before.
+    """
     enabled, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     fills = deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     try:
@@ -170,7 +190,10 @@ def determinism() -> Iterator[None]:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """No other process may train into this folder meanwhile: two would write over each other. A process that dies lets go by dying."""
+    """No other process may train into this folder meanwhile: two would write over each other.
+
+    A process that dies lets go by dying.
+    """
     if fcntl is None:
         yield
         return
@@ -179,7 +202,9 @@ def alone(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise FovealError(f"{folder}: another process is training in this folder; wait for it, or choose another --out") from None
+            raise FovealError(
+                f"{folder}: another process is training in this folder; wait for it, or choose another --out"
+            ) from None
         yield
     finally:
         os.close(handle)
@@ -215,7 +240,9 @@ def trainer_of(recipe: Recipe, machine: Machine, journal: Journal, watched: tupl
             log_every_n_steps=1_000_000,  # once an epoch is enough
         )
     except Exception as error:  # noqa: BLE001 — Lightning has many ways to say that a device is not there
-        raise FovealError(f"cannot train on {device} × {machine.devices}, strategy {machine.strategy}: {error}") from None
+        raise FovealError(
+            f"cannot train on {device} × {machine.devices}, strategy {machine.strategy}: {error}"
+        ) from None
 
 
 @contextlib.contextmanager
@@ -242,7 +269,9 @@ def _of_this_run(last: Path) -> Iterator[None]:
 
 
 def quiet() -> None:
-    """Lightning prints tips, devices and workers, and uses what torch is about to drop; a run prints what matters by itself."""
+    """Lightning prints tips, devices and workers, and uses what torch is about to drop; a run prints what matters by
+    itself.
+    """
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
     for words in NOISE:

@@ -1,4 +1,7 @@
-"""What a run writes while it goes: a row for each epoch, the weights to keep, and a checkpoint to go on from. All whole or not at all."""
+"""What a run writes while it goes: a row for each epoch, the weights to keep, and a checkpoint to go on from.
+
+All whole or not at all.
+"""
 
 import csv
 import io
@@ -27,15 +30,22 @@ TRAIL = "weights-{}.safetensors"  # of the last epochs
 class Journal(Checkpoint):
     """At the end of each epoch: one row in log.csv, weights.safetensors if it is the best so far, then last.ckpt.
 
-    The checkpoint comes last: a run that dies between two of them does the epoch again, and comes to the same files.
-    A Checkpoint to Lightning, which calls these after all others: what they have counted in this epoch must be in the file.
+    The checkpoint comes last: a run that dies between two of them does the epoch again, and comes to the same files. A
+    Checkpoint to Lightning, which calls these after all others: what they have counted in this epoch must be in the
+    file.
     """
 
     def __init__(
-        self, folder: Path, checkpoint: str, watched: tuple[str, str] = ("val_score", "max"), verbose: bool = True, trail: int = 1
+        self,
+        folder: Path,
+        checkpoint: str,
+        watched: tuple[str, str] = ("val_score", "max"),
+        verbose: bool = True,
+        trail: int = 1,
     ) -> None:
-        """checkpoint: which epoch's weights are kept, the "best" by the watched figure, or the "last". verbose: a line per epoch on stderr.
-        trail: keep the weights of the last N epochs, to be averaged."""
+        """checkpoint: which epoch's weights are kept, the "best" by the watched figure, or the "last". verbose: a line
+        per epoch on stderr. trail: keep the weights of the last N epochs, to be averaged.
+        """
         self.folder, self.checkpoint, self.watched, self.verbose = folder, checkpoint, watched, verbose
         self.trail = trail if trail > 1 else 0
         self.best, self.best_loss, self.best_epoch, self.rows = -math.inf, 0.0, -1, list[dict[str, Any]]()
@@ -46,10 +56,13 @@ class Journal(Checkpoint):
         return {"best": self.best, "best_loss": self.best_loss, "best_epoch": self.best_epoch, "rows": self.rows}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.best, self.best_loss, self.best_epoch, self.rows = (state[name] for name in ("best", "best_loss", "best_epoch", "rows"))
+        self.best, self.best_loss, self.best_epoch, self.rows = (
+            state[name] for name in ("best", "best_loss", "best_epoch", "rows")
+        )
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        # A run that had stopped early and then died has nothing left to train; Lightning does not remember that it had stopped.
+        # A run that had stopped early and then died has nothing left to train; Lightning does not remember that it had
+        # stopped.
         patient = [one for one in trainer.callbacks if isinstance(one, EarlyStopping)]  # type: ignore[attr-defined]
         trainer.should_stop = any(one.wait_count >= one.patience for one in patient)
 
@@ -58,9 +71,13 @@ class Journal(Checkpoint):
         self.trained, self.waited, self.amount = 0.0, 0.0, 0
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_idx: int) -> None:
-        self.waited += time.perf_counter() - self.ended  # since the last step nothing was done but to wait for this batch
+        self.waited += (
+            time.perf_counter() - self.ended
+        )  # since the last step nothing was done but to wait for this batch
 
-    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         self.ended = time.perf_counter()
         self.trained = self.ended - self.began
         self.amount += module.amount(batch) * trainer.world_size  # type: ignore[operator]
@@ -74,19 +91,26 @@ class Journal(Checkpoint):
         trainer.save_checkpoint(self.folder / CHECKPOINT)  # every process takes part in that, the first one writes
         if self.verbose and trainer.is_global_zero:
             # BLEU is not of every epoch; a loss that is NaN is what a person must see.
-            known = {name: f"{value:.4f}" for name, value in metrics.items() if name != "val_bleu" or math.isfinite(value)}
+            known = {
+                name: f"{value:.4f}" for name, value in metrics.items() if name != "val_bleu" or math.isfinite(value)
+            }
             facts = " · ".join(f"{name} {value}" for name, value in (known | self.pace(trainer, module, 1.0)).items())
             print(f"epoch {trainer.current_epoch + 1} of {trainer.max_epochs} · {facts}", file=sys.stderr, flush=True)
 
     def pace(self, trainer: pl.Trainer, module: pl.LightningModule, share: float) -> dict[str, str]:
-        """How fast the run goes, and how long it will still go, after this share of an epoch. The last epoch tells what validation takes."""
+        """How fast the run goes, and how long it will still go, after this share of an epoch.
+
+        The last epoch tells what validation takes.
+        """
         seconds = time.perf_counter() - self.began
         speed = self.amount / max(self.trained, 1e-9)
         epoch = max(seconds / max(share, 1e-9), self.rows[-1]["seconds"] if self.rows else 0.0)
         left = max(0.0, epoch * ((trainer.max_epochs or 0) - trainer.current_epoch) - seconds)
         return {f"{module.unit}/s": f"{speed:,.0f}", "left": f"{left:.0f} s" if left < 600 else f"{left / 60:.0f} min"}
 
-    def _note(self, trainer: pl.Trainer, module: pl.LightningModule, metrics: dict[str, float], score: float, seconds: float) -> None:
+    def _note(
+        self, trainer: pl.Trainer, module: pl.LightningModule, metrics: dict[str, float], score: float, seconds: float
+    ) -> None:
         """The epoch's row, and its weights if they are the best so far."""
         loss = metrics.get("val_loss", 0.0)  # tells epochs of the same score apart
         if self.checkpoint == "last" or (score, -loss) > (self.best, -self.best_loss):
@@ -105,8 +129,14 @@ class Journal(Checkpoint):
         self._write_log()
 
     def load_kept(self, model: nn.Module, trail: int) -> None:
-        """Put the kept weights into the model: those of the chosen epoch, or the mean of the last epochs, in double precision."""
-        files = [file for place in range(trail) if (file := self.folder / TRAIL.format(place)).exists()] if trail > 1 else []
+        """Put the kept weights into the model: those of the chosen epoch, or the mean of the last epochs, in double
+        precision.
+        """
+        files = (
+            [file for place in range(trail) if (file := self.folder / TRAIL.format(place)).exists()]
+            if trail > 1
+            else []
+        )
         files = files or [self.folder / WEIGHTS]
         expect(files[0].exists(), f"the run in {self.folder}", f"weights that it kept, such as {files[0].name}", "none")
         parts = [_tensors(file) for file in files]
@@ -129,7 +159,9 @@ def _tensors(file: Path) -> dict[str, torch.Tensor]:
         with utf8_name(file) as name:
             return dict(load_file(name))
     except SafetensorError as error:
-        raise FovealError(f"{file}: expected the weights that the run kept, got a damaged file ({error}); begin the run anew") from None
+        raise FovealError(
+            f"{file}: expected the weights that the run kept, got a damaged file ({error}); begin the run anew"
+        ) from None
 
 
 class Bar(RichProgressBar):
@@ -159,7 +191,9 @@ class AtomicCheckpoint(TorchCheckpointIO):
             checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # noqa: BLE001 — a damaged file can make the reader raise anything
             reason = " ".join(f"{type(error).__name__} {error}".split())[:100]
-            raise FovealError(f"{path}: expected a checkpoint, got a damaged file ({reason}); remove it to begin this run anew") from None
+            raise FovealError(
+                f"{path}: expected a checkpoint, got a damaged file ({reason}); remove it to begin this run anew"
+            ) from None
         sound = isinstance(checkpoint, dict) and {"pytorch-lightning_version", "state_dict", "epoch"} <= set(checkpoint)
         expect(sound, str(path), "a checkpoint of this run", "something else", "remove it to begin this run anew")
         return checkpoint

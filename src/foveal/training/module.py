@@ -1,7 +1,8 @@
-"""What the LightningModules of all tasks share: a model and its moving average, the seed of each step, and the optimizer.
+"""What the LightningModules of all tasks share: a model and its moving average, the seed of each step, and the
+optimizer.
 
-Everything random in a step is drawn from the seed and the number of the batch: a step needs nothing but weights, optimizer and number, and a run that
-is resumed from a checkpoint is the run that was never stopped.
+Everything random in a step is drawn from the seed and the number of the batch: a step needs nothing but weights,
+optimizer and number, and a run that is resumed from a checkpoint is the run that was never stopped.
 """
 
 from collections.abc import Callable
@@ -36,14 +37,18 @@ class TaskModule(pl.LightningModule):
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         number = self.trainer.fit_loop.epoch_loop.total_batch_idx  # not of the step, which several batches may share
-        torch.manual_seed(int(np.random.SeedSequence([self.recipe.seed, number, self.global_rank]).generate_state(1)[0]))
+        torch.manual_seed(
+            int(np.random.SeedSequence([self.recipe.seed, number, self.global_rank]).generate_state(1)[0])
+        )
 
     def optimizer_step(self, *arguments: Any, **named: Any) -> None:
         super().optimizer_step(*arguments, **named)
         if self.average is not None:
             self.average.update(self.model, self.global_step - 1)  # the step has been counted
 
-    def adamw(self, groups: list[dict[str, Any]], schedule: Callable[[int], float], lr: float, **options: Any) -> dict[str, Any]:
+    def adamw(
+        self, groups: list[dict[str, Any]], schedule: Callable[[int], float], lr: float, **options: Any
+    ) -> dict[str, Any]:
         """AdamW with a factor on the learning rate at each step, as Lightning wants it."""
         fused = (
             self.device.type == "cuda" and self.recipe.precision in FULL

@@ -1,4 +1,7 @@
-"""A recipe: everything that configures a training run. What every task has stands here; a task's own recipe extends it."""
+"""A recipe: everything that configures a training run.
+
+What every task has stands here; a task's own recipe extends it.
+"""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -15,10 +18,16 @@ FULL = ("32", "tf32")  # the others are mixed: weights in 32 bits, most products
 @dataclass(frozen=True)
 class Recipe(Options):
     data: str = option("", "the data: a path, or a name that foveal makes data for", metavar="PATH")
-    model: str = option("", "the model: a preset, or a model file whose build and weights to begin with", metavar="NAME")
-    config: dict[str, Any] = option({}, "fields of the model's config that differ from the preset, as YAML; none: all are the preset's")  # noqa: RUF009 — it is a field
+    model: str = option(
+        "", "the model: a preset, or a model file whose build and weights to begin with", metavar="NAME"
+    )
+    config: dict[str, Any] = option(  # noqa: RUF009 — it is a field
+        {}, "fields of the model's config that differ from the preset, as YAML; none: all are the preset's"
+    )
     init_from: str | None = option(
-        None, "a trained model whose weights to begin with, wherever shapes agree; none: random weights", metavar="MODEL"
+        None,
+        "a trained model whose weights to begin with, wherever shapes agree; none: random weights",
+        metavar="MODEL",
     )
     epochs: int = option(30, "epochs: how often the training split is seen", least=1)
     accumulate: int = option(1, "batches whose gradients are added before each step of the optimizer", least=1)
@@ -27,10 +36,15 @@ class Recipe(Options):
     label_smoothing: float = option(0.1, "label smoothing ε", least=0, below=1)
     clip: float = option(0.0, "largest norm of the gradient; 0 clips nothing", least=0)
     ema: float = option(
-        0.0, "decay of the moving average of the weights, which is then what is evaluated and kept; 0: none", least=0, below=1
+        0.0,
+        "decay of the moving average of the weights, which is then what is evaluated and kept; 0: none",
+        least=0,
+        below=1,
     )
     average: int = option(1, "keep the mean of the weights of the last N epochs; 1: of one epoch", least=1)
-    checkpoint: str = option("last", "which epoch is kept: the best by the validation score, or the last", ("best", "last"))
+    checkpoint: str = option(
+        "last", "which epoch is kept: the best by the validation score, or the last", ("best", "last")
+    )
     checkpointing: bool = option(
         False, "gradient checkpointing: compute each block again in the backward pass, for less memory and more time"
     )

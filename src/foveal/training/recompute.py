@@ -2,8 +2,9 @@
 
     memory of L blocks: L inputs, and the inside of one block, in place of the inside of all;   time: one forward pass more
 
-The second pass draws the same dropout, and leaves BatchNorm's running statistics and its counter alone: they would be moved twice.
-Paper: Tianqi Chen, Bing Xu, Chiyuan Zhang, Carlos Guestrin (2016). Training deep nets with sublinear memory cost. arXiv:1604.06174.
+The second pass draws the same dropout, and leaves BatchNorm's running statistics and its counter alone: they would be
+moved twice. Paper: Tianqi Chen, Bing Xu, Chiyuan Zhang, Carlos Guestrin (2016). Training deep nets with sublinear
+memory cost. arXiv:1604.06174.
 """
 
 import contextlib
@@ -17,7 +18,10 @@ from torch.utils.checkpoint import checkpoint
 
 
 def recompute(blocks: Iterable[nn.Module]) -> None:
-    """Let these blocks forget, in training; in evaluation they are as they were. A copy of the model must be made before: it would share this forward."""
+    """Let these blocks forget, in training; in evaluation they are as they were.
+
+    A copy of the model must be made before: it would share this forward.
+    """
     for block in blocks:
         block.forward = _forgetful(block)
 

@@ -1,4 +1,7 @@
-"""A run's folder: its files, whether a run in it has ended, and whether another may go on there. No torch is needed to ask."""
+"""A run's folder: its files, whether a run in it has ended, and whether another may go on there.
+
+No torch is needed to ask.
+"""
 
 import json
 from pathlib import Path
@@ -14,11 +17,24 @@ PATHS = ("data", "init_from")  # options that may be written as they were typed 
 
 
 def finished(recipe: Recipe, folder: Path, resume: bool) -> dict[str, Any] | None:
-    """The result of a run that has ended; None of one that has not. Another run's folder is left alone, and so is anybody else's."""
-    expect(folder.is_dir() or not folder.exists(), f"the folder {folder}", "a new or empty one", "a file", "choose another --out")
+    """The result of a run that has ended; None of one that has not.
+
+    Another run's folder is left alone, and so is anybody else's.
+    """
+    expect(
+        folder.is_dir() or not folder.exists(),
+        f"the folder {folder}",
+        "a new or empty one",
+        "a file",
+        "choose another --out",
+    )
     if not (folder / RECIPE).exists():
         expect(
-            is_empty(folder), f"the folder {folder}", "a new or empty one, or one with a run in it", "other files", "choose another --out"
+            is_empty(folder),
+            f"the folder {folder}",
+            "a new or empty one, or one with a run in it",
+            "other files",
+            "choose another --out",
         )
         return None
     advice = "add --resume to continue it, or choose another --out"
@@ -30,7 +46,9 @@ def finished(recipe: Recipe, folder: Path, resume: bool) -> dict[str, Any] | Non
 
 
 def expect_outside(folder: Path, data: str) -> None:
-    """Raise a FovealError where a new run's folder would lie among its data, and be taken for some of them when these are read again."""
+    """Raise a FovealError where a new run's folder would lie among its data, and be taken for some of them when these
+    are read again.
+    """
     with reading(folder):
         inside = Path(data).is_dir() and Path(data).resolve() in (folder.resolve(), *folder.resolve().parents)
     expect(not inside, f"the folder {folder}", f"one outside of the data, {data}", "one inside", "choose another --out")
@@ -38,7 +56,9 @@ def expect_outside(folder: Path, data: str) -> None:
 
 def is_empty(folder: Path) -> bool:
     """Whether there is nothing of anybody's in a folder, which need not exist."""
-    return not folder.exists() or all(part.name.startswith(".") and part.name.endswith(".part") for part in folder.iterdir())
+    return not folder.exists() or all(
+        part.name.startswith(".") and part.name.endswith(".part") for part in folder.iterdir()
+    )
 
 
 def expect_same_recipe(recipe: Recipe, folder: Path) -> None:
@@ -50,7 +70,9 @@ def expect_same_recipe(recipe: Recipe, folder: Path) -> None:
     expect(isinstance(kept, dict), str(folder / RECIPE), "the recipe of a run", "something else")
     kept = {recipe.renamed.get(key, key): value for key, value in kept.items()}
     kept |= {name: located(kept[name]) for name in PATHS if isinstance(kept.get(name), str)}
-    kept = load_yaml(type(recipe)().text()) | recipe.before | kept  # options that are newer than the run had their defaults
+    kept = (
+        load_yaml(type(recipe)().text()) | recipe.before | kept
+    )  # options that are newer than the run had their defaults
     now = load_yaml(recipe.text())
     differing = sorted(key for key in now if kept.get(key) != now[key])
     got = f"others for {', '.join(differing)}"
@@ -58,21 +80,36 @@ def expect_same_recipe(recipe: Recipe, folder: Path) -> None:
 
 
 def expect_same_data(folder: Path, data: Any) -> None:
-    """Raise a FovealError unless a run is resumed with the data that it began with: a sample that was trained on may now be tested."""
+    """Raise a FovealError unless a run is resumed with the data that it began with: a sample that was trained on may
+    now be tested.
+    """
     if not (folder / DATA).exists():
         return
     kept, now = read_json(folder / DATA), data.facts()
     same = all(kept.get(name) in (None, now.get(name)) for name in ("fingerprint", "classes"))
-    expect(same, f"the run in {folder}", f"the data it was begun with, {data.name}", "data that have changed", "choose another --out")
+    expect(
+        same,
+        f"the run in {folder}",
+        f"the data it was begun with, {data.name}",
+        "data that have changed",
+        "choose another --out",
+    )
 
 
 def read_result(folder: Path) -> dict[str, Any]:
     """The result of a run that has ended."""
     result = read_json(folder / RESULT)
-    needed: dict[str, type | tuple[type, ...]] = {"model": str, "epoch": int, "val_score": (int, float), "seconds": (int, float)}
+    needed: dict[str, type | tuple[type, ...]] = {
+        "model": str,
+        "epoch": int,
+        "val_score": (int, float),
+        "seconds": (int, float),
+    }
     damaged = sorted(name for name, kind in needed.items() if not isinstance(result.get(name), kind))
     do = "remove it to have the run finished again"
-    expect(not damaged, str(folder / RESULT), f"a result with {', '.join(needed)}", f"one without {', '.join(damaged)}", do)
+    expect(
+        not damaged, str(folder / RESULT), f"a result with {', '.join(needed)}", f"one without {', '.join(damaged)}", do
+    )
     return result
 
 
@@ -89,5 +126,7 @@ def read_json(file: Path) -> dict[str, Any]:
             content = json.loads(file.read_text(encoding="utf-8"))
         except (ValueError, RecursionError):
             content = None
-    expect(isinstance(content, dict), str(file), "a file that a run wrote", "a damaged one", "remove it, and add --resume")
+    expect(
+        isinstance(content, dict), str(file), "a file that a run wrote", "a damaged one", "remove it, and add --resume"
+    )
     return dict(content)

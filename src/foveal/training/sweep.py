@@ -1,4 +1,6 @@
-"""Several folds and several seeds by one call: each a run in a process of its own, some side by side, and a line says what is under way."""
+"""Several folds and several seeds by one call: each a run in a process of its own, some side by side, and a line says
+what is under way.
+"""
 
 import os
 import subprocess
@@ -19,7 +21,11 @@ from foveal.training.recipe import Recipe
 from foveal.training.run_folder import RECIPE, finished, is_empty, read_result
 
 OUTCOME = "diverged.txt"  # in the folder of a run that has: remove it to have the run done again
-FIRST, FACTOR, RAREST = 10.0, 1.5, 120.0  # seconds until the first line of a log, how much rarer they become, and the longest silence
+FIRST, FACTOR, RAREST = (
+    10.0,
+    1.5,
+    120.0,
+)  # seconds until the first line of a log, how much rarer they become, and the longest silence
 
 
 @dataclass(frozen=True)
@@ -53,21 +59,42 @@ def plan(task: str, recipe: Recipe, folder: Path, folds: Sequence[int | None], s
 
 
 def expect_sweep_folder(folder: Path, resume: bool, runs: Sequence[Run] = ()) -> None:
-    """Raise a FovealError unless this folder is new, empty, or that of the same sweep: somebody else's files are left alone."""
-    expect(folder.is_dir() or not folder.exists(), f"the folder {folder}", "a new or empty one", "a file", "choose another --out")
+    """Raise a FovealError unless this folder is new, empty, or that of the same sweep: somebody else's files are left
+    alone.
+    """
+    expect(
+        folder.is_dir() or not folder.exists(),
+        f"the folder {folder}",
+        "a new or empty one",
+        "a file",
+        "choose another --out",
+    )
     if is_empty(folder):
         return
-    expect(resume, f"the folder {folder}", "a new or empty one", "one with files in it", "add --resume, or choose another --out")
-    begun = any((run.folder / RECIPE).exists() or run.folder.with_name(f"{run.folder.name}.yaml").exists() for run in runs)
+    expect(
+        resume,
+        f"the folder {folder}",
+        "a new or empty one",
+        "one with files in it",
+        "add --resume, or choose another --out",
+    )
+    begun = any(
+        (run.folder / RECIPE).exists() or run.folder.with_name(f"{run.folder.name}.yaml").exists() for run in runs
+    )
     expect(not runs or begun, f"the folder {folder}", "the runs of this sweep", "other files", "choose another --out")
 
 
 def run_all(runs: Sequence[Run], flags: Sequence[str], jobs: int, *, diverging: bool = False) -> None:
-    """Every run in a process of its own, `jobs` at a time. One that has ended before is not done again; one that fails is named.
+    """Every run in a process of its own, `jobs` at a time.
 
-    diverging: a run whose numbers become NaN is an outcome, not a failure: `diverged` knows it, and it is not done again.
+    One that has ended before is not done again; one that fails is named.
+
+    diverging: a run whose numbers become NaN is an outcome, not a failure: `diverged` knows it, and it is not done
+    again.
     """
-    waiting = [run for run in runs if finished(run.recipe, run.folder, resume=True) is None]  # raises for a folder of another recipe
+    waiting = [
+        run for run in runs if finished(run.recipe, run.folder, resume=True) is None
+    ]  # raises for a folder of another recipe
     if diverging:
         waiting = [run for run in waiting if not diverged(run)]
     status = Status(len(runs), len(runs) - len(waiting))
@@ -85,14 +112,20 @@ def run_all(runs: Sequence[Run], flags: Sequence[str], jobs: int, *, diverging: 
         over.set()
         pool.shutdown()
     failed = [
-        f"{run.folder.name}: {line}" for run, line in zip(waiting, problems, strict=True) if line and not (diverging and diverged(run))
+        f"{run.folder.name}: {line}"
+        for run, line in zip(waiting, problems, strict=True)
+        if line and not (diverging and diverged(run))
     ]
     if failed:
-        raise FovealError(f"{len(failed)} of {len(runs)} runs failed; {failed[0]}; the others are kept: continue with --resume")
+        raise FovealError(
+            f"{len(failed)} of {len(runs)} runs failed; {failed[0]}; the others are kept: continue with --resume"
+        )
 
 
 def diverged(run: Run) -> bool:
-    """Whether the run, of this recipe, has ended because its numbers became NaN or infinite: with the same seed they would again."""
+    """Whether the run, of this recipe, has ended because its numbers became NaN or infinite: with the same seed they
+    would again.
+    """
     return (run.folder / OUTCOME).exists() and finished(run.recipe, run.folder, resume=True) is None
 
 
@@ -101,12 +134,26 @@ def _one(run: Run, flags: Sequence[str], jobs: int, running: "set[subprocess.Pop
     name = run.folder.name
     recipe, log = run.folder.with_name(f"{name}.yaml"), run.folder.with_name(f"{name}.txt")
     write_atomic(recipe, run.recipe.text().encode())
-    command = [sys.executable, "-m", "foveal", "train", run.task, "--recipe", str(recipe), "--out", str(run.folder), "--resume", *flags]
+    command = [
+        sys.executable,
+        "-m",
+        "foveal",
+        "train",
+        run.task,
+        "--recipe",
+        str(recipe),
+        "--out",
+        str(run.folder),
+        "--resume",
+        *flags,
+    ]
     environment = os.environ | {"OMP_NUM_THREADS": str(threads(jobs)), PARENT: str(os.getpid())}
     errors: list[str] = []
     with status.lock:
         status.lines[name] = "starting"
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", env=environment) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", env=environment
+    ) as process:
         running.add(process)
         output: list[str] = []
         assert process.stdout is not None
@@ -127,7 +174,9 @@ def _one(run: Run, flags: Sequence[str], jobs: int, running: "set[subprocess.Pop
         status.done += 1
     if process.returncode == 0:
         result = read_result(run.folder)
-        _say(f"{name}: validation score {result['val_score']:.4f} at epoch {result['epoch']}, {result['seconds']:.0f} s")
+        _say(
+            f"{name}: validation score {result['val_score']:.4f} at epoch {result['epoch']}, {result['seconds']:.0f} s"
+        )
         recipe.unlink(missing_ok=True)
         return ""
     if any(DIVERGED in line for line in errors):
@@ -136,8 +185,10 @@ def _one(run: Run, flags: Sequence[str], jobs: int, running: "set[subprocess.Pop
 
 
 def threads(jobs: int) -> int:
-    """Of each of N runs side by side: no more than there are cores, or than the caller allows. A run's origin names how many it had,
-    since sums in another order differ in their last bits."""
+    """Of each of N runs side by side: no more than there are cores, or than the caller allows.
+
+    A run's origin names how many it had, since sums in another order differ in their last bits.
+    """
     allowed = os.environ.get("OMP_NUM_THREADS", "")
     return max(1, min(cores() // jobs, int(allowed) if allowed.isdecimal() and int(allowed) else cores()))
 

@@ -26,7 +26,11 @@ def test_every_variant_can_be_built_and_differs_from_the_others(table, size):
 
 
 def test_patches_follow_the_size_of_the_images():
-    assert list(ICAM.variants(ClassifyRecipe(), ["patch"])["patch"]) == ["patches of 56", "patches of 28", "patches of 112"]
+    assert list(ICAM.variants(ClassifyRecipe(), ["patch"])["patch"]) == [
+        "patches of 56",
+        "patches of 28",
+        "patches of 112",
+    ]
     small = ClassifyRecipe(size=64, config={"image": 64, "patch": 16})
     assert list(ICAM.variants(small, ["patch"])["patch"]) == ["patches of 16", "patches of 8", "patches of 32"]
     odd = ClassifyRecipe(size=63, config={"image": 63, "patch": 21})
@@ -61,7 +65,9 @@ def test_a_table_from_the_command_line(tmp_path, capsys):
     rows = ["file,label,fold,group,campaign"]
     for index in range(18):
         label = index % 2
-        Image.fromarray(random.integers(0, 80, (32, 32, 3), np.uint8) + np.uint8(120 * label)).save(data / f"{index:02d}.png")
+        Image.fromarray(random.integers(0, 80, (32, 32, 3), np.uint8) + np.uint8(120 * label)).save(
+            data / f"{index:02d}.png"
+        )
         rows.append(f"{index:02d}.png,{'bright' if label else 'dark'},{index // 2 % 3},g{index},{index // 4}")
     (data / "labels.csv").write_text("\n".join(rows), encoding="utf-8")
     flags = ["--data", str(data), "--size", "32", "--config", "{image: 32, patch: 8}", "--epochs", "1", "--batch", "4"]
@@ -78,5 +84,10 @@ def test_a_table_from_the_command_line(tmp_path, capsys):
         assert "commit" in text
     assert main(["ablate", "icam", "--only", "first", *flags, *out]) == 2  # there is one already
     assert "--resume" in capsys.readouterr().err
-    assert main(["ablate", "icam", *flags, "--fold-column", "campaign", "--folds", "0,5", "--out", str(tmp_path / "other")]) == 2
+    assert (
+        main(
+            ["ablate", "icam", *flags, "--fold-column", "campaign", "--folds", "0,5", "--out", str(tmp_path / "other")]
+        )
+        == 2
+    )
     assert "--folds: expected numbers from 0 to 4, got 0,5" in capsys.readouterr().err

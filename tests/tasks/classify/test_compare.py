@@ -63,7 +63,10 @@ def test_groups_widen_the_interval():
     bad = truth.copy()
     bad[:40] = 0
     pair = {0: told(files, truth, bad)}, {0: told(files, truth, truth)}
-    alone, together = difference(*pair, multi_label=False), difference(*pair, multi_label=False, groups=np.arange(200) // 40)
+    alone, together = (
+        difference(*pair, multi_label=False),
+        difference(*pair, multi_label=False, groups=np.arange(200) // 40),
+    )
     assert together.high - together.low > 1.5 * (alone.high - alone.low)
 
 

@@ -22,7 +22,11 @@ def typed(capsys, *words):
 
 
 def a_run(folder, data, **changes):
-    trained(ClassifyRecipe(**(FIELDS | {"data": str(data), "epochs": 1} | changes)), folder, machine=Machine("cpu", workers=0))
+    trained(
+        ClassifyRecipe(**(FIELDS | {"data": str(data), "epochs": 1} | changes)),
+        folder,
+        machine=Machine("cpu", workers=0),
+    )
     return folder
 
 
@@ -38,7 +42,9 @@ def one(data, tmp_path_factory):
 
 def right(file):
     table = rows(file)
-    return 100 * np.mean([("left", "right")[float(row["logit right"]) > float(row["logit left"])] == row["truth"] for row in table])
+    return 100 * np.mean(
+        [("left", "right")[float(row["logit right"]) > float(row["logit left"])] == row["truth"] for row in table]
+    )
 
 
 @pytest.mark.parametrize("split", ["test", "val"])
@@ -84,11 +90,18 @@ def test_several_labels(tmp_path, capsys):
 
 
 def test_images_of_the_training_are_counted(one, data, tmp_path, capsys):
-    _, out, _ = typed(capsys, "evaluate", one, "--data", data, "--split", "train", "--resamples", "0", "--out", tmp_path / "a")
+    _, out, _ = typed(
+        capsys, "evaluate", one, "--data", data, "--split", "train", "--resamples", "0", "--out", tmp_path / "a"
+    )
     count = sum(row["split"] == "train" for row in rows(data / "labels.csv"))
-    assert f"{count} of {count} images were in the training split of this model, by their names: the figures flatter" in out
+    assert (
+        f"{count} of {count} images were in the training split of this model, by their names: the figures flatter"
+        in out
+    )
     assert "in the training split" in (tmp_path / "a" / "report.html").read_text()
-    _, out, _ = typed(capsys, "evaluate", one, "--data", data, "--split", "test", "--resamples", "0", "--out", tmp_path / "b")
+    _, out, _ = typed(
+        capsys, "evaluate", one, "--data", data, "--split", "test", "--resamples", "0", "--out", tmp_path / "b"
+    )
     assert "\n0 of " in out
     assert "in the training split" not in typed(capsys, "evaluate", one, "--resamples", "0", "--out", tmp_path / "c")[1]
 
@@ -99,20 +112,26 @@ def test_without_labelled_test_images_val_is_used_and_that_is_stated(one, tmp_pa
     assert status == 0
     assert "no image of the split test has a label: evaluated on val" in out
     assert (one / "evaluation-val" / "report.html").exists()
-    assert "split test: expected labelled images" in typed(capsys, "evaluate", one, "--data", other, "--split", "test")[2]
+    assert (
+        "split test: expected labelled images" in typed(capsys, "evaluate", one, "--data", other, "--split", "test")[2]
+    )
 
 
 def test_an_exported_file_is_evaluated_as_its_model(one, data, tmp_path, capsys):
     assert typed(capsys, "export", one, "--out", tmp_path / "m.onnx")[0] == 0
     tables = []
     for model in (one, tmp_path / "m.onnx"):
-        status, out, err = typed(capsys, "evaluate", model, "--data", data, "--resamples", "9", "--out", tmp_path / "report")
+        status, out, err = typed(
+            capsys, "evaluate", model, "--data", data, "--resamples", "9", "--out", tmp_path / "report"
+        )
         assert (status, err) == (0, "")
         tables.append([line for line in out.splitlines() if line.startswith("| ")])
     assert tables[0] == tables[1]
     status, _, err = typed(capsys, "evaluate", tmp_path / "m.onnx")
     assert (status, "name others with --data" in err) == (2, True), "its card keeps no path of the machine that trained"
-    both = typed(capsys, "evaluate", one, "--beside", tmp_path / "m.onnx", "--resamples", "9", "--out", tmp_path / "report")[1]
+    both = typed(
+        capsys, "evaluate", one, "--beside", tmp_path / "m.onnx", "--resamples", "9", "--out", tmp_path / "report"
+    )[1]
     assert "| figure, % | one | m.onnx |" in both
     assert "| balanced accuracy against one | – | 0.00 (0.00 to 0.00) |" in both
     assert (tmp_path / "report" / "comparison.tex").exists()
@@ -197,17 +216,23 @@ def of_campaigns(folder):
     head, *lines = table.read_text().splitlines()
     years = [CAMPAIGNS[place % 4] for place in range(37)]
     years = ["2019" if year == "2021" and ",left," in line else year for year, line in zip(years, lines, strict=True)]
-    table.write_text("\n".join([f"{head},campaign", *(f"{line},{year}" for line, year in zip(lines, years, strict=True))]) + "\n")
+    table.write_text(
+        "\n".join([f"{head},campaign", *(f"{line},{year}" for line, year in zip(lines, years, strict=True))]) + "\n"
+    )
     return folder
 
 
 def test_leave_one_campaign_out(tmp_path, capsys):
-    """A campaign of one class selects in one run and tests in another; both give a result, and evaluate takes the run's own folds."""
+    """A campaign of one class selects in one run and tests in another; both give a result, and evaluate takes the
+    run's own folds.
+    """
     data = of_campaigns(tmp_path / "set")
     runs = [a_run(tmp_path / f"fold{fold}-seed0", data, fold_column="campaign", fold=fold) for fold in range(4)]
     campaign = {row["file"]: row["campaign"] for row in rows(data / "labels.csv")}
     for fold, run in enumerate(runs):
-        tested, chose = ({campaign[row["file"]] for row in rows(run / f"predictions-{split}.csv")} for split in ("test", "val"))
+        tested, chose = (
+            {campaign[row["file"]] for row in rows(run / f"predictions-{split}.csv")} for split in ("test", "val")
+        )
         assert (tested, chose) == ({CAMPAIGNS[fold]}, {CAMPAIGNS[(fold + 1) % 4]})
     assert {row["truth"] for row in rows(runs[1] / "predictions-test.csv")} == {"right"}
     predicted = rows(runs[0] / "predictions-val.csv")
@@ -227,17 +252,33 @@ def test_leave_one_campaign_out(tmp_path, capsys):
             for row in rows(run / "predictions-test.csv")
         ]
     )
-    assert f"| accuracy | {pooled / 100:.4f} |" in text.split("All 37 test images of 4 folds taken together, one seed;")[1]
+    assert (
+        f"| accuracy | {pooled / 100:.4f} |" in text.split("All 37 test images of 4 folds taken together, one seed;")[1]
+    )
     shutil.move(data, tmp_path / "moved")
     status, out, _ = typed(capsys, "evaluate", runs[1], "--data", tmp_path / "moved", "--resamples", "0")
-    assert f"| accuracy | {right(runs[1] / 'predictions-test.csv'):.2f} |" in out, "its own fold, not the one of the column fold"
+    assert f"| accuracy | {right(runs[1] / 'predictions-test.csv'):.2f} |" in out, (
+        "its own fold, not the one of the column fold"
+    )
     status, out, _ = typed(capsys, "evaluate", runs[1], "--data", a_set(tmp_path / "other"), "--resamples", "0")
     assert status == 0, "other data may have no such column"
     assert "| fold | None |" in (runs[1] / "evaluation-test" / "report.md").read_text(encoding="utf-8")
     status, _, err = typed(capsys, "evaluate", runs[1], "--data", tmp_path / "moved", "--fold-column", "split")
     assert (status, "--fold-column: expected --fold beside it" in err) == (2, True)
     assert (
-        typed(capsys, "evaluate", runs[1], "--data", tmp_path / "moved", "--fold-column", "split", "--fold", "0", "--resamples", "0")[0]
+        typed(
+            capsys,
+            "evaluate",
+            runs[1],
+            "--data",
+            tmp_path / "moved",
+            "--fold-column",
+            "split",
+            "--fold",
+            "0",
+            "--resamples",
+            "0",
+        )[0]
         == 0
     )
 

@@ -28,7 +28,9 @@ def saved(path, name="icam-31k", **changes):
     torch.manual_seed(0)
     net = create(name, classes=len(KINDS), image=64, **changes)
     family, config = describe(net)
-    save_model(net.eval(), path, classify_card(name, family, config, KINDS, True, size=64, threshold=(0.5,) * len(KINDS)))
+    save_model(
+        net.eval(), path, classify_card(name, family, config, KINDS, True, size=64, threshold=(0.5,) * len(KINDS))
+    )
     return path
 
 
@@ -74,7 +76,9 @@ def test_numbers(model, photo, tmp_path, capsys):
     ]  # fmt: skip
     maps = [np.array(one["map"]) for one in facts["attention"]]
     assert [one.sum() for one in maps] == pytest.approx([1] * 5, abs=1e-4)
-    np.testing.assert_allclose(facts["average"], (maps[0] + (maps[1] + maps[2]) / 2 + (maps[3] + maps[4]) / 2) / 3, atol=2e-6)
+    np.testing.assert_allclose(
+        facts["average"], (maps[0] + (maps[1] + maps[2]) / 2 + (maps[3] + maps[4]) / 2) / 3, atol=2e-6
+    )
     assert np.sum(facts["gradient"]) == pytest.approx(1, abs=1e-4)
     assert facts["answer"] in KINDS
     assert not list(tmp_path.glob("*.png"))  # nothing but numbers was asked for

@@ -29,14 +29,18 @@ def test_every_model_is_shifted_by_exactly_that(name):
 
 
 def test_a_model_without_a_last_bias_is_refused():
-    with pytest.raises(FovealError, match=r"--margin: expected a model whose last layer has a bias for each class, got Linear"):
+    with pytest.raises(
+        FovealError, match=r"--margin: expected a model whose last layer has a bias for each class, got Linear"
+    ):
         adjust_logits(nn.Linear(4, 2, bias=False), torch.zeros(2))
     with pytest.raises(FovealError, match="a bias for each class, got Linear; choose --margin 1"):
         adjust_logits(nn.Linear(4, 3), torch.zeros(2))
 
 
 def logits(run):
-    return np.array([[float(row["logit left"]), float(row["logit right"])] for row in rows(run / "predictions-test.csv")])
+    return np.array(
+        [[float(row["logit left"]), float(row["logit right"])] for row in rows(run / "predictions-test.csv")]
+    )
 
 
 def test_a_run_differs_by_the_shift_and_nothing_else(tmp_path):

@@ -1,4 +1,6 @@
-"""The step of training: what is random in it, the moving average that is evaluated, the score, the optimizer, and gradient checkpointing."""
+"""The step of training: what is random in it, the moving average that is evaluated, the score, the optimizer, and
+gradient checkpointing.
+"""
 
 import types
 
@@ -24,13 +26,23 @@ def task_of(multi_label=False, counts=COUNTS, **options):
     model = create("icam-30k", classes=len(counts), image=32, patch=8)
     mean, std = (0.5, 0.4, 0.3), (0.2, 0.25, 0.5)
     return ClassifyModule(
-        model, recipe, classes=len(counts), multi_label=multi_label, steps=19, counts=counts, images=int(counts.sum()), mean=mean, std=std
+        model,
+        recipe,
+        classes=len(counts),
+        multi_label=multi_label,
+        steps=19,
+        counts=counts,
+        images=int(counts.sum()),
+        mean=mean,
+        std=std,
     )
 
 
 def some(count=17, classes=5, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(count, classes, generator=generator) * 3, torch.randint(0, classes, (count,), generator=generator)
+    return torch.randn(count, classes, generator=generator) * 3, torch.randint(
+        0, classes, (count,), generator=generator
+    )
 
 
 def test_score_against_torchmetrics():
@@ -40,7 +52,9 @@ def test_score_against_torchmetrics():
     marks = (some(41, seed=3)[0] > 1).long()
     expected = multilabel_average_precision(logits, marks, 5)
     assert task_of(multi_label=True).score(logits, marks.float()) == pytest.approx(float(expected), abs=1e-6)
-    assert task_of(multi_label=True).score(logits, torch.zeros(41, 5)) == 0.0  # nothing to find: no better than anything
+    assert (
+        task_of(multi_label=True).score(logits, torch.zeros(41, 5)) == 0.0
+    )  # nothing to find: no better than anything
 
 
 def test_diverged():
@@ -177,7 +191,9 @@ def test_gradient_checkpointing_changes_no_number(name, config):
         found.append((gradients, dict(task.model.named_buffers())))
         task.eval()
         assert task.model(images).shape == task.evaluated(images).shape == (7, 5)
-        assert "forward" not in vars(next(blocks_of(task.average.module))), "the average must not run the blocks of the model"
+        assert "forward" not in vars(next(blocks_of(task.average.module))), (
+            "the average must not run the blocks of the model"
+        )
     (plain, statistics), (again, moved) = found
     assert plain.keys() == again.keys()
     assert [key for key in plain if not torch.equal(plain[key], again[key])] == []
@@ -194,7 +210,15 @@ def test_gradient_checkpointing_holds_less_memory():
         recipe = ClassifyRecipe(size=64, checkpointing=checkpointing, ema=0.0)
         model = create("icam-31k", image=64, patch=16, classes=5)
         task = ClassifyModule(
-            model, recipe, classes=5, multi_label=False, steps=19, counts=COUNTS, images=24, mean=(0.5,) * 3, std=(0.2,) * 3
+            model,
+            recipe,
+            classes=5,
+            multi_label=False,
+            steps=19,
+            counts=COUNTS,
+            images=24,
+            mean=(0.5,) * 3,
+            std=(0.2,) * 3,
         )
         images = torch.randn(16, 3, 64, 64)
         held.append(peak(lambda: task.model(images).sum().backward()))

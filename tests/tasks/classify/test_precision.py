@@ -1,4 +1,6 @@
-"""Every preset in every precision and runtime, for any batch, beside the model it comes from; and the proof that goes with the file."""
+"""Every preset in every precision and runtime, for any batch, beside the model it comes from; and the proof that goes
+with the file.
+"""
 
 import csv
 import dataclasses
@@ -28,7 +30,10 @@ from foveal.tasks.classify.graph_torch import export_program, export_script, loa
 from foveal.tasks.classify.prove import ProofImages, by_onnxruntime, by_torch, prove
 from foveal.tasks.load import load
 
-LEAN = {"activation": "relu", "stages": (Stage(16, expand=1, squeeze=False), Stage(24, blocks=2, stride=2, squeeze=False))}
+LEAN = {
+    "activation": "relu",
+    "stages": (Stage(16, expand=1, squeeze=False), Stage(24, blocks=2, stride=2, squeeze=False)),
+}
 
 
 def frames(count, side=56, seed=0):
@@ -59,9 +64,12 @@ def answering(request):
         "fp32, torch.export": (by_torch(load_program(export_program(model, card))), 1e-4),
     }
     made = {
-        plan.name: plan for plan in plans(export_onnx(model, card, quantised=frames(16, seed=1)), frames(16, seed=1), frames(8, seed=2))
+        plan.name: plan
+        for plan in plans(export_onnx(model, card, quantised=frames(16, seed=1)), frames(16, seed=1), frames(8, seed=2))
     }
-    plan = made.get("wide ones") or made["all convolutions, and what stands between"]  # so small, icam-fast has no other wide map
+    plan = (
+        made.get("wide ones") or made["all convolutions, and what stands between"]
+    )  # so small, icam-fast has no other wide map
     answers["int8, onnxruntime"] = (by_onnxruntime(plan.content), 0.3)
     return model, card, answers
 
@@ -117,7 +125,9 @@ def test_a_first_convolution_reads_bytes_as_they_come():
     kinds = {name: kinds_of(content) for name, content in found.items()}
     assert kinds["all convolutions, and what stands between"].count("Cast") == 0
     assert kinds["all convolutions but the first, and what stands between"].count("Cast") == 1
-    parity = prove(by_onnxruntime(found["all convolutions, and what stands between"]), model, card, ProofImages(shown, "noise"))
+    parity = prove(
+        by_onnxruntime(found["all convolutions, and what stands between"]), model, card, ProofImages(shown, "noise")
+    )
     assert parity.mean < 0.1
     quantised = kinds["all convolutions, and what stands between"]
     assert quantised.count("LayerNormalization") == 5  # vectors stay as they were
@@ -134,7 +144,9 @@ def kinds_of(content):
 
 def test_what_stays_in_float_lies_in_16_bits_and_is_widened_once(tmp_path):
     model, card = small(queries=4)
-    whole = plans(export_onnx(model, card, quantised=frames(16, seed=1)), frames(16, seed=1), frames(8, seed=2))[0].content
+    whole = plans(export_onnx(model, card, quantised=frames(16, seed=1)), frames(16, seed=1), frames(8, seed=2))[
+        0
+    ].content
     graph = onnx.load_model_from_string(whole).graph
     halves = {one.name for one in graph.initializer if one.data_type == onnx.TensorProto.FLOAT16}
     assert halves
@@ -146,7 +158,9 @@ def test_what_stays_in_float_lies_in_16_bits_and_is_widened_once(tmp_path):
     assert not halves & {one.name for one in opened.initializer}
     assert "Cast" not in [node.op_type for node in opened.node if node.input[0] in halves]
     told = {one.name for one in (*graph.input, *graph.output)}
-    assert all(len(name) < 4 for node in graph.node for name in (node.name, *node.input, *node.output) if name not in told)
+    assert all(
+        len(name) < 4 for node in graph.node for name in (node.name, *node.input, *node.output) if name not in told
+    )
 
 
 def test_blame_names_the_worst_first():
@@ -168,7 +182,20 @@ def run(tmp_path_factory):
         rows.append((f"{number}.png", ("a", "b")[number % 2], ("train", "train", "val", "test")[number // 6]))
     with (place / "labels.csv").open("w", newline="") as file:
         csv.writer(file).writerows(rows)
-    words = ["train", "classify", "--data", place, "--size", "56", "--config", "{image: 56, patch: 14}", "--epochs", "1", "--batch", "6"]
+    words = [
+        "train",
+        "classify",
+        "--data",
+        place,
+        "--size",
+        "56",
+        "--config",
+        "{image: 56, patch: 14}",
+        "--epochs",
+        "1",
+        "--batch",
+        "6",
+    ]
     assert main([str(word) for word in [*words, "--device", "cpu", "--out", runs / "run"]]) == 0
     return runs / "run"
 
@@ -259,7 +286,8 @@ def test_an_int8_file_that_is_no_gain_in_time_is_written_anyway_where_asked(run,
     def slower(jobs, **options):
         taken = slow(jobs, **options)
         return {
-            name: one if name in ("float", "float32") else dataclasses.replace(one, median=one.median + 9) for name, one in taken.items()
+            name: one if name in ("float", "float32") else dataclasses.replace(one, median=one.median + 9)
+            for name, one in taken.items()
         }
 
     monkeypatch.setattr("foveal.deploy.onnx.quantise.interleaved", slower)

@@ -1,4 +1,6 @@
-"""The classifier of torch: preprocessing and decisions by hand, batches that do not matter, and a stream that nothing ends."""
+"""The classifier of torch: preprocessing and decisions by hand, batches that do not matter, and a stream that nothing
+ends.
+"""
 
 import dataclasses
 
@@ -27,7 +29,10 @@ class Means(nn.Module):
 
 def card(**changes):
     return dataclasses.replace(
-        classify_card("means", "icam", {}, ("a", "b", "c"), multi_label=True, size=7, mean=(0.5, 0.25, 0.0), std=(0.5, 0.5, 2.0)), **changes
+        classify_card(
+            "means", "icam", {}, ("a", "b", "c"), multi_label=True, size=7, mean=(0.5, 0.25, 0.0), std=(0.5, 0.5, 2.0)
+        ),
+        **changes,
     )
 
 
@@ -57,7 +62,11 @@ def test_by_hand():
 def test_thresholds_of_the_card_and_of_the_caller():
     strict = card(threshold=(0.8, 0.4, 0.6))
     assert one(TorchClassifier(Means(), strict), grey(255, 51, 0)).found == ("b",)
-    assert one(TorchClassifier(Means(), strict, threshold=0.45), grey(255, 51, 0)).found == ("a", "c", "b")  # the most probable first
+    assert one(TorchClassifier(Means(), strict, threshold=0.45), grey(255, 51, 0)).found == (
+        "a",
+        "c",
+        "b",
+    )  # the most probable first
     assert one(TorchClassifier(Means(), strict, threshold=1), grey(255, 51, 0)).found == ()
 
 
@@ -77,7 +86,8 @@ def test_any_size_is_resized_as_a_file_would_be():
     pixels = np.random.default_rng(0).integers(0, 256, (31, 17, 3), np.uint8)
     small = np.asarray(Image.fromarray(pixels).resize((7, 7), Image.Resampling.BILINEAR))
     np.testing.assert_array_equal(
-        one(TorchClassifier(Means(), card()), pixels).probability, one(TorchClassifier(Means(), card()), small).probability
+        one(TorchClassifier(Means(), card()), pixels).probability,
+        one(TorchClassifier(Means(), card()), small).probability,
     )
 
 
@@ -88,7 +98,11 @@ def test_batches_do_not_matter():
     images = [random.integers(0, 256, (11 + number, 37, 3), np.uint8) for number in range(17)]
     alone = list(TorchClassifier(model, own, batch=1).predict(images))
     together = list(TorchClassifier(model, own, batch=7).predict(iter(images)))
-    assert [answer.file for answer in alone] == [f"image {number}" for number in range(17)] == [answer.file for answer in together]
+    assert (
+        [answer.file for answer in alone]
+        == [f"image {number}" for number in range(17)]
+        == [answer.file for answer in together]
+    )
     for left, right in zip(alone, together, strict=True):
         np.testing.assert_allclose(left.probability, right.probability, rtol=1e-5)
         assert left.found == right.found
@@ -133,7 +147,9 @@ def test_nothing_is_tracked_and_dropout_is_off():
 def test_out_of_a_file(tmp_path):
     model = create("icam-30k", classes=3, image=32, patch=16)
     family, config = describe(model)
-    save_model(model, tmp_path / "model.safetensors", classify_card("icam-30k", family, config, ("a", "b", "c"), True, size=32))
+    save_model(
+        model, tmp_path / "model.safetensors", classify_card("icam-30k", family, config, ("a", "b", "c"), True, size=32)
+    )
     for path in (tmp_path, tmp_path / "model.safetensors"):
         loaded = load(path, device="cpu")
         (answer,) = loaded.predict(grey(9, 80, 200), batch=2)
@@ -179,7 +195,9 @@ def test_a_model_of_other_classes():
 
 
 def test_what_was_blank_in_training_is_blank_in_use():
-    card = classify_card("x", "icam", {}, ("a", "b"), size=8, mean=(0.0,) * 3, std=(1.0,) * 3, recipe={"blank": [[0.0, 0.0, 0.5, 1.0]]})
+    card = classify_card(
+        "x", "icam", {}, ("a", "b"), size=8, mean=(0.0,) * 3, std=(1.0,) * 3, recipe={"blank": [[0.0, 0.0, 0.5, 1.0]]}
+    )
     image = np.random.default_rng(0).integers(0, 255, (8, 8, 3), np.uint8)
     kept = image.copy()
     prepared = TorchClassifier(torch.nn.Identity(), card).prepare([image])

@@ -25,7 +25,14 @@ def test_one_label(tmp_path):
 
 
 def test_several_labels(tmp_path):
-    file = written(tmp_path, "file,truth,logit a,logit b,logit c", "x.png,a;c,1,2,3", "y.png,,4,5,6", "z.png,?,7,8,9", "w.png,b,0,0,0")
+    file = written(
+        tmp_path,
+        "file,truth,logit a,logit b,logit c",
+        "x.png,a;c,1,2,3",
+        "y.png,,4,5,6",
+        "z.png,?,7,8,9",
+        "w.png,b,0,0,0",
+    )
     found = read_predicted(file, multi_label=True)
     assert found.files == ("x.png", "y.png", "w.png")
     assert found.truth.tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]

@@ -1,4 +1,6 @@
-"""The report: what the page holds, that nothing of the outside gets into it raw, and that tables say what the scores says."""
+"""The report: what the page holds, that nothing of the outside gets into it raw, and that tables say what the scores
+says.
+"""
 
 import base64
 import csv
@@ -23,7 +25,11 @@ from foveal.tasks.classify.scoring import score
 
 NASTY = "<script>alert('x')</script> & \"a|b\"_{1}"
 EMPTY = {"meta", "br", "img", "link", "hr", "input"}
-FACTS = {"run": "runs/<7>", "origin": {"machine": "a & b", "versions": {"torch": "2.13"}}, "data": {"classes": ["x", "y"], "images": 101}}
+FACTS = {
+    "run": "runs/<7>",
+    "origin": {"machine": "a & b", "versions": {"torch": "2.13"}},
+    "data": {"classes": ["x", "y"], "images": 101},
+}
 
 
 class Page(HTMLParser):
@@ -69,7 +75,11 @@ def multi_label(images=97, classes=5):
     truth = (random.random((images, classes)) < 0.3).astype(np.uint8)
     truth[:, -1] = 0  # never there
     logits = random.normal(size=truth.shape) + 2 * truth - 1
-    return score(Predicted([str(i) for i in range(images)], [f"k{i}" for i in range(classes)], truth, logits), "val", resamples=29)
+    return score(
+        Predicted([str(i) for i in range(images)], [f"k{i}" for i in range(classes)], truth, logits),
+        "val",
+        resamples=29,
+    )
 
 
 def shot(index):
@@ -102,7 +112,8 @@ def test_what_comes_from_outside_is_escaped():
     assert "<script" not in text
     assert read.text.count(NASTY) > 10
     assert all(
-        NASTY in label["aria-label"] or "confident" in label["aria-label"] or "fine" in label["aria-label"] for label in read.all("svg")
+        NASTY in label["aria-label"] or "confident" in label["aria-label"] or "fine" in label["aria-label"]
+        for label in read.all("svg")
     )
 
 
@@ -127,7 +138,9 @@ def test_shades_are_shares_of_the_row_and_two_classes_need_one_roc_curve():
     rows = np.array(scores.confusion)
     np.testing.assert_allclose(shades, (0.08 + 0.92 * rows / rows.sum(1, keepdims=True)).ravel(), atol=0.006)
     assert len(Page(text).all("svg")) == 2 + 1 + 1  # precision–recall of both, one ROC, reliability
-    assert len(Page(page(multi_label(), "t", {}, None)).all("svg")) == 4 + 4 + 1  # the class that is never there has no curve
+    assert (
+        len(Page(page(multi_label(), "t", {}, None)).all("svg")) == 4 + 4 + 1
+    )  # the class that is never there has no curve
 
 
 SIDE = 184.0

@@ -22,7 +22,9 @@ def one(images=101, classes=3, seed=0, **options):
     truth = random.integers(classes, size=images)
     logits = 2 * random.normal(size=(images, classes)) + 2.0 * (truth[:, None] == np.arange(classes))
     names = [f"c{index}" for index in range(classes)]
-    return score(Predicted([f"{i}.png" for i in range(images)], names, truth, logits), "test", **{"resamples": 53, **options})
+    return score(
+        Predicted([f"{i}.png" for i in range(images)], names, truth, logits), "test", **{"resamples": 53, **options}
+    )
 
 
 def many_scores(images=211, classes=17, seed=0):
@@ -33,7 +35,9 @@ def many_scores(images=211, classes=17, seed=0):
 
 def multi_label(seed=0, images=211, **options):
     truth, logits = many_scores(images, seed=seed)
-    return score(Predicted([f"{i}.png" for i in range(images)], tuple(CIW), truth, logits), "val", **{"resamples": 29, **options})
+    return score(
+        Predicted([f"{i}.png" for i in range(images)], tuple(CIW), truth, logits), "val", **{"resamples": 29, **options}
+    )
 
 
 LOGIT = math.log(9)  # two logits this far apart: probabilities 0.9 and 0.1
@@ -50,7 +54,13 @@ def test_four_images_by_hand():
     assert scores.classes[1].threshold is None
     assert scores.wrong == 2
     first, second = scores.mistakes
-    assert (first.index, first.file, first.truth, first.predicted, first.missed) == (1, "b", ("fine",), ("crack",), False)
+    assert (first.index, first.file, first.truth, first.predicted, first.missed) == (
+        1,
+        "b",
+        ("fine",),
+        ("crack",),
+        False,
+    )
     assert first.confidence == pytest.approx(0.9)
     assert (second.index, second.predicted) == (3, ("fine",))
     assert second.confidence == pytest.approx(1 / (1 + math.exp(-0.1)))
@@ -90,7 +100,9 @@ def test_thresholds_come_from_the_validation_images_alone():
     wide = multi_label(validation=known, metric="F2")
     assert "best F2" in wide.decision
     assert (
-        [row.threshold for row in wide.classes] == thresholds(known[0], probabilities(known[1], True), "F2").tolist() != expected.tolist()
+        [row.threshold for row in wide.classes]
+        == thresholds(known[0], probabilities(known[1], True), "F2").tolist()
+        != expected.tolist()
     )
     assert scores.figures["macro F1"].value > multi_label().figures["macro F1"].value
 
@@ -108,7 +120,9 @@ def test_temperature_comes_from_the_validation_images_and_changes_no_figure():
     assert with_.calibration.after.error < 0.15 < with_.calibration.before.error
     assert with_.calibration.after.loss < with_.calibration.before.loss
     assert with_.to_dict()["calibration"]["before"] == without.to_dict()["calibration"]["before"]
-    assert {name: f.value for name, f in with_.figures.items()} == {name: f.value for name, f in without.figures.items()}
+    assert {name: f.value for name, f in with_.figures.items()} == {
+        name: f.value for name, f in without.figures.items()
+    }
 
 
 def test_two_classes_can_have_one_threshold():
@@ -116,7 +130,13 @@ def test_two_classes_can_have_one_threshold():
     truth, logits = np.array([0, 0, 0, 1, 1]), np.stack([np.zeros(5), second], 1)
     names, files = ("fine", "crack"), list("abcde")
     plain = score(Predicted(files, names, truth, logits), "test", resamples=0)
-    cut = score(Predicted(files, names, truth, logits), "test", validation=(truth, logits), metric="balanced accuracy", resamples=0)
+    cut = score(
+        Predicted(files, names, truth, logits),
+        "test",
+        validation=(truth, logits),
+        metric="balanced accuracy",
+        resamples=0,
+    )
     assert plain.figures["balanced accuracy"].value == 0.5  # argmax says "fine" to everything
     assert cut.figures["balanced accuracy"].value == 1
     assert cut.classes[0].threshold is None
@@ -165,7 +185,9 @@ def test_curves_enclose_their_areas_and_stay_short():
     truth, logits = random.integers(2, size=5003), random.normal(size=(5003, 2))
     long = score(Predicted([""] * 5003, ("a", "b"), truth, logits), "test", resamples=0).classes[1]
     assert len(long.recall) <= CORNERS + 2
-    assert np.diff(np.append(0, long.recall)) @ np.array(long.precision) == pytest.approx(long.figures["AP"].value, abs=0.01)
+    assert np.diff(np.append(0, long.recall)) @ np.array(long.precision) == pytest.approx(
+        long.figures["AP"].value, abs=0.01
+    )
     assert average_precision(truth, probabilities(logits, False))[1] == long.figures["AP"].value
 
 

@@ -46,10 +46,14 @@ def made(kind="several labels", name="icam-31k"):
     model = create(name, classes=len(settings["classes"]), **sides).train()
     with torch.no_grad():
         model(torch.randn(8, 3, sides["image"], sides["image"]))
-        for parameter in model.parameters() if name.startswith("icam") else ():  # a deep peer would turn rounding into noise
+        for parameter in (
+            model.parameters() if name.startswith("icam") else ()
+        ):  # a deep peer would turn rounding into noise
             parameter.add_(0.05 * torch.randn_like(parameter))  # answers that differ from image to image
     family, config = describe(model)
-    return model.eval(), classify_card(**{"model": name, "family": family, "config": config} | settings | {"size": sides["image"]})
+    return model.eval(), classify_card(
+        **{"model": name, "family": family, "config": config} | settings | {"size": sides["image"]}
+    )
 
 
 def session_of(file, threads=1):
@@ -117,7 +121,9 @@ def test_a_proof_sees_a_wrong_file():
 
 def card_in(content):
     return read_card(
-        {entry.key: entry.value for entry in onnx.load_model_from_string(content).metadata_props}["foveal"], "it", ClassifyCard
+        {entry.key: entry.value for entry in onnx.load_model_from_string(content).metadata_props}["foveal"],
+        "it",
+        ClassifyCard,
     )
 
 
@@ -127,7 +133,9 @@ def test_no_folder_of_this_machine_is_in_it(file):
     assert proto.ir_version == 8
     assert [(one.domain, one.version) for one in proto.opset_import] == [("", 18)]
     model, card = made()
-    trained = dataclasses.replace(card, recipe={"data": "/home/somebody/photos", "init_from": "/secret/run", "teachers": None})
+    trained = dataclasses.replace(
+        card, recipe={"data": "/home/somebody/photos", "init_from": "/secret/run", "teachers": None}
+    )
     assert card_in(export_onnx(model, trained)).recipe == {"data": "photos", "init_from": "run", "teachers": None}
     assert b"site-packages" not in content
     assert b".py" not in content
@@ -147,7 +155,7 @@ def test_no_torch(file, tmp_path):
     assert modules == "[]"
 
 
-# --- files that are none, and calls that are wrong ----------------------------------------------------------------------------------
+# --- files that are none, and calls that are wrong --------------------------------------------------------------------
 
 
 def changed(file, tmp_path, change):
@@ -176,7 +184,10 @@ def rename_output(proto):
 BROKEN = {
     "no card": (lambda proto: proto.ClearField("metadata_props"), "an ONNX file without foveal's card"),
     "a newer foveal": (with_card(foveal="99.0.0"), "upgrade foveal"),
-    "other classes": (with_card(classes=["a", "b"], threshold=[0.5, 0.5], config={}), "logits for the card's 2 classes"),
+    "other classes": (
+        with_card(classes=["a", "b"], threshold=[0.5, 0.5], config={}),
+        "logits for the card's 2 classes",
+    ),
     "another size": (with_card(size=64), "of the card's side, 64"),
     "no answer": (rename_output, "none called found"),
     "a proof that is none": (lambda proto: setattr(proto.metadata_props[1], "value", "[1"), "a proof in JSON"),
@@ -234,7 +245,13 @@ def test_rows_that_are_not_there(file, monkeypatch):
 
 def test_wrong_frames(file):
     session = session_of(file)
-    for wrong in (frames(1, 32), frames(1)[0], frames(1).astype(np.float32), np.zeros((0, SIDE, SIDE, 3), np.uint8), "frames"):
+    for wrong in (
+        frames(1, 32),
+        frames(1)[0],
+        frames(1).astype(np.float32),
+        np.zeros((0, SIDE, SIDE, 3), np.uint8),
+        "frames",
+    ):
         with pytest.raises(FovealError, match="frames: expected uint8"):
             session(wrong)
     with pytest.raises(FovealError, match="threads"):
@@ -243,7 +260,7 @@ def test_wrong_frames(file):
         session_of(file.parent / "none.onnx")
 
 
-# --- the command ----------------------------------------------------------------------------------------------------------------------
+# --- the command ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", first_is_quick(["several labels", "text masked"]))
@@ -288,7 +305,11 @@ def test_a_build_that_looks_nowhere(tmp_path):
     torch.manual_seed(0)
     model = create("icam-30k", classes=3, image=SIDE, patch=14, layers=0, first="static").eval()
     family, config = describe(model)
-    write_export(export_onnx(model, classify_card("icam-30k", family, config, ("a", "b", "c"), size=SIDE)), {}, tmp_path / "m.onnx")
+    write_export(
+        export_onnx(model, classify_card("icam-30k", family, config, ("a", "b", "c"), size=SIDE)),
+        {},
+        tmp_path / "m.onnx",
+    )
     assert session_of(tmp_path / "m.onnx").outputs == ("probability", "found", "logits")
 
 
@@ -299,7 +320,9 @@ def test_an_exported_file_is_on_the_processor(file, tmp_path, capsys):
 
 
 def test_what_is_blanked_is_explained_as_torch_explains_it(tmp_path):
-    """The boxes cover the first two cells of 4 × 4: whatever is there is never seen, so that nothing can be lost without it."""
+    """The boxes cover the first two cells of 4 × 4: whatever is there is never seen, so that nothing can be lost
+    without it.
+    """
     network, card = made("text masked")
     save_model(network, tmp_path / "m.safetensors", card)
     write_export(export_onnx(network, card), {}, tmp_path / "m.onnx")
@@ -313,7 +336,9 @@ def test_what_is_blanked_is_explained_as_torch_explains_it(tmp_path):
     assert mine.facts["answer"] == theirs.facts["answer"]
     for ours, others in zip(mine.facts["attention"], theirs.facts["attention"], strict=True):
         np.testing.assert_allclose(ours["map"], others["map"], atol=2e-6)
-    np.testing.assert_allclose(mine.facts["occlusion"], theirs.facts["occlusion"], atol=0.02)  # a mean colour is an integer there
+    np.testing.assert_allclose(
+        mine.facts["occlusion"], theirs.facts["occlusion"], atol=0.02
+    )  # a mean colour is an integer there
     assert mine.facts["occlusion"][0][:2] == theirs.facts["occlusion"][0][:2] == [0, 0]
     assert np.count_nonzero(mine.facts["occlusion"]) > 3
     for model, one in zip(models, (mine, theirs), strict=True):
@@ -329,6 +354,8 @@ def test_a_file_without_attention_is_explained_by_occlusion(tmp_path, capsys):
     assert main(["export", "mobilenet-v2", "--out", str(tmp_path / "peer.onnx")]) == 0
     capsys.readouterr()
     Image.fromarray(frames(1, 64)[0]).save(tmp_path / "a.png")
-    assert main(["explain", str(tmp_path / "peer.onnx"), str(tmp_path / "a.png"), "--out", str(tmp_path / "b.png")]) == 0
+    assert (
+        main(["explain", str(tmp_path / "peer.onnx"), str(tmp_path / "a.png"), "--out", str(tmp_path / "b.png")]) == 0
+    )
     assert "a model whose attention looks at the image" in capsys.readouterr().out
     assert (tmp_path / "b.png").exists()

@@ -27,7 +27,11 @@ def taught(tmp_path_factory):
     place = tmp_path_factory.mktemp("taught")
     data = a_set(place / "set")
     for seed in (0, 1):
-        trained(ClassifyRecipe(data=str(data), fold=1, seed=seed, **FIELDS | {"epochs": 6}), place / f"fold1-seed{seed}", machine=CPU)
+        trained(
+            ClassifyRecipe(data=str(data), fold=1, seed=seed, **FIELDS | {"epochs": 6}),
+            place / f"fold1-seed{seed}",
+            machine=CPU,
+        )
         (place / f"fold1-seed{seed}.txt").write_text("what the run printed")
     return place
 
@@ -74,7 +78,9 @@ def test_a_pupil_comes_to_agree(taught, tmp_path):
     """With no weight on the labels, all it can learn is what they say."""
     probabilities = []
     for name, epochs, lr in (("first", 1, 1e-9), ("last", 60, 0.003)):
-        recipe = recipe_for(taught, label_weight=0.0, epochs=epochs, lr=lr, checkpoint="last", augment="none", label_smoothing=0.0)
+        recipe = recipe_for(
+            taught, label_weight=0.0, epochs=epochs, lr=lr, checkpoint="last", augment="none", label_smoothing=0.0
+        )
         trained(recipe, tmp_path / name, machine=CPU)
         probabilities.append(_probability(tmp_path / name))
     wanted = (_probability(taught / "fold1-seed0") + _probability(taught / "fold1-seed1")) / 2
@@ -82,7 +88,9 @@ def test_a_pupil_comes_to_agree(taught, tmp_path):
 
 
 def _probability(folder):
-    logits = torch.tensor([[float(row["logit left"]), float(row["logit right"])] for row in rows(folder / "predictions-val.csv")])
+    logits = torch.tensor(
+        [[float(row["logit left"]), float(row["logit right"])] for row in rows(folder / "predictions-val.csv")]
+    )
     return logits.softmax(1)[:, 1].numpy()
 
 
@@ -108,7 +116,8 @@ def test_resumed_it_is_the_run_that_was_never_stopped(taught, tmp_path, monkeypa
 def wanted(taught, **changes):
     source = read(str(taught / "set"))
     return dataclasses.replace(
-        Wanted(source, 32, SEWER_MEAN, SEWER_STD, 1, [], lambda label: read(str(taught / "set"), label=label)), **changes
+        Wanted(source, 32, SEWER_MEAN, SEWER_STD, 1, [], lambda label: read(str(taught / "set"), label=label)),
+        **changes,
     )
 
 
@@ -188,9 +197,14 @@ def finer_set(folder, also=""):
     """The little set with a second column: left is upper left and lower left, in unlike shares."""
     a_set(folder)
     lines = (folder / "labels.csv").read_text().split()
-    place = ["part", *(f"{'upper' if number % 4 else 'lower'} {line.split(',')[1]}" for number, line in enumerate(lines[1:]))]
+    place = [
+        "part",
+        *(f"{'upper' if number % 4 else 'lower'} {line.split(',')[1]}" for number, line in enumerate(lines[1:])),
+    ]
     place[1] = also or place[1]
-    (folder / "labels.csv").write_text("\n".join(f"{line},{part}" for line, part in zip(lines, place, strict=True)) + "\n")
+    (folder / "labels.csv").write_text(
+        "\n".join(f"{line},{part}" for line, part in zip(lines, place, strict=True)) + "\n"
+    )
     return folder
 
 
@@ -213,7 +227,9 @@ def test_a_teacher_of_finer_classes_says_the_pupils(tmp_path, balance):
         fine = fine * torch.tensor([left[0], right[0], left[1], right[1]]).float()
     expected = torch.stack([fine[:, [0, 2]].sum(1), fine[:, [1, 3]].sum(1)], 1)
     torch.testing.assert_close(teachers(images), expected / expected.sum(1, keepdim=True))
-    recipe = ClassifyRecipe(data=str(data), **fields | {"label": "label", "teachers": f"{tmp_path}/teachers/fold{{fold}}"})
+    recipe = ClassifyRecipe(
+        data=str(data), **fields | {"label": "label", "teachers": f"{tmp_path}/teachers/fold{{fold}}"}
+    )
     assert trained(recipe, tmp_path / "pupils" / "fold1", machine=CPU)
 
 
@@ -225,8 +241,14 @@ def test_a_picture_without_a_label_of_one_kind(tmp_path, empty):
     cells = lines[2].split(",")
     lines[2] = ",".join(["" if place == empty else cell for place, cell in enumerate(cells)])
     (data / "labels.csv").write_text("\n".join(lines) + "\n")
-    trained(ClassifyRecipe(data=str(data), **FIELDS | {"fold": 1, "label": "part"}), tmp_path / "teachers" / "fold1", machine=CPU)
-    asked = Wanted(read(str(data), label="label"), 32, SEWER_MEAN, SEWER_STD, 1, [], lambda label: read(str(data), label=label))
+    trained(
+        ClassifyRecipe(data=str(data), **FIELDS | {"fold": 1, "label": "part"}),
+        tmp_path / "teachers" / "fold1",
+        machine=CPU,
+    )
+    asked = Wanted(
+        read(str(data), label="label"), 32, SEWER_MEAN, SEWER_STD, 1, [], lambda label: read(str(data), label=label)
+    )
     teachers, _ = load_teachers(f"{tmp_path}/teachers/fold{{fold}}", asked, tmp_path / "pupil")
     assert teachers.coarser[0].tolist() == [[1, 0], [0, 1], [1, 0], [0, 1]]
 
@@ -234,7 +256,15 @@ def test_a_picture_without_a_label_of_one_kind(tmp_path, empty):
 def test_a_finer_class_lies_within_one(tmp_path):
     data = finer_set(tmp_path / "set", also="upper right")
     assert rows(data / "labels.csv")[0]["label"] == "left"
-    trained(ClassifyRecipe(data=str(data), **FIELDS | {"fold": 1, "label": "part"}), tmp_path / "teachers" / "fold1", machine=CPU)
-    recipe = ClassifyRecipe(data=str(data), **FIELDS | {"fold": 1, "label": "label", "teachers": f"{tmp_path}/teachers/fold{{fold}}"})
-    with pytest.raises(FovealError, match="classes that each lie within one of the pupil's, got upper right, which lies in several"):
+    trained(
+        ClassifyRecipe(data=str(data), **FIELDS | {"fold": 1, "label": "part"}),
+        tmp_path / "teachers" / "fold1",
+        machine=CPU,
+    )
+    recipe = ClassifyRecipe(
+        data=str(data), **FIELDS | {"fold": 1, "label": "label", "teachers": f"{tmp_path}/teachers/fold{{fold}}"}
+    )
+    with pytest.raises(
+        FovealError, match="classes that each lie within one of the pupil's, got upper right, which lies in several"
+    ):
         trained(recipe, tmp_path / "pupils" / "fold1", machine=CPU)

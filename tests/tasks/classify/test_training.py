@@ -61,7 +61,9 @@ def several(tmp_path_factory):
 @pytest.fixture(scope="module")
 def a_run(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "deep" / "run"
-    trained(recipe_for(data, label_smoothing=0.0, checkpoint="last", seed=3), folder, machine=CPU, origin={"commit": "abc"})
+    trained(
+        recipe_for(data, label_smoothing=0.0, checkpoint="last", seed=3), folder, machine=CPU, origin={"commit": "abc"}
+    )
     return folder
 
 
@@ -76,7 +78,9 @@ def test_what_a_run_leaves(a_run, data):
     for split in ("val", "test"):
         listed = rows(a_run / f"predictions-{split}.csv")
         assert [row["file"] for row in listed] == [source.file(int(index)) for index in source.indices(split)]
-        assert [row["truth"] for row in listed] == [source.classes[source.labels[index]] for index in source.indices(split)]
+        assert [row["truth"] for row in listed] == [
+            source.classes[source.labels[index]] for index in source.indices(split)
+        ]
 
 
 def test_the_model_file_gives_the_predictions(a_run, data):
@@ -180,7 +184,9 @@ def test_it_learns(data, several, tmp_path):
 def test_half_precision_on_a_cpu(data, tmp_path):
     trained(recipe_for(data, precision="bf16", epochs=1), tmp_path / "run", machine=CPU)
     assert np.isfinite(read_predicted(tmp_path / "run" / "predictions-val.csv", multi_label=False).logits).all()
-    assert all(tensor.dtype != torch.bfloat16 for tensor in read_tensors(tmp_path / "run" / "model.safetensors")[0].values())
+    assert all(
+        tensor.dtype != torch.bfloat16 for tensor in read_tensors(tmp_path / "run" / "model.safetensors")[0].values()
+    )
     with pytest.raises(FovealError, match="--precision: expected 32 or bf16 on a CPU, got 16"):
         trained(recipe_for(data, precision="16"), tmp_path / "other", machine=CPU)
     assert not list((tmp_path / "other").glob("*"))
@@ -206,13 +212,19 @@ REFUSED = [
     ({"size": 33}, "--size: expected images that icam-31k takes, got 33 × 33"),
     ({"fold": 3}, "fold: expected 0 to 2, got 3"),
     ({"config": {"image": 32, "patch": 7}}, "patch"),
-    ({"config": {"classes": 3}}, "--config: expected fields of the model's config, and the data name the classes, got 'classes'"),
+    (
+        {"config": {"classes": 3}},
+        "--config: expected fields of the model's config, and the data name the classes, got 'classes'",
+    ),
     ({"config": {"patches": 8}}, "no field of icam-31k's config is called 'patches'; the nearest is 'patch'"),
     ({"config": {3: 8}}, "--config: expected fields of the model's config, and the data name the classes, got 3"),
     ({"model": "icam"}, "no model is called 'icam'"),
     ({"data": "/nowhere"}, "/nowhere: expected pipes, or a folder or a csv file that exists"),
     ({"init_from": "/nowhere"}, "a run's folder with a model.safetensors, icam-fast-pipes or icam-pipes, got /nowhere"),
-    ({"fold_column": "split"}, "--fold-column: expected --folds or --fold beside it, which say what to test on, got neither"),
+    (
+        {"fold_column": "split"},
+        "--fold-column: expected --folds or --fold beside it, which say what to test on, got neither",
+    ),
     ({"label": "kind"}, "no column of labels.csv is called 'kind'"),
 ]
 
@@ -250,7 +262,9 @@ def test_a_split_without_a_picture_is_not_told_as_one_that_cannot_be_read(tmp_pa
     for label, name in enumerate(("left", "right")):
         (tmp_path / "set" / name).mkdir(parents=True)
         Image.fromarray(image(label, label)).save(tmp_path / "set" / name / "0.png")
-    with pytest.raises(FovealError, match="set, split train: expected at least one image with a label, got none of its 2; add images"):
+    with pytest.raises(
+        FovealError, match="set, split train: expected at least one image with a label, got none of its 2; add images"
+    ):
         trained(recipe_for(tmp_path / "set"), tmp_path / "run", machine=CPU)
 
 
@@ -301,7 +315,9 @@ def test_patience(data, tmp_path, monkeypatch):
     done = trained(recipe_for(data, epochs=9, patience=3), tmp_path / "run", machine=CPU)
     rows = figures(tmp_path / "run")
     assert len(rows) == 4
-    assert done["epoch"] == 1 + min(range(4), key=lambda row: float(rows[row]["val_loss"]))  # of equal scores, the lower loss
+    assert done["epoch"] == 1 + min(
+        range(4), key=lambda row: float(rows[row]["val_loss"])
+    )  # of equal scores, the lower loss
 
 
 def test_blank(data, tmp_path, monkeypatch):
@@ -371,7 +387,9 @@ def test_a_margin_without_its_balance():
 
 
 def test_accumulated_gradients_make_fewer_steps(data, tmp_path):
-    """17 training images in batches of 5 are 3 batches: 2 steps per epoch where two batches share one, and as many of the schedule."""
+    """17 training images in batches of 5 are 3 batches: 2 steps per epoch where two batches share one, and as many of
+    the schedule.
+    """
     trained(recipe_for(data, accumulate=2), tmp_path / "run", machine=CPU)
     kept = torch.load(tmp_path / "run" / "last.ckpt", weights_only=True)
     batches = -(-kept["loops"]["fit_loop"]["epoch_loop.batch_progress"]["total"]["ready"] // 2)

@@ -18,14 +18,23 @@ from foveal.training import sweep
 def test_every_variant_can_be_built(table, name):
     base = TranslateRecipe(model="transformer-tiny")
     recipe = varied(base, TABLES[table][name])
-    own = {"heads": "4", "feed-forward": "× 2", "positions": "sinusoidal", "dropout": "0.3", "norm": "post", "label smoothing": "0.1"}
+    own = {
+        "heads": "4",
+        "feed-forward": "× 2",
+        "positions": "sinusoidal",
+        "dropout": "0.3",
+        "norm": "post",
+        "label smoothing": "0.1",
+    }
     assert same(recipe, base) == (own.get(table) == name)  # what the base is already has no row
     assert not same(recipe, base.changed(config={"norm": "pre"})) or name == "pre"
     built = create(recipe.model, source_words=300, target_words=300, **recipe.config)
     plain = create(base.model, source_words=300, target_words=300)
     assert repr(built) != repr(plain) or table in ("label smoothing", "positions") or own[table] == name
     if table == "heads":
-        assert sum(weight.numel() for weight in built.parameters()) == sum(weight.numel() for weight in plain.parameters())
+        assert sum(weight.numel() for weight in built.parameters()) == sum(
+            weight.numel() for weight in plain.parameters()
+        )
 
 
 @pytest.mark.slow
@@ -36,7 +45,10 @@ def test_a_table(tmp_path, capsys):
     assert done.returncode == 0, done.stderr
     rows = [
         line
-        for line in (tmp_path / "out" / "ablation.md").read_text(encoding="utf-8").partition("## Origin")[0].splitlines()
+        for line in (tmp_path / "out" / "ablation.md")
+        .read_text(encoding="utf-8")
+        .partition("## Origin")[0]
+        .splitlines()
         if line.startswith("|")
     ]
     assert len(rows) == 2 + 1 + 2
@@ -45,7 +57,10 @@ def test_a_table(tmp_path, capsys):
     assert again == 0, capsys.readouterr().err
     for wrong, told in (
         (["--only", "hats"], "no table of transformer is called 'hats'"),
-        (["--config", "{normm: pre}", "--only", "norm"], "no field of transformer-tiny's config is called 'normm'; the nearest is 'norm'"),
+        (
+            ["--config", "{normm: pre}", "--only", "norm"],
+            "no field of transformer-tiny's config is called 'normm'; the nearest is 'norm'",
+        ),
     ):
         assert main(["ablate", "transformer", "--data", str(data), *wrong]) == 2
         assert told in capsys.readouterr().err
@@ -57,7 +72,9 @@ def test_a_set_without_test_has_a_table_of_validation(tmp_path, monkeypatch):
     for split in ("train", "val"):
         some = [row.split("\t")[:2] for row in rows if row.endswith(split)]
         for place, language in enumerate(("en", "de")):
-            (tmp_path / "set" / f"{split}.{language}").write_text("".join(f"{row[place]}\n" for row in some), encoding="utf-8")
+            (tmp_path / "set" / f"{split}.{language}").write_text(
+                "".join(f"{row[place]}\n" for row in some), encoding="utf-8"
+            )
     (tmp_path / "set" / "numbers.tsv").unlink()
     result = {
         "model": "transformer-tiny",
@@ -75,7 +92,17 @@ def test_a_set_without_test_has_a_table_of_validation(tmp_path, monkeypatch):
             (run.folder / "result.json").write_text(json.dumps(result))
 
     monkeypatch.setattr(sweep, "run_all", run_all)
-    words = ["--data", tmp_path / "set", *FLAGS, "--epochs", "1", "--only", "label smoothing", "--out", tmp_path / "out"]
+    words = [
+        "--data",
+        tmp_path / "set",
+        *FLAGS,
+        "--epochs",
+        "1",
+        "--only",
+        "label smoothing",
+        "--out",
+        tmp_path / "out",
+    ]
     assert main(["ablate", "transformer", *map(str, words)]) == 0
     text = (tmp_path / "out" / "ablation.md").read_text(encoding="utf-8")
     assert "split val, 1 seeds, 1 epochs" in text
@@ -85,7 +112,21 @@ def test_a_set_without_test_has_a_table_of_validation(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_training_that_really_diverges(tmp_path):
     data = sentences(tmp_path / "set")
-    words = ["--data", data, *FLAGS, "--epochs", "2", "--lr", "9e14", "--warmup", "1", "--only", "residual", "--out", tmp_path / "out"]
+    words = [
+        "--data",
+        data,
+        *FLAGS,
+        "--epochs",
+        "2",
+        "--lr",
+        "9e14",
+        "--warmup",
+        "1",
+        "--only",
+        "residual",
+        "--out",
+        tmp_path / "out",
+    ]
     done = typed("ablate", "transformer", *words, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "| as it is (1 of 1 diverged) | – |" in done.stdout
@@ -93,9 +134,17 @@ def test_a_training_that_really_diverges(tmp_path):
 
 def test_what_diverged_is_named_and_not_averaged():
     def result(bleu):
-        return {"parameters": 1000, "val_loss": 2.0, "test": {"bleu": {"value": bleu}, "lowercased": {"value": bleu + 1}}}
+        return {
+            "parameters": 1000,
+            "val_loss": 2.0,
+            "test": {"bleu": {"value": bleu}, "lowercased": {"value": bleu + 1}},
+        }
 
-    results = {(BASE, AS_IT_IS): [result(40.0), result(42.0)], ("norm", "none"): [None, result(30.0)], ("norm", "post"): [None, None]}
+    results = {
+        (BASE, AS_IT_IS): [result(40.0), result(42.0)],
+        ("norm", "none"): [None, result(30.0)],
+        ("norm", "post"): [None, None],
+    }
     rows = table_of(results, [BASE, "norm"], "test").markdown().splitlines()[2:]
     assert "41.0 ± 1.4 | 42.0 ± 1.4" in rows[0]
     assert rows[1].startswith("| norm | post (2 of 2 diverged) | – | – |")

@@ -1,4 +1,6 @@
-"""`foveal bench translate`: every engine is asked for the same sentences, and each row names what it is compared with."""
+"""`foveal bench translate`: every engine is asked for the same sentences, and each row names what it is compared
+with.
+"""
 
 import pytest
 import torch
@@ -8,7 +10,15 @@ from foveal.models.zoo import create
 from foveal.report.bench import Bench
 from foveal.tasks.translate import bench as translate
 
-SIZES = {"source_words": 97, "target_words": 97, "width": 16, "hidden": 24, "heads": 2, "layers": 1, "decoder_layers": 1}
+SIZES = {
+    "source_words": 97,
+    "target_words": 97,
+    "width": 16,
+    "hidden": 24,
+    "heads": 2,
+    "layers": 1,
+    "decoder_layers": 1,
+}
 
 
 def test_all_contenders_generate_the_same_tokens():
@@ -57,7 +67,10 @@ def test_without_a_cache_as_long_as_was_asked_for(monkeypatch, longest):
     [
         (["--batch", "1,x"], "--batch: expected integers from 1 to 4,096, such as 1,4, got 1,x"),
         (["--tokens", "1"], "--tokens: expected at least 2, got 1"),
-        (["transformer-tiny", "other"], "foveal bench translate: expected one model at most, got transformer-tiny other"),
+        (
+            ["transformer-tiny", "other"],
+            "foveal bench translate: expected one model at most, got transformer-tiny other",
+        ),
     ],
 )
 def test_what_cannot_be_measured_is_refused(flags, message, capsys, tmp_path):

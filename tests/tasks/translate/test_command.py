@@ -21,7 +21,20 @@ from foveal.tasks.translate.command import lines_ahead
 def run(tmp_path_factory):
     place = tmp_path_factory.mktemp("typed")
     data = sentences(place)
-    done = typed("train", "translate", "--data", data, *FLAGS, "--epochs", "2", "--average", "1", "--out", place / "run", timeout=600)
+    done = typed(
+        "train",
+        "translate",
+        "--data",
+        data,
+        *FLAGS,
+        "--epochs",
+        "2",
+        "--average",
+        "1",
+        "--out",
+        place / "run",
+        timeout=600,
+    )
     assert done.returncode == 0, done.stderr
     assert "tsv" in done.stdout.lower()
     assert "test: BLEU" in done.stdout
@@ -61,7 +74,9 @@ def test_several_translations_of_a_line(run):
 
 def test_a_closed_pipe_ends_it_quietly(run):
     command = f"yes 'one two' | head -n 400 | {sys.executable} -m foveal translate {run} --device cpu --beam 1 --batch 4 | head -n 1"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=600, env=ENVIRONMENT, check=False)
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=600, env=ENVIRONMENT, check=False
+    )
     assert done.returncode == 0
     assert done.stdout.count("\n") == 1
     assert done.stderr == ""
@@ -76,7 +91,10 @@ def test_a_closed_pipe_ends_it_quietly(run):
         (["RUN", "--n-best", "9"], "the search's n_best: expected at most the beam, 4, got 9"),
         (["RUN", "--batch", "0"], "--batch"),
         (["RUN", "--temperature", "0.5"], "--temperature: expected --sample beside it"),
-        (["RUN", "--threads", "2"], "--threads: expected an exported file, got a model of torch; set OMP_NUM_THREADS for it"),
+        (
+            ["RUN", "--threads", "2"],
+            "--threads: expected an exported file, got a model of torch; set OMP_NUM_THREADS for it",
+        ),
     ],
 )
 def test_what_cannot_be(run, words, message, capsys, monkeypatch):
@@ -89,7 +107,9 @@ def test_what_cannot_be(run, words, message, capsys, monkeypatch):
 
 @pytest.mark.slow
 def test_evaluate(run, tmp_path):
-    done = typed("evaluate", run, "--device", "cpu", "--split", "val", "--resamples", "20", "--out", tmp_path / "e", timeout=600)
+    done = typed(
+        "evaluate", run, "--device", "cpu", "--split", "val", "--resamples", "20", "--out", tmp_path / "e", timeout=600
+    )
     assert done.returncode == 0, done.stderr
     assert "nrefs:1|case:mixed|eff:no|tok:13a" in done.stdout
     assert "| words of the source | sentences | transformer-tiny |" in (tmp_path / "e" / "evaluation.md").read_text()
@@ -105,7 +125,18 @@ def called(capsys, *words):
 
 
 def test_evaluate_beside_another(run, tmp_path, capsys):
-    data = ["--data", run.parent / "numbers.tsv", "--vocab-size", "300", "--tokens", "128", "--epochs", "1", "--device", "cpu"]
+    data = [
+        "--data",
+        run.parent / "numbers.tsv",
+        "--vocab-size",
+        "300",
+        "--tokens",
+        "128",
+        "--epochs",
+        "1",
+        "--device",
+        "cpu",
+    ]
     other = ["--model", "rnn", "--config", "{width: 32, hidden: 32}", "--out", tmp_path / "rnn"]
     assert called(capsys, "train", "translate", *data, *other)[0] == 0
     words = ["--beside", tmp_path / "rnn", "--device", "cpu", "--resamples", "0", "--out", tmp_path / "e"]
@@ -117,7 +148,10 @@ def test_evaluate_beside_another(run, tmp_path, capsys):
     assert list(found) == ["transformer-tiny", "rnn"]
     assert found["rnn"]["by_length"][0].keys() == {"which", "sentences", "words", "bleu"}
     assert (tmp_path / "e" / "bleu-by-length.svg").read_text(encoding="utf-8").count("<polyline") == 2
-    assert sorted(file.name for file in (tmp_path / "e").glob("*.tsv")) == ["translations-test-2.tsv", "translations-test.tsv"]
+    assert sorted(file.name for file in (tmp_path / "e").glob("*.tsv")) == [
+        "translations-test-2.tsv",
+        "translations-test.tsv",
+    ]
     back = ["--config", FIELDS["config"], "--source", "de", "--target", "en", "--out", tmp_path / "back"]
     assert called(capsys, "train", "translate", *data, *back)[0] == 0
     for first, beside, told in (
@@ -126,7 +160,9 @@ def test_evaluate_beside_another(run, tmp_path, capsys):
         (run, "icam-pipes", "got one for the task classify"),
         ("icam-pipes", run, "got one for the task translate"),
     ):
-        status, _, err = called(capsys, "evaluate", first, "--beside", beside, "--device", "cpu", "--out", tmp_path / "none")
+        status, _, err = called(
+            capsys, "evaluate", first, "--beside", beside, "--device", "cpu", "--out", tmp_path / "none"
+        )
         assert (status, err.count("\n")) == (2, 1)
         assert told in err
 
@@ -152,7 +188,9 @@ def test_sentences_that_changed_are_refused(run, tmp_path, capsys):
     status, _, err = called(capsys, "train", "translate", *words, "--precision", "16")
     assert status == 2
     assert "--precision: expected 32 or bf16 on a CPU, got 16" in err
-    status, _, err = called(capsys, "train", "translate", *words, "--precision", "bf16")  # in the folder of the one that was refused
+    status, _, err = called(
+        capsys, "train", "translate", *words, "--precision", "bf16"
+    )  # in the folder of the one that was refused
     assert status == 0, err
     with (data / "numbers.tsv").open("a", encoding="utf-8") as file:
         file.write("one one one one\teins eins eins eins\ttest\n")
@@ -217,7 +255,9 @@ def test_what_a_shell_may_do_to_stdin(run, tmp_path):
 
 def test_ctrl_c_while_it_translates(run):
     command = [sys.executable, "-m", "foveal", "translate", str(run), "--device", "cpu", "--batch", "1"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
+    ) as process:
         process.stdin.write(b"one two\n")
         process.stdin.flush()
         assert process.stdout.readline()

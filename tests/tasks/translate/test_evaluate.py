@@ -32,13 +32,20 @@ def test_a_report(model, tmp_path):
         assert "machine" in text
         assert "tok:13a" in text.replace("\\", "")
     facts = json.loads((tmp_path / "evaluation.json").read_text(encoding="utf-8"))
-    assert facts["models"]["transformer-tiny"]["scores"]["bleu"]["value"] == pytest.approx(evaluation.figures["bleu"], abs=1e-3)
+    assert facts["models"]["transformer-tiny"]["scores"]["bleu"]["value"] == pytest.approx(
+        evaluation.figures["bleu"], abs=1e-3
+    )
     assert "figure" in evaluation.summary()
 
 
 def test_sentences_that_were_trained_on_are_counted(model, tmp_path):
     file = tmp_path / "other.tsv"
-    rows = ["one one\teins eins\ttest", "one one one\teins eins eins\ttest", "five four six\tsechs vier fünf\ttest", "six\tsechs\ttrain"]
+    rows = [
+        "one one\teins eins\ttest",
+        "one one one\teins eins eins\ttest",
+        "five four six\tsechs vier fünf\ttest",
+        "six\tsechs\ttrain",
+    ]
     file.write_text("en\tde\tsplit\n" + "\n".join([*rows, "seven\tsieben\tval"]) + "\n", encoding="utf-8")
     found = model.evaluate(data=str(file), resamples=0)
     assert "2 source sentences of test are in the training split of numbers, too" in found.summary()

@@ -32,7 +32,9 @@ def test_the_maps_are_those_of_a_decode_word_for_word(kind):
     assert maps.maps["cross"].shape == (layers, heads, 6, 5)
     assert maps.average.shape == (6, 5)
     np.testing.assert_allclose(maps.average.sum(1), 1, atol=1e-5)
-    with torch.no_grad():  # two beams of the same sentence, of which the second says something else from the third word on
+    with (
+        torch.no_grad()
+    ):  # two beams of the same sentence, of which the second says something else from the third word on
         encoded = model.encode(torch.tensor([[*SOURCE, 2]]))
         state = model.begin_state(encoded, 2, 7)
         for place, word in enumerate([1, *WORDS]):
@@ -59,7 +61,13 @@ def test_a_recurrent_model_has_one_map_and_one_without_attention_has_none():
 
 def example(**changes):
     draw = np.random.default_rng(0).dirichlet(np.ones(3), (2, 2, 4)).astype(np.float32)  # (L, H, N, M)
-    facts = {"model": "m", "source": "a b", "translation": "x y z", "score": -1.0, "source_subwords": ["a", "b", "</s>"]}
+    facts = {
+        "model": "m",
+        "source": "a b",
+        "translation": "x y z",
+        "score": -1.0,
+        "source_subwords": ["a", "b", "</s>"],
+    }
     facts |= {"subwords": ["x", "·y", "z", "</s>"], "begin": "<s>", "attention": AttentionMaps({"cross": draw})}
     return Translated(**facts | changes)
 
@@ -83,7 +91,9 @@ def test_what_is_said_cannot_become_a_part_of_the_page():
 
 def test_the_largest_weight_is_the_darkest_square():
     text = picture(np.array([[0.1, 0.6, 0.3]], np.float32), ["x"], ["a", "b", "c"])
-    assert [float(value) for value in re.findall(r'fill-opacity="([\d.]+)"', text)] == pytest.approx([1 / 6, 1, 0.5], abs=1e-3)
+    assert [float(value) for value in re.findall(r'fill-opacity="([\d.]+)"', text)] == pytest.approx(
+        [1 / 6, 1, 0.5], abs=1e-3
+    )
     assert "x → b: 60.0%" in text
 
 
@@ -109,7 +119,16 @@ def file(tmp_path_factory):
 
 def test_as_it_is_typed(file, tmp_path):
     done = typed(
-        "explain", file, "one two", "--out", tmp_path / "page.html", "--arrays", tmp_path / "maps.npz", "--json", "--device", "cpu"
+        "explain",
+        file,
+        "one two",
+        "--out",
+        tmp_path / "page.html",
+        "--arrays",
+        tmp_path / "maps.npz",
+        "--json",
+        "--device",
+        "cpu",
     )
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)

@@ -1,4 +1,6 @@
-"""An exported translator: the search finds in it what it finds in torch, and a file that is none gives one clear line."""
+"""An exported translator: the search finds in it what it finds in torch, and a file that is none gives one clear
+line.
+"""
 
 import json
 import re
@@ -58,7 +60,9 @@ def test_the_same_probabilities_as_torch(kind):
         assert most < (1e-3 if kind == "no norm" else 1e-4)  # without a norm numbers grow, and rounding with them
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "no residual"])  # which repeats one token: sentences tie
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS if kind != "no residual"]
+)  # which repeats one token: sentences tie
 @pytest.mark.parametrize("beam", [1, 4])
 def test_the_same_sentences_as_torch(kind, beam):
     model, card = made(kind)
@@ -73,8 +77,13 @@ def test_the_same_sentences_as_torch(kind, beam):
 def test_bans_and_sampling():
     model, card = made()
     given = sources(5)
-    for search in (Search(beam=3, n_best=2, min_length=5, no_repeat=1, max_length=12), Search(sample=True, n_best=3, seed=4, max_length=9)):
-        assert_the_same(decode_all(engine_of(model, card), given, search, 5), decode_all(TorchEngine(model), given, search, 5))
+    for search in (
+        Search(beam=3, n_best=2, min_length=5, no_repeat=1, max_length=12),
+        Search(sample=True, n_best=3, seed=4, max_length=9),
+    ):
+        assert_the_same(
+            decode_all(engine_of(model, card), given, search, 5), decode_all(TorchEngine(model), given, search, 5)
+        )
 
 
 def test_keep_and_reorder_are_those_of_torch():
@@ -140,7 +149,10 @@ def test_lines_become_results():
     results = list(model.predict(["one two", "three"], beam=3, n_best=2, max_length=5))
     assert [one.source for one in results] == ["one two", "three"]
     assert [one.text for one in results] == model.translate(["one two", "three"], beam=3, max_length=5)
-    assert all(len(one.candidates) == 2 and one.candidates[0].score >= one.candidates[1].score and not one.error for one in results)
+    assert all(
+        len(one.candidates) == 2 and one.candidates[0].score >= one.candidates[1].score and not one.error
+        for one in results
+    )
     assert model.translate("three", beam=3, max_length=5) == results[1].text
 
 
@@ -159,7 +171,9 @@ def test_lines_of_a_file(tmp_path, monkeypatch):
         assert text.count("\n") == len(results) + (form != "jsonl")
         assert all(one.text in text for one in results)
     for wrong in ("line.txt", "folder/lines"):
-        with pytest.raises(FovealError, match=f"{wrong}: expected a text file that exists, or a sentence, got no file of this name"):
+        with pytest.raises(
+            FovealError, match=f"{wrong}: expected a text file that exists, or a sentence, got no file of this name"
+        ):
             predictor.inputs([wrong])
 
 
@@ -180,7 +194,7 @@ def test_what_would_be_ignored_is_refused(options, message):
         PredictOptions(**options)
 
 
-# --- as it is typed -----------------------------------------------------------------------------------------------------------------
+# --- as it is typed ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -202,12 +216,25 @@ def test_without_torch(file):
     text = "one two\n\nthree\n"
     words = [str(file), "--beam", "3", "--n-best", "2", "--max-length", "7"]
     program = f"import sys\nfrom foveal.app.cli import main\nstatus = main({['translate', *words]!r})\nprint(sorted(set(sys.modules) & {{'torch', 'onnx', 'yaml', 'safetensors', 'sacrebleu'}}))\nsys.exit(status)"
-    done = subprocess.run([sys.executable, "-c", program], input=text, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=text, capture_output=True, text=True, check=False, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     *rows, modules = done.stdout.splitlines()
     assert modules == "[]"
-    command = [sys.executable, "-m", "foveal", "translate", str(file.with_name("model.safetensors")), *words[1:], "--device", "cpu"]
-    with_torch = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=300, env=ENVIRONMENT)
+    command = [
+        sys.executable,
+        "-m",
+        "foveal",
+        "translate",
+        str(file.with_name("model.safetensors")),
+        *words[1:],
+        "--device",
+        "cpu",
+    ]
+    with_torch = subprocess.run(
+        command, input=text, capture_output=True, text=True, check=False, timeout=300, env=ENVIRONMENT
+    )
     cut = [[row.split("\t") for row in some] for some in (rows, with_torch.stdout.splitlines())]
     assert [[number, text] for number, _, text in cut[0]] == [[number, text] for number, _, text in cut[1]]
     assert [float(score) for _, score, _ in cut[0]] == pytest.approx([float(score) for _, score, _ in cut[1]], abs=3e-4)
@@ -234,7 +261,10 @@ def with_card(**facts):
     ("change", "message"),
     [
         (with_card(foveal="99.0.0"), "upgrade foveal"),
-        (with_card(task="fly"), "expected the card of a model for a task that is installed, got no task is called 'fly'"),
+        (
+            with_card(task="fly"),
+            "expected the card of a model for a task that is installed, got no task is called 'fly'",
+        ),
         (with_card(vocabulary=""), "expected a model with its vocabulary, got one without"),
         (with_card(vocabulary="[]"), "a model's vocabulary"),
         (with_card(config={}), "a config whose pad is an integer, at least 0, got None"),
@@ -277,7 +307,10 @@ def test_it_cannot_be_explained_and_says_what_can(file, tmp_path, capsys, monkey
     monkeypatch.chdir(tmp_path)
     assert main(["explain", str(file), "one two"]) == 2
     error = capsys.readouterr().err
-    assert "model.onnx: expected a run's folder or a .safetensors file to explain, got an exported file, which translates only" in error
+    assert (
+        "model.onnx: expected a run's folder or a .safetensors file to explain, got an exported file, which "
+        "translates only" in error
+    )
     assert error.count("\n") == 1
     assert not list(tmp_path.iterdir())
     assert main(["explain", str(file.with_name("model.safetensors")), "one two", "--device", "cpu"]) == 0
@@ -317,7 +350,9 @@ def test_what_cannot_be_exported(file, tmp_path, words, message):
 
 @pytest.mark.slow
 def test_an_int8_file_that_is_not_near_enough_is_not_written(file, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(LIMITS, "int8", Limits(mean=0.0))  # by its error: which file is faster is for a quiet machine to say
+    monkeypatch.setitem(
+        LIMITS, "int8", Limits(mean=0.0)
+    )  # by its error: which file is faster is for a quiet machine to say
     out = tmp_path / "int8.onnx"
     assert main(["export", str(file.with_name("model.safetensors")), "--out", str(out), "--precision", "int8"]) == 2
     message = capsys.readouterr().err
@@ -341,13 +376,19 @@ def test_an_int8_file_that_is_near_and_fast_enough(file, tmp_path, monkeypatch, 
 @pytest.mark.parametrize(
     ("facts", "milliseconds", "message"),
     [
-        ({"before": 30.0, "after": 29.6}, 0.5, "expected BLEU within 0.3 of the model's, got 29.60 where the model has 30.00"),
+        (
+            {"before": 30.0, "after": 29.6},
+            0.5,
+            "expected BLEU within 0.3 of the model's, got 29.60 where the model has 30.00",
+        ),
         ({"mean": 0.2}, 0.5, "expected log-probabilities within 0.1 of the model's on average, got 0.2"),
         ({}, 0.99, "expected at most 0.95 × the time of the float32 file, got 0.99 ×"),
     ],
 )
 def test_an_int8_file_that_is_not(facts, milliseconds, message):
-    parity = Parity(**{"sentences": 5, "largest": 0.3, "mean": 0.01, "anywhere": 1.0, "same": 0.9, "figure": "BLEU"} | facts)
+    parity = Parity(
+        **{"sentences": 5, "largest": 0.3, "mean": 0.01, "anywhere": 1.0, "same": 0.9, "figure": "BLEU"} | facts
+    )
     with pytest.raises(FovealError, match=re.escape(message)):
         expect_within("int8", parity, {"file": {"median": milliseconds}, "float32": {"median": 1.0}})
 

@@ -62,7 +62,9 @@ def test_the_same_as_torch(kind, tmp_path):
     found = decode_all(TorchEngine(model), sources, search, 3)
     lengths = {"min_decoding_length": 0, "max_decoding_length": 12}
     said = engine.translate_batch(given, beam_size=1, **lengths, suppress_sequences=[[tokens[0]], [tokens[1]]])
-    assert [[tokens.index(token) for token in one.hypotheses[0]] for one in said] == [list(one[0].tokens) for one in found]
+    assert [[tokens.index(token) for token in one.hypotheses[0]] for one in said] == [
+        list(one[0].tokens) for one in found
+    ]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,9 @@ def test_what_does_not_fit(config, message, tmp_path):
 def test_proof(tmp_path):
     model, card = sized(norm="pre")
     vocabularies = both_from(card.vocabulary)
-    proof = ProofSentences([*([number % 200 + 4 for number in source] for source in SOURCES), []], "some", ["a b", "c", "d", ""])
+    proof = ProofSentences(
+        [*([number % 200 + 4 for number in source] for source in SOURCES), []], "some", ["a b", "c", "d", ""]
+    )
     export_ctranslate2(model, card, vocabularies, tmp_path / "folder", "fp32")
     parity, times = prove_ctranslate2(tmp_path / "folder", model, vocabularies, proof)
     assert (parity.sentences, parity.same, parity.anywhere) == (4, 1.0, None)
@@ -94,7 +98,9 @@ def test_proof(tmp_path):
     with torch.no_grad():
         for weight in model.parameters():
             weight += 0.1 * torch.randn_like(weight)
-    assert prove_ctranslate2(tmp_path / "folder", model, vocabularies, proof)[0].largest > 0.01, "a folder of other weights"
+    assert prove_ctranslate2(tmp_path / "folder", model, vocabularies, proof)[0].largest > 0.01, (
+        "a folder of other weights"
+    )
 
 
 @pytest.mark.slow
@@ -103,7 +109,18 @@ def test_what_is_too_far_from_the_model_is_not_written(tmp_path, monkeypatch):
     save_model(model, tmp_path / "model.safetensors", card)
     monkeypatch.setitem(exporting.LIMITS, "int8", exporting.Limits(mean=1e-9))
     assert (
-        main(["export", str(tmp_path / "model.safetensors"), "--out", str(tmp_path / "f"), "--to", "ctranslate2", "--precision", "int8"])
+        main(
+            [
+                "export",
+                str(tmp_path / "model.safetensors"),
+                "--out",
+                str(tmp_path / "f"),
+                "--to",
+                "ctranslate2",
+                "--precision",
+                "int8",
+            ]
+        )
         == 2
     )
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
@@ -113,7 +130,16 @@ def test_what_is_too_far_from_the_model_is_not_written(tmp_path, monkeypatch):
 def test_as_it_is_typed(tmp_path):
     model, card = sized()
     save_model(model, tmp_path / "model.safetensors", card)
-    words = ["export", tmp_path / "model.safetensors", "--out", tmp_path / "folder", "--to", "ctranslate2", "--precision", "int8"]
+    words = [
+        "export",
+        tmp_path / "model.safetensors",
+        "--out",
+        tmp_path / "folder",
+        "--to",
+        "ctranslate2",
+        "--precision",
+        "int8",
+    ]
     done = typed(*words)
     assert done.returncode == 0, done.stderr
     proof = json.loads((tmp_path / "folder" / PROOF).read_text())

@@ -55,7 +55,9 @@ def test_the_loss_is_the_mean_over_tokens_and_knows_no_padding(smoothing):
         each += [-((1 - smoothing) * logits[i, word] + smoothing * logits[i].mean()) for i, word in enumerate(words)]
     torch.testing.assert_close(module.loss(model, batch, smoothing), torch.stack(each).mean(), rtol=1e-5, atol=1e-6)
     assert module.amount(batch) == 3 + 5
-    plain = F.cross_entropy(model(batch.source, batch.target_in).flatten(0, 1), batch.target_out.flatten(), ignore_index=0)
+    plain = F.cross_entropy(
+        model(batch.source, batch.target_in).flatten(0, 1), batch.target_out.flatten(), ignore_index=0
+    )
     torch.testing.assert_close(module.loss(model, batch, 0.0), plain)
 
 
@@ -82,10 +84,15 @@ def test_it_learns(run):
 
 @pytest.mark.parametrize("config", [{}, {"position": "learned", "longest": 17}])
 def test_a_given_test_is_translated_whole(data, tmp_path, capsys, config):
-    """Longer than what is learned from, than a batch, and than there are positions for: it is in the score all the same."""
+    """Longer than what is learned from, than a batch, and than there are positions for: it is in the score all the
+    same.
+    """
     long = " ".join(["one"] * 23), " ".join(["eins"] * 23)
     file = tmp_path / "more.tsv"
-    extra = [f"{long[0]}\t{long[1]}\t{split}\n" for split in ("train", "val", "test")] + ["two\t\ttest\n", "\tzwei\ttest\n"]
+    extra = [f"{long[0]}\t{long[1]}\t{split}\n" for split in ("train", "val", "test")] + [
+        "two\t\ttest\n",
+        "\tzwei\ttest\n",
+    ]
     file.write_text(Path(data).read_text(encoding="utf-8") + "".join(extra), encoding="utf-8")
     fields = FIELDS | {"epochs": 1, "max_length": 7, "tokens": 16, "beam": 1, "config": FIELDS["config"] | config}
     result = train_translate(TranslateRecipe(data=str(file), **fields), tmp_path / "run", machine=CPU)
@@ -94,7 +101,9 @@ def test_a_given_test_is_translated_whole(data, tmp_path, capsys, config):
     assert result["data"]["dropped"] == {"too long": 1, "no reference": 1}
     error = capsys.readouterr().err
     assert "1 pairs of val have more than 15 tokens: the loss leaves them out, BLEU does not" in error
-    assert ("1 sentences of" in error and "have more than 16 tokens, of which the first are read" in error) == bool(config)
+    assert ("1 sentences of" in error and "have more than 16 tokens, of which the first are read" in error) == bool(
+        config
+    )
     load(tmp_path / "run", device="cpu").evaluate(split="test", resamples=0).write(tmp_path / "e")
     for folder in ("run", "e"):
         lines = (tmp_path / folder / "translations-test.tsv").read_text(encoding="utf-8").splitlines()
@@ -105,7 +114,9 @@ def test_a_given_test_is_translated_whole(data, tmp_path, capsys, config):
 
 
 def test_bleu_on_the_way(data, tmp_path):
-    train_translate(TranslateRecipe(data=data, **FIELDS | {"epochs": 4, "bleu_every": 2}), tmp_path / "run", machine=CPU)
+    train_translate(
+        TranslateRecipe(data=data, **FIELDS | {"epochs": 4, "bleu_every": 2}), tmp_path / "run", machine=CPU
+    )
     scores = [row["val_bleu"] for row in rows(tmp_path / "run" / "log.csv")]
     assert scores[0] == scores[2] == "nan"
     assert float(scores[1]) >= 0
@@ -129,7 +140,9 @@ def test_a_run_that_was_killed_ends_with_the_same_weights(data, tmp_path, monkey
 
 def test_checkpointing_changes_nothing_but_memory(data, tmp_path):
     for on in (False, True):
-        train_translate(TranslateRecipe(data=data, checkpointing=on, **FIELDS | {"epochs": 1}), tmp_path / str(on), machine=CPU)
+        train_translate(
+            TranslateRecipe(data=data, checkpointing=on, **FIELDS | {"epochs": 1}), tmp_path / str(on), machine=CPU
+        )
     one, other = (load_file(tmp_path / str(on) / "model.safetensors") for on in (False, True))
     for name in one:
         torch.testing.assert_close(one[name], other[name], rtol=1e-5, atol=1e-6)
@@ -137,7 +150,9 @@ def test_checkpointing_changes_nothing_but_memory(data, tmp_path):
 
 @pytest.mark.parametrize("model", ["rnn", "rnn-attention"])
 def test_recurrent_models_are_trained_by_the_same_call(data, tmp_path, model):
-    recipe = TranslateRecipe(data=data, model=model, **FIELDS | {"config": {"width": 16, "hidden": 16}, "epochs": 1, "joint": False})
+    recipe = TranslateRecipe(
+        data=data, model=model, **FIELDS | {"config": {"width": 16, "hidden": 16}, "epochs": 1, "joint": False}
+    )
     result = train_translate(recipe, tmp_path / "run", machine=CPU)
     assert math.isfinite(result["val_loss"])
 
@@ -145,7 +160,9 @@ def test_recurrent_models_are_trained_by_the_same_call(data, tmp_path, model):
 def test_going_on_with_a_trained_model(run, data, tmp_path):
     folder, before = run
     result = train_translate(
-        TranslateRecipe(data=data, init_from=str(folder), **FIELDS | {"epochs": 1, "config": {}, "lr": 1e-5}), tmp_path / "on", machine=CPU
+        TranslateRecipe(data=data, init_from=str(folder), **FIELDS | {"epochs": 1, "config": {}, "lr": 1e-5}),
+        tmp_path / "on",
+        machine=CPU,
     )
     assert result["val_loss"] < 2 * before["val_loss"] + 0.1
 
@@ -225,7 +242,18 @@ def test_two_processes_train_as_one(data, tmp_path):
     ]
     words += ["--config", "{layers: 1, decoder_layers: 1, width: 32, hidden: 64, heads: 2, dropout: 0.0}"]
     for count, strategy in ((1, "auto"), (2, "ddp")):
-        done = typed("train", "translate", *words, "--devices", count, "--strategy", strategy, "--out", tmp_path / f"{count}", timeout=120)
+        done = typed(
+            "train",
+            "translate",
+            *words,
+            "--devices",
+            count,
+            "--strategy",
+            strategy,
+            "--out",
+            tmp_path / f"{count}",
+            timeout=120,
+        )
         assert done.returncode == 0, done.stderr
         assert "error" not in done.stderr
     one, two = (json.loads((tmp_path / name / "result.json").read_text())["val_loss"] for name in ("1", "2"))

@@ -1,4 +1,6 @@
-"""Translators of every kind, small enough to export in a moment, whose translations differ from sentence to sentence."""
+"""Translators of every kind, small enough to export in a moment, whose translations differ from sentence to
+sentence.
+"""
 
 import torch
 from training.sentences import WORDS
@@ -25,7 +27,15 @@ KINDS = {
 
 def made(kind="post-LN, sinusoidal", **config):
     torch.manual_seed(3)
-    small = {"width": 22, "hidden": 26, "heads": 2, "layers": 2, "decoder_layers": 2, "source_words": SIZE, "target_words": SIZE}
+    small = {
+        "width": 22,
+        "hidden": 26,
+        "heads": 2,
+        "layers": 2,
+        "decoder_layers": 2,
+        "source_words": SIZE,
+        "target_words": SIZE,
+    }
     model = create("transformer-tiny", **small | KINDS[kind] | config).eval()
     with torch.no_grad():
         for weight in model.parameters():

@@ -1,4 +1,7 @@
-"""A folder of images with `values.csv` beside them: one row per image, with the columns file, value and split. No torch."""
+"""A folder of images with `values.csv` beside them: one row per image, with the columns file, value and split.
+
+No torch.
+"""
 
 import csv
 import hashlib
@@ -51,12 +54,20 @@ def read(data: str) -> Readings:
         files, splits = [str(folder / row["file"]) for row in table], [row["split"] for row in table]
     except (KeyError, ValueError) as error:
         raise FovealError(f"{folder / TABLE}: expected the columns file, value and split, got {error}") from None
-    expect(set(splits) <= set(SPLITS), str(folder / TABLE), f"the splits {', '.join(SPLITS)}", ", ".join(sorted(set(splits))))
+    expect(
+        set(splits) <= set(SPLITS),
+        str(folder / TABLE),
+        f"the splits {', '.join(SPLITS)}",
+        ", ".join(sorted(set(splits))),
+    )
     return Readings(folder.name, files, values, splits)
 
 
 def draw(folder: Path, count: int, size: int = 32, seed: int = 0) -> list[tuple[int, int]]:
-    """Make such a folder: a red disc in each image, whose green is the value. Returns the disc's centre (x, y) of each."""
+    """Make such a folder: a red disc in each image, whose green is the value.
+
+    Returns the disc's centre (x, y) of each.
+    """
     random, rows, centres = np.random.default_rng(seed), ["file,value,split"], []
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(count):
@@ -65,7 +76,9 @@ def draw(folder: Path, count: int, size: int = 32, seed: int = 0) -> list[tuple[
         down, right = np.mgrid[:size, :size]
         image[(right - x) ** 2 + (down - y) ** 2 <= 16] = (255, round(255 * value), 0)
         Image.fromarray(image.astype(np.uint8)).save(folder / f"{number:04}.png")
-        rows.append(f"{number:04}.png,{value:.4f},{'val' if number % 5 == 3 else 'test' if number % 5 == 4 else 'train'}")
+        rows.append(
+            f"{number:04}.png,{value:.4f},{'val' if number % 5 == 3 else 'test' if number % 5 == 4 else 'train'}"
+        )
         centres.append((int(x), int(y)))
     (folder / TABLE).write_text("\n".join(rows) + "\n", encoding="utf-8")
     return centres

@@ -31,7 +31,11 @@ class GaugeEvaluation(Evaluation):
     def summary(self) -> str:
         head = [f"| {self.split} | {' | '.join(self.figures)} |", "|---" * (len(self.figures) + 1) + "|"]
         return "\n".join(
-            head + [f"| {name} | {' | '.join(f'{value:.4f}' for value in row.values())} |" for name, row in self.models.items()]
+            head
+            + [
+                f"| {name} | {' | '.join(f'{value:.4f}' for value in row.values())} |"
+                for name, row in self.models.items()
+            ]
         )
 
     def write(self, folder: Path) -> list[Path]:

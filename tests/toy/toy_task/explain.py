@@ -20,7 +20,9 @@ from toy_task.export import Frames
 
 @dataclass(frozen=True)
 class ExplainOptions(Options):
-    gamma: float = option(0.5, "exponent of the weights in the image: below 1, faint ones are seen better", least=0, below=5)
+    gamma: float = option(
+        0.5, "exponent of the weights in the image: below 1, faint ones are seen better", least=0, below=5
+    )
 
 
 class GaugeExplanation(Explanation):
@@ -30,7 +32,11 @@ class GaugeExplanation(Explanation):
         self.pixels, self.arrays, self.gamma = pixels, {"weights": weights}, gamma
         row, column = np.unravel_index(int(weights.argmax()), weights.shape)
         patch = len(pixels) // len(weights)
-        self.facts: dict[str, Any] = {"value": value, "x": int(column * patch + patch // 2), "y": int(row * patch + patch // 2)}
+        self.facts: dict[str, Any] = {
+            "value": value,
+            "x": int(column * patch + patch // 2),
+            "y": int(row * patch + patch // 2),
+        }
 
     def summary(self) -> str:
         return f"{self.facts['value']:.3f}, read at x = {self.facts['x']}, y = {self.facts['y']}"

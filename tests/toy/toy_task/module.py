@@ -67,7 +67,9 @@ class GaugeData(pl.LightningDataModule):
         images = torch.from_numpy(self.readings.images(rows, self.size)).permute(0, 3, 1, 2).float() / 255
         values = torch.from_numpy(self.readings.values[rows])
         # The order is a function of seed and epoch alone: a run that is resumed sees what it would have seen.
-        order = Order(torch.arange(len(rows)).numpy(), self.recipe.batch, seed=self.recipe.seed, shuffle=split == "train")
+        order = Order(
+            torch.arange(len(rows)).numpy(), self.recipe.batch, seed=self.recipe.seed, shuffle=split == "train"
+        )
         return DataLoader(TensorDataset(images, values), sampler=order, batch_size=None)
 
 

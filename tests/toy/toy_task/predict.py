@@ -54,7 +54,9 @@ class GaugePredictor(Predictor):
             file = str(one) if named else f"input {number}"
             try:
                 pixels = (
-                    open_image(one, self.size) if named else np.asarray(Image.fromarray(np.asarray(one)).resize((self.size, self.size)))
+                    open_image(one, self.size)
+                    if named
+                    else np.asarray(Image.fromarray(np.asarray(one)).resize((self.size, self.size)))
                 )
             except FovealError as error:
                 yield Reading(file, error=str(error))
@@ -63,7 +65,13 @@ class GaugePredictor(Predictor):
 
     def rows(self, form: str, widest: int) -> tuple[str, Callable[[Reading], str]]:
         if form == "jsonl":
-            return "", lambda one: json.dumps({"file": one.file, **({"error": one.error} if one.error else {"value": one.value})}) + "\n"
+            return (
+                "",
+                lambda one: (
+                    json.dumps({"file": one.file, **({"error": one.error} if one.error else {"value": one.value})})
+                    + "\n"
+                ),
+            )
         if form == "csv":
             return "file,value,error\n", lambda one: f"{one.file},{'' if one.error else self._text(one)},{one.error}\n"
         return f"{'file':{widest}}  value\n", lambda one: f"{one.file:{widest}}  {one.error or self._text(one)}\n"

@@ -1,4 +1,7 @@
-"""The task `gauge`: read the value that a disc in an image shows. All that foveal's stages need; importing it costs nothing."""
+"""The task `gauge`: read the value that a disc in an image shows.
+
+All that foveal's stages need; importing it costs nothing.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,13 +34,18 @@ class GaugeTask(Task):
 
         return read(recipe.data)
 
-    def training(self, recipe: Any, data: Any, folder: Path, machine: "Machine", progress: "Progress", fresh: bool) -> "Training":
+    def training(
+        self, recipe: Any, data: Any, folder: Path, machine: "Machine", progress: "Progress", fresh: bool
+    ) -> "Training":
         from toy_task.module import GaugeTraining
 
         return GaugeTraining(recipe, data)
 
     def describe_result(self, result: dict[str, Any], folder: Path) -> list[str]:
-        return [f"mean squared error {-result['val_score']:.2g} at epoch {result['epoch']}", f"next: foveal evaluate {folder}"]
+        return [
+            f"mean squared error {-result['val_score']:.2g} at epoch {result['epoch']}",
+            f"next: foveal evaluate {folder}",
+        ]
 
     def summarise(self, folders: Sequence[Path], out: Path) -> str:
         import statistics
@@ -72,7 +80,9 @@ class GaugeTask(Task):
 
         return GaugePredictor(model, options)
 
-    def evaluate(self, model: "Model", options: Any, progress: "Progress", others: "Sequence[Model]" = ()) -> Evaluation:
+    def evaluate(
+        self, model: "Model", options: Any, progress: "Progress", others: "Sequence[Model]" = ()
+    ) -> Evaluation:
         from toy_task.evaluate import evaluate
 
         return evaluate([model, *others], options, progress)

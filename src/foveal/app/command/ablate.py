@@ -1,4 +1,6 @@
-"""`foveal ablate WHAT`: train variants of a model by one recipe on the same data, and tabulate what each part is worth."""
+"""`foveal ablate WHAT`: train variants of a model by one recipe on the same data, and tabulate what each part is
+worth.
+"""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -18,8 +20,13 @@ from foveal.tasks.train import recipe_of
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_training(parser)
     what = next(action for action in parser._actions if action.dest == "task")
-    what.metavar, what.help = "WHAT", f"{', '.join(known())}; `foveal ablate WHAT --help` lists the options of its recipe"
-    parser.add_argument("--only", metavar="A,B", help="some of its tables or models; `foveal ablate WHAT --only ?` lists them")
+    what.metavar, what.help = (
+        "WHAT",
+        f"{', '.join(known())}; `foveal ablate WHAT --help` lists the options of its recipe",
+    )
+    parser.add_argument(
+        "--only", metavar="A,B", help="some of its tables or models; `foveal ablate WHAT --only ?` lists them"
+    )
 
 
 def add_more(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
@@ -71,7 +78,9 @@ def run(args: argparse.Namespace) -> int:
     expect_sweep_folder(folder, args.resume, everything)
     run_all(everything, machine_flags(args), args.jobs, diverging=ablation.diverging)
     further = ablation.further(plans, place)
-    run_all([one for runs in further.values() for one in runs], machine_flags(args), args.jobs, diverging=ablation.diverging)
+    run_all(
+        [one for runs in further.values() for one in runs], machine_flags(args), args.jobs, diverging=ablation.diverging
+    )
     tables = ablation.results(variants, plans | further, data)
     title, caption = f"{args.task} on {data.name}", ablation.caption(recipe, data, len(seeds))
     write_tables(folder, "ablation", tables, title, caption, origin(str(choose(args.device))))

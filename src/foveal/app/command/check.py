@@ -18,16 +18,27 @@ from foveal.explain.diagnosis.subject import in_a_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", metavar="MODULE:CLASS", help="a dotted module or a .py file, and a class or function in it")
     parser.add_argument(
-        "--set", metavar="NAME=VALUE", nargs="+", action="extend", default=[], help="arguments of the constructor, such as width=64 heads=4"
+        "target", metavar="MODULE:CLASS", help="a dotted module or a .py file, and a class or function in it"
+    )
+    parser.add_argument(
+        "--set",
+        metavar="NAME=VALUE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="arguments of the constructor, such as width=64 heads=4",
     )
     parser.add_argument(
         "--true-means",
         choices=["look", "hide"],
         help="what True in a mask is meant to do; unless given, what its name and documentation promise",
     )
-    parser.add_argument("--layout", choices=["bnc", "nbc", "bhnd", "bnhd"], help="what its tensors look like; unless given, it is guessed")
+    parser.add_argument(
+        "--layout",
+        choices=["bnc", "nbc", "bhnd", "bnhd"],
+        help="what its tensors look like; unless given, it is guessed",
+    )
     parser.add_argument("--shape", metavar="B,N,C", help="the tokens to try it with; unless given, they are guessed")
 
 
@@ -36,7 +47,9 @@ def run(args: argparse.Namespace) -> int:
     shape = None if args.shape is None else _shape(args.shape)
     exit_at_once, os._exit = os._exit, _refuse_exit
     try:
-        report = check(found(args.target), arguments=arguments, true_means=args.true_means, layout=args.layout, shape=shape)
+        report = check(
+            found(args.target), arguments=arguments, true_means=args.true_means, layout=args.layout, shape=shape
+        )
         text = str(report)
     except (FovealError, KeyboardInterrupt):
         raise
@@ -58,14 +71,16 @@ def found(target: str) -> Any:
     place, colon, name = target.rpartition(":")
     if not (place and colon and name):
         raise FovealError(
-            f"what to check: expected MODULE:CLASS, such as torch.nn:MultiheadAttention or attention.py:Attention, got {target!r}"
+            "what to check: expected MODULE:CLASS, such as torch.nn:MultiheadAttention or attention.py:Attention, "
+            f"got {target!r}"
         )
     module = _module(place)
     value: Any = module
     for part in name.split("."):
         if not hasattr(value, part):
             raise FovealError(
-                f"{place} has no {name!r}; expected one of its classes or functions: {', '.join(_there(module)[:20]) or 'it has none'}"
+                f"{place} has no {name!r}; expected one of its classes or functions: "
+                f"{', '.join(_there(module)[:20]) or 'it has none'}"
             )
         value = getattr(value, part)
     if not callable(value):
@@ -75,7 +90,9 @@ def found(target: str) -> Any:
 
 def _there(module: ModuleType) -> list[str]:
     """Its classes and functions, those that it defines itself first."""
-    things = {word: thing for word, thing in vars(module).items() if isinstance(thing, type) or inspect.isroutine(thing)}
+    things = {
+        word: thing for word, thing in vars(module).items() if isinstance(thing, type) or inspect.isroutine(thing)
+    }
     public = [word for word in things if not word.startswith("_")]
     return sorted(public, key=lambda word: (getattr(things[word], "__module__", None) != module.__name__, word))
 
@@ -122,7 +139,9 @@ def _setting(text: str) -> tuple[str, Any]:
     except (SyntaxError, ValueError):
         return name, value
     except (TypeError, RecursionError, MemoryError) as error:  # such as {[]: 1}, or a thousand brackets
-        raise FovealError(f"--set {name:.80}: expected a value that Python can read, got {value!r:.80} ({type(error).__name__})") from error
+        raise FovealError(
+            f"--set {name:.80}: expected a value that Python can read, got {value!r:.80} ({type(error).__name__})"
+        ) from error
 
 
 def _shape(text: str) -> tuple[int, int, int]:

@@ -1,4 +1,7 @@
-"""`foveal cite NAME…`: the BibTeX of what was used, each paper once. NAME is a mechanism, a model, a preset, or a run, which says what it used."""
+"""`foveal cite NAME…`: the BibTeX of what was used, each paper once.
+
+NAME is a mechanism, a model, a preset, or a run, which says what it used.
+"""
 
 import argparse
 import io
@@ -14,7 +17,10 @@ from foveal.tasks.load import is_model, preset_names
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "names", metavar="NAME", nargs="+", help="what was used, as `foveal show` lists it; a preset; a run's folder or a model file"
+        "names",
+        metavar="NAME",
+        nargs="+",
+        help="what was used, as `foveal show` lists it; a preset; a run's folder or a model file",
     )
 
 
@@ -32,7 +38,11 @@ def papers_of(name: str) -> list[Paper]:
         from foveal.tasks.load import load
 
         model = load(name, device="cpu")
-        return [paper for entry in used_by(model.card.family, None if model.is_exported else model.network) for paper in entry.papers]
+        return [
+            paper
+            for entry in used_by(model.card.family, None if model.is_exported else model.network)
+            for paper in entry.papers
+        ]
     try:
         return list(find(name).papers)
     except FovealError:

@@ -1,8 +1,10 @@
-"""`foveal convert MODEL --to torch|marian --out PATH`, and `--from`: a Transformer's weights for others' code, and theirs for ours.
+"""`foveal convert MODEL --to torch|marian --out PATH`, and `--from`: a Transformer's weights for others' code, and
+theirs for ours.
 
-Of torch.nn.Transformer a .safetensors file, whose header says what the weights do not (heads, norm, marks) under the name `transformer`;
-a file that others wrote needs --config, a JSON file with these fields. Of Marian a folder as transformers writes it, config.json and
-model.safetensors. A vocabulary is not carried over: neither torch nor Marian has it in these files.
+Of torch.nn.Transformer a .safetensors file, whose header says what the weights do not (heads, norm, marks) under the
+name `transformer`; a file that others wrote needs --config, a JSON file with these fields. Of Marian a folder as
+transformers writes it, config.json and model.safetensors. A vocabulary is not carried over: neither torch nor Marian
+has it in these files.
 """
 
 import argparse
@@ -28,12 +30,18 @@ SETTINGS, WEIGHTS = "config.json", "model.safetensors"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "model", metavar="MODEL", help="with --to: a Transformer of foveal's, a file or a run's folder; with --from: theirs"
+        "model",
+        metavar="MODEL",
+        help="with --to: a Transformer of foveal's, a file or a run's folder; with --from: theirs",
     )
     parser.add_argument("--to", metavar="KIND", help=f"carry our weights over: {', '.join(KINDS)}")
     parser.add_argument("--from", dest="source", metavar="KIND", help=f"carry theirs over: {', '.join(KINDS)}")
-    parser.add_argument("--config", metavar="FILE", type=Path, help="with --from torch: the config of the model in JSON, such as heads")
-    parser.add_argument("--out", metavar="PATH", type=Path, required=True, help="the file to write, or the folder for --to marian")
+    parser.add_argument(
+        "--config", metavar="FILE", type=Path, help="with --from torch: the config of the model in JSON, such as heads"
+    )
+    parser.add_argument(
+        "--out", metavar="PATH", type=Path, required=True, help="the file to write, or the folder for --to marian"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,7 +73,10 @@ def _give(name: str, kind: str, out: Path) -> int:
     expect(isinstance(model, Transformer), name, "a Transformer", f"a {type(model).__name__}")
     assert isinstance(model, Transformer)
     if kind == "torch":
-        content = save({key: tensor.contiguous() for key, tensor in to_torch(model).items()}, {HEADER: json.dumps(describe(model)[1])})
+        content = save(
+            {key: tensor.contiguous() for key, tensor in to_torch(model).items()},
+            {HEADER: json.dumps(describe(model)[1])},
+        )
         write_atomic(out, content)
     else:
         settings, weights = to_marian(model)
@@ -85,14 +96,22 @@ def _take(path: Path, kind: str, config: Path | None, out: Path) -> int:
     if kind == "torch":
         weights, header = _read_weights(path)
         text = header.get(HEADER) if config is None else _read_text(config)
-        expect(text is not None, str(path), f"a header with {HEADER!r}, as foveal convert writes it", "none", "give --config")
+        expect(
+            text is not None,
+            str(path),
+            f"a header with {HEADER!r}, as foveal convert writes it",
+            "none",
+            "give --config",
+        )
         model: Transformer = from_torch(weights, _config(text or "", path if config is None else config))
     else:
         settings = _object(_read_text(path / SETTINGS), path / SETTINGS)
         model = from_marian(settings, _read_weights(path / WEIGHTS)[0])
     family, facts = describe(model)
     task = next(one for one in all_tasks() if family in one.families)
-    card = task.card(model="transformer", family=family, config=facts, origin=origin() | {"weights": f"{path.name}, of {kind}"})  # type: ignore[call-arg]
+    card = task.card(
+        model="transformer", family=family, config=facts, origin=origin() | {"weights": f"{path.name}, of {kind}"}
+    )  # type: ignore[call-arg]
     save_model(model, out, card)
     print(f"wrote {out}: {sum(weight.numel() for weight in model.parameters()):,} parameters, and no vocabulary")
     return 0

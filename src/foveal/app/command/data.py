@@ -1,4 +1,6 @@
-"""`foveal data WHAT`: a data set of images in one line; --check opens every file, --near-duplicates lists leaks between splits and folds."""
+"""`foveal data WHAT`: a data set of images in one line; --check opens every file, --near-duplicates lists leaks
+between splits and folds.
+"""
 
 import argparse
 import json
@@ -24,12 +26,24 @@ LONGEST = 50  # lines of a list on the screen; --json has them all
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", metavar="NAME_OR_PATH", help="pipes, pipes:N, a folder, a csv file, or a folder with Sewer-ML")
+    parser.add_argument(
+        "data", metavar="NAME_OR_PATH", help="pipes, pipes:N, a folder, a csv file, or a folder with Sewer-ML"
+    )
     parser.add_argument("--label", metavar="COLUMN", help="column of the csv that holds the classes (default: label)")
-    parser.add_argument("--fold-column", metavar="COLUMN", help="column of the csv whose values are the folds, such as a campaign")
-    parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the split, where the data has none (default: 0)")
-    parser.add_argument("--check", action="store_true", help="open every image; list the bad ones, and count sizes and kinds")
-    parser.add_argument("--near-duplicates", action="store_true", help="list images of two splits, or two folds, that are almost the same")
+    parser.add_argument(
+        "--fold-column", metavar="COLUMN", help="column of the csv whose values are the folds, such as a campaign"
+    )
+    parser.add_argument(
+        "--seed", metavar="N", type=int, default=0, help="seed of the split, where the data has none (default: 0)"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="open every image; list the bad ones, and count sizes and kinds"
+    )
+    parser.add_argument(
+        "--near-duplicates",
+        action="store_true",
+        help="list images of two splits, or two folds, that are almost the same",
+    )
     parser.add_argument(
         "--distance",
         metavar="BITS",
@@ -38,7 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"how far near-duplicates may differ, in bits of 64 (default: {DISTANCE})",
     )
     parser.add_argument(
-        "--jobs", metavar="N", type=int, default=os.cpu_count() or 1, help="processes that open images (default: one per core)"
+        "--jobs",
+        metavar="N",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="processes that open images (default: one per core)",
     )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
@@ -77,7 +95,9 @@ class Opened:
 def _open_all(source: Source, args: argparse.Namespace) -> Iterator[Opened]:
     jobs = min(args.jobs, 1 + len(source) // ALONE)
     if jobs == 1:
-        yield from progress((_open(source, index, args.check) for index in range(len(source))), len(source), "opening images")
+        yield from progress(
+            (_open(source, index, args.check) for index in range(len(source))), len(source), "opening images"
+        )
         return
     with pool(jobs, _keep, source, args.check) as workers:
         yield from progress(workers.map(_open_kept, range(len(source)), chunksize=8), len(source), "opening images")
@@ -129,17 +149,24 @@ def _listed(across: str, found: list[NearDuplicates]) -> list[str]:
     lines = [f"near-duplicates across {across}: {total or 'none'}"]
     return lines + _shortened(
         [
-            f"  {printable(pair.first)} ({pair.splits[0]})  {printable(pair.second)} ({pair.splits[1]})  {pair.likeness:.2f}"
+            f"  {printable(pair.first)} ({pair.splits[0]})  {printable(pair.second)} ({pair.splits[1]})  "
+            f"{pair.likeness:.2f}"
             for pair in found
         ]
     )
 
 
 def _shortened(lines: list[str]) -> list[str]:
-    return lines if len(lines) <= LONGEST else [*lines[:LONGEST], f"  … {len(lines) - LONGEST} more: --json lists them all"]
+    return (
+        lines
+        if len(lines) <= LONGEST
+        else [*lines[:LONGEST], f"  … {len(lines) - LONGEST} more: --json lists them all"]
+    )
 
 
-def _facts(source: Source, seen: list[Opened], found: dict[str, list[NearDuplicates]], args: argparse.Namespace) -> dict[str, object]:
+def _facts(
+    source: Source, seen: list[Opened], found: dict[str, list[NearDuplicates]], args: argparse.Namespace
+) -> dict[str, object]:
     facts = {"line": source.describe(), **source.facts()}
     if args.check:
         facts["bad"] = [{"file": one.file, "reason": one.reason} for one in seen if one.reason is not None]

@@ -11,9 +11,17 @@ from foveal.tasks.load import load
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="a run's folder, a model file, an exported file, or weights that come with foveal")
-    parser.add_argument("--beside", metavar="MODEL", nargs="+", default=[], help="other models to hold beside it, on the same data")
-    parser.add_argument("--out", metavar="FOLDER", type=Path, help="folder of the report (default: evaluation-SPLIT beside the model)")
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="a run's folder, a model file, an exported file, or weights that come with foveal",
+    )
+    parser.add_argument(
+        "--beside", metavar="MODEL", nargs="+", default=[], help="other models to hold beside it, on the same data"
+    )
+    parser.add_argument(
+        "--out", metavar="FOLDER", type=Path, help="folder of the report (default: evaluation-SPLIT beside the model)"
+    )
     add_device(parser)
     add_stage_options(parser, "evaluate")
 

@@ -16,11 +16,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="INPUT",
         nargs="*",
-        help="one input, such as an image or a quoted sentence; before it may stand the model: a run's folder, a .safetensors or .onnx file",
+        help="one input, such as an image or a quoted sentence; before it may stand the model: a run's folder, a "
+        ".safetensors or .onnx file",
     )
-    parser.add_argument("--out", metavar="FILE", type=Path, help="file to write (default: NAME-explained, with the ending that fits)")
-    parser.add_argument("--arrays", metavar="FILE", type=Path, help="write the maps of every layer and head as arrays, to an .npz file")
-    parser.add_argument("--json", action="store_true", help="print the numbers as JSON; a file is then written only where --out says so")
+    parser.add_argument(
+        "--out", metavar="FILE", type=Path, help="file to write (default: NAME-explained, with the ending that fits)"
+    )
+    parser.add_argument(
+        "--arrays", metavar="FILE", type=Path, help="write the maps of every layer and head as arrays, to an .npz file"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the numbers as JSON; a file is then written only where --out says so"
+    )
     add_device(parser)
     add_stage_options(parser, "explain")
 
@@ -29,13 +36,19 @@ def run(args: argparse.Namespace) -> int:
     model, words = open_first(args.words, args.device)
     options = stage_options(args, "explain", model.task)
     expect(
-        len(words) <= 1, "explain", "one input", f"{len(words)} of them", "put a sentence into quotation marks; foveal predict takes many"
+        len(words) <= 1,
+        "explain",
+        "one input",
+        f"{len(words)} of them",
+        "put a sentence into quotation marks; foveal predict takes many",
     )
     for out, name in ((args.out, "--out"), (args.arrays, "--arrays")):
         expect_not_input(out, [model.path, *words], name)
         if out is not None:
             expect_folder(out.parent)
-    expect(args.arrays is None or args.arrays.suffix == ".npz", "--arrays", "the name of an .npz file", str(args.arrays))
+    expect(
+        args.arrays is None or args.arrays.suffix == ".npz", "--arrays", "the name of an .npz file", str(args.arrays)
+    )
     explanation = model.explain(words[0] if words else None, progress=progress, **options)
     out = args.out if args.out is not None or args.json else default_out(words, explanation.suffix)
     if out is not None and explanation.suffix:

@@ -1,4 +1,6 @@
-"""`foveal export MODEL --out FILE.onnx`: one file that describes itself, answers by itself, and carries the proof that it says the same."""
+"""`foveal export MODEL --out FILE.onnx`: one file that describes itself, answers by itself, and carries the proof that
+it says the same.
+"""
 
 import argparse
 from pathlib import Path
@@ -9,7 +11,9 @@ from foveal.tasks.load import load
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="a run's folder, a .safetensors file, weights that come with foveal, or a preset")
+    parser.add_argument(
+        "model", metavar="MODEL", help="a run's folder, a .safetensors file, weights that come with foveal, or a preset"
+    )
     parser.add_argument(
         "--out",
         metavar="FILE",

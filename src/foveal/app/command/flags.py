@@ -16,7 +16,9 @@ PER_CORE = 16  # processes per core; more only wait for each other
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--device", metavar="NAME", default="auto", help="cpu, cuda, cuda:1, … (default: auto, a GPU if there is one)")
+    parser.add_argument(
+        "--device", metavar="NAME", default="auto", help="cpu, cuda, cuda:1, … (default: auto, a GPU if there is one)"
+    )
 
 
 def add_stage_options(parser: argparse.ArgumentParser, stage: str) -> None:
@@ -36,7 +38,11 @@ def add_stage_options(parser: argparse.ArgumentParser, stage: str) -> None:
         for option in options:
             texts = {task.does: help_of(task.options(stage), option) for task in holders}
             alike = len(set(texts.values())) == 1
-            text = next(iter(texts.values())) if alike else "; ".join(f"of a model that {verb}, {one}" for verb, one in texts.items())
+            text = (
+                next(iter(texts.values()))
+                if alike
+                else "; ".join(f"of a model that {verb}, {one}" for verb, one in texts.items())
+            )
             add_flag(group, holders[0].options(stage), option, text)
 
 
@@ -47,20 +53,32 @@ def stage_options(args: argparse.Namespace, stage: str, task: str) -> dict[str, 
     for other in all_tasks():
         for one in dataclasses.fields(other.options(stage)):
             foreign = one.name not in own and getattr(args, one.name, None) is not None
-            expect(not foreign, flag(one.name), f"a model that {other.does}", f"one that {find_task(task).does}", "leave it out")
+            expect(
+                not foreign,
+                flag(one.name),
+                f"a model that {other.does}",
+                f"one that {find_task(task).does}",
+                "leave it out",
+            )
     return from_flags(args, wanted)
 
 
 def check_jobs(count: object, name: str, least: int = 1) -> None:
-    """Raise a FovealError that names the flag, unless that many processes make sense here: a mistyped number must not bring a machine down."""
+    """Raise a FovealError that names the flag, unless that many processes make sense here: a mistyped number must not
+    bring a machine down.
+    """
     expect_integer(count, name, least)
     cores = os.cpu_count() or 1
     if count > PER_CORE * cores:  # type: ignore[operator]
-        raise FovealError(f"{name}: expected at most {PER_CORE * cores}, {PER_CORE} for each of the {cores} cores, got {count}")
+        raise FovealError(
+            f"{name}: expected at most {PER_CORE * cores}, {PER_CORE} for each of the {cores} cores, got {count}"
+        )
 
 
 def expect_not_input(out: "str | Path | None", inputs: "Iterable[str | Path | None]", name: str = "--out") -> None:
-    """Raise a FovealError where writing `out` would replace something that the command reads: a model, an image, a data set."""
+    """Raise a FovealError where writing `out` would replace something that the command reads: a model, an image, a
+    data set.
+    """
     if out is None or not Path(out).exists():
         return
     for one in inputs:
@@ -73,5 +91,10 @@ def expect_not_input(out: "str | Path | None", inputs: "Iterable[str | Path | No
 
 def task_of(name: str) -> Task:
     """The task of this name, as typed after `foveal train`."""
-    expect(not name.startswith("-"), "the task", f"one of {', '.join(task.name for task in all_tasks())} as the first word", name)
+    expect(
+        not name.startswith("-"),
+        "the task",
+        f"one of {', '.join(task.name for task in all_tasks())} as the first word",
+        name,
+    )
     return find_task(name)

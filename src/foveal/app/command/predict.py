@@ -26,11 +26,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="INPUT",
         nargs="+",
-        help="files, folders, quoted patterns, or - for a list on stdin. The first may be the model: a run's folder, a .safetensors or .onnx file; "
+        help="files, folders, quoted patterns, or - for a list on stdin. The first may be the model: a run's folder, "
+        "a .safetensors or .onnx file; "
         "without one, the weights that come with foveal look at images",
     )
-    parser.add_argument("-z", "--null", action="store_true", help="the list on stdin is separated by NUL, as find -print0 writes it")
-    parser.add_argument("--format", metavar="FORMAT", help="table, csv or jsonl (default: as --out ends, a table on a terminal, else csv)")
+    parser.add_argument(
+        "-z", "--null", action="store_true", help="the list on stdin is separated by NUL, as find -print0 writes it"
+    )
+    parser.add_argument(
+        "--format",
+        metavar="FORMAT",
+        help="table, csv or jsonl (default: as --out ends, a table on a terminal, else csv)",
+    )
     parser.add_argument("--out", metavar="FILE", type=Path, help="write the rows to this file, whole or not at all")
     add_device(parser)
     add_stage_options(parser, "predict")
@@ -46,7 +53,9 @@ def run(args: argparse.Namespace) -> int:
     if args.out is not None:  # an image in a folder that is read
         expect_not_input(args.out, [one for one in map(str, named) if one.endswith(args.out.name)])
     results: Iterable[Any] = predictor.predict(itertools.chain(named, listed(args.null)) if live else named)
-    if not live and (args.out is not None or not sys.stdout.isatty()):  # on a terminal the rows themselves show how far it is
+    if not live and (
+        args.out is not None or not sys.stdout.isatty()
+    ):  # on a terminal the rows themselves show how far it is
         results = progress(results, len(named), "predicting")
     head, row = predictor.rows(form, min(max((len(str(one)) for one in named), default=WIDEST), WIDEST))
     total = failed = 0
@@ -60,12 +69,17 @@ def run(args: argparse.Namespace) -> int:
             raise FovealError(f"the list on stdin: expected {predictor.noun}s, got none")
     if failed or args.out is not None:
         wrote = f"; wrote {args.out}" if args.out is not None else ""
-        print(f"{total} {predictor.noun}{'' if total == 1 else 's'}, {failed or 'none'} could not be read{wrote}", file=sys.stderr)
+        print(
+            f"{total} {predictor.noun}{'' if total == 1 else 's'}, {failed or 'none'} could not be read{wrote}",
+            file=sys.stderr,
+        )
     return 0 if failed < total else 2
 
 
 def open_first(words: Sequence[str], device: str) -> tuple[Model, list[str]]:
-    """The model that the first word names, or the one that comes with foveal where that word is an input; and the other words."""
+    """The model that the first word names, or the one that comes with foveal where that word is an input; and the
+    other words.
+    """
     given = bool(words) and (is_model(words[0]) or not _is_input(words[0]))
     rest = list(words[1:] if given else words)
     if not given and len(words) > 1:
@@ -75,24 +89,33 @@ def open_first(words: Sequence[str], device: str) -> tuple[Model, list[str]]:
             raise FovealError(f"{word}: expected inputs after the first argument, got a model; put the model first")
     model = load(words[0] if given else default_model(), device=device)
     if model.random:
-        raise FovealError(f"{words[0]}: expected a trained model, got a preset with random weights; foveal train makes one of it")
+        raise FovealError(
+            f"{words[0]}: expected a trained model, got a preset with random weights; foveal train makes one of it"
+        )
     return model, rest
 
 
 def _is_input(word: str) -> bool:
-    """Whether a word may name an image: it exists, is a pattern, or ends like one. Any other name is a model's, perhaps mistyped."""
+    """Whether a word may name an image: it exists, is a pattern, or ends like one.
+
+    Any other name is a model's, perhaps mistyped.
+    """
     pattern = any(sign in word for sign in "*?[")
     return word == STDIN or os.path.lexists(word) or pattern or word.lower().endswith(SUFFIXES)
 
 
 def _expect_image(word: str) -> None:
-    """Raise a FovealError where the first of several words is a file that is neither a model nor an image: nothing else may answer for it."""
+    """Raise a FovealError where the first of several words is a file that is neither a model nor an image: nothing
+    else may answer for it.
+    """
     if word.lower().endswith(SUFFIXES) or not Path(word).is_file():
         return
     try:
         kind_of(word)
     except BadImage:
-        raise FovealError(f"{word}: expected a model, or an image for the one that comes with foveal, got neither") from None
+        raise FovealError(
+            f"{word}: expected a model, or an image for the one that comes with foveal, got neither"
+        ) from None
 
 
 def _format(asked: str | None, out: Path | None, formats: Sequence[str]) -> str:

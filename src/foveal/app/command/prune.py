@@ -1,4 +1,6 @@
-"""`foveal prune MODEL --parameters N --out FILE`: the same model with fewer channels or heads, as small as another one; to be trained on."""
+"""`foveal prune MODEL --parameters N --out FILE`: the same model with fewer channels or heads, as small as another
+one; to be trained on.
+"""
 
 import argparse
 import copy
@@ -22,18 +24,27 @@ SAMPLES = 64  # on which the importance of heads is measured
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="a run's folder, a .safetensors file, weights that come with foveal, or a preset")
     parser.add_argument(
-        "--flops", metavar="N", help="at most N operations per sample, 2 per multiply-add: a number such as 180M, or a model that has them"
+        "model", metavar="MODEL", help="a run's folder, a .safetensors file, weights that come with foveal, or a preset"
     )
-    parser.add_argument("--parameters", metavar="N", help="at most N parameters: a number such as 31371, or a model that has them")
     parser.add_argument(
-        "--heads", metavar="LIST", help="heads to remove as LAYER:HEAD, such as 0:1,1:0; or how many, those that matter least"
+        "--flops",
+        metavar="N",
+        help="at most N operations per sample, 2 per multiply-add: a number such as 180M, or a model that has them",
+    )
+    parser.add_argument(
+        "--parameters", metavar="N", help="at most N parameters: a number such as 31371, or a model that has them"
+    )
+    parser.add_argument(
+        "--heads",
+        metavar="LIST",
+        help="heads to remove as LAYER:HEAD, such as 0:1,1:0; or how many, those that matter least",
     )
     parser.add_argument(
         "--by",
         metavar="METHOD",
-        help=f"what is removed first: channels by {' or '.join(CHANNELS)}, heads by {' or '.join(HEADS)} (default: the first)",
+        help=f"what is removed first: channels by {' or '.join(CHANNELS)}, heads by {' or '.join(HEADS)} (default: "
+        "the first)",
     )
     parser.add_argument("--out", metavar="FILE", type=Path, required=True, help=f"the {SUFFIX} file to write")
 
@@ -92,7 +103,9 @@ def _as_many_as(name: str, unit: str) -> int:
     try:
         network = load(name, device="cpu").network
     except FovealError as error:
-        raise FovealError(f"--{unit}: expected a number above 0, such as 31371 or 180M, or a model, got {name!r}; {error}") from None
+        raise FovealError(
+            f"--{unit}: expected a number above 0, such as 31371 or 180M, or a model, got {name!r}; {error}"
+        ) from None
     return counter(unit)(network)
 
 

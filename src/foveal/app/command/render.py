@@ -1,4 +1,5 @@
-"""`foveal render pipes --out DIR`: drawn pipe frames as files, with labels, boxes and label maps, in formats that others read, too.
+"""`foveal render pipes --out DIR`: drawn pipe frames as files, with labels, boxes and label maps, in formats that
+others read, too.
 
     images/000017.jpg           quality 92
     masks/000017.png            0 nothing, k + 1 the k-th kind; of two findings at one pixel, the one that is seen
@@ -38,11 +39,21 @@ PARTS = ".parts"  # what is known of each finished frame until all are
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", metavar="WHAT", help="pipes")
-    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="the folder to write; new, empty, or its own unfinished one")
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        type=Path,
+        required=True,
+        help="the folder to write; new, empty, or its own unfinished one",
+    )
     parser.add_argument("--count", metavar="N", type=int, default=COUNT, help=f"number of frames (default: {COUNT})")
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the frames (default: 0)")
-    parser.add_argument("--size", metavar="PIXELS", type=int, default=SIZE, help=f"side of a frame in pixels (default: {SIZE})")
-    parser.add_argument("--jobs", metavar="N", type=int, default=os.cpu_count() or 1, help="processes that draw (default: one per core)")
+    parser.add_argument(
+        "--size", metavar="PIXELS", type=int, default=SIZE, help=f"side of a frame in pixels (default: {SIZE})"
+    )
+    parser.add_argument(
+        "--jobs", metavar="N", type=int, default=os.cpu_count() or 1, help="processes that draw (default: one per core)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -68,7 +79,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _finished(out: Path, wanted: dict[str, Any], source: Source) -> bool:
-    """Whether the folder holds just this already, whole. A folder of anything else is refused, an empty one is marked as ours."""
+    """Whether the folder holds just this already, whole.
+
+    A folder of anything else is refused, an empty one is marked as ours.
+    """
     if out.exists():
         expect(out.is_dir(), "--out", "the name of a folder", f"the file {out}")
         there = sorted(path.name for path in out.iterdir())
@@ -77,16 +91,32 @@ def _finished(out: Path, wanted: dict[str, Any], source: Source) -> bool:
                 before = json.loads((out / MARK).read_text(encoding="utf-8"))
                 finished = bool(before.pop("finished", False))
             except (OSError, ValueError, AttributeError):
-                raise FovealError(f"{out / MARK}: expected what foveal render wrote, got something else; choose another --out") from None
-            expect(before == wanted, f"--out {out}", f"a folder for {_words(wanted)}", f"one for {_words(before)}", "choose another name")
+                raise FovealError(
+                    f"{out / MARK}: expected what foveal render wrote, got something else; choose another --out"
+                ) from None
+            expect(
+                before == wanted,
+                f"--out {out}",
+                f"a folder for {_words(wanted)}",
+                f"one for {_words(before)}",
+                "choose another name",
+            )
             return finished and _whole(out, source)
-        expect(not there, f"--out {out}", "a new or an empty folder", f"one with {there[0] if there else ''} in it", "choose another name")
+        expect(
+            not there,
+            f"--out {out}",
+            "a new or an empty folder",
+            f"one with {there[0] if there else ''} in it",
+            "choose another name",
+        )
     _mark(out, wanted)
     return False
 
 
 def _whole(out: Path, source: Source) -> bool:
-    """Whether every file of a finished rendering is still there and can be opened; a frame that is not is drawn again."""
+    """Whether every file of a finished rendering is still there and can be opened; a frame that is not is drawn
+    again.
+    """
     listed = all((out / name).is_file() for name in ("labels.csv", *(f"instances_{split}.json" for split in SPLITS)))
     sound = [index for index in range(len(source)) if _sound(out, index)]
     if listed and len(sound) == len(source):
@@ -95,7 +125,9 @@ def _whole(out: Path, source: Source) -> bool:
         findings: dict[int, list[dict[str, Any]]] = {}
         for split in SPLITS:
             for one in _annotations(out, split):
-                findings.setdefault(one["image_id"], []).append({key: one[key] for key in one if key not in ("id", "image_id")})
+                findings.setdefault(one["image_id"], []).append(
+                    {key: one[key] for key in one if key not in ("id", "image_id")}
+                )
         for index in sound:
             write_atomic(_part(out, index), json.dumps(findings.get(index, [])).encode())
     return False
@@ -128,7 +160,9 @@ def _mark(out: Path, facts: dict[str, Any]) -> None:
 
 def _draw_all(source: Source, size: int, out: Path, jobs: int) -> None:
     assert isinstance(source.images, RenderedImages)
-    left = [(out, index, source.images.frame_seed(index), size) for index in range(len(source)) if not _drawn(out, index)]
+    left = [
+        (out, index, source.images.frame_seed(index), size) for index in range(len(source)) if not _drawn(out, index)
+    ]
     for folder in ("images", "masks", PARTS):
         (out / folder).mkdir(exist_ok=True)
     jobs = min(jobs, 1 + len(left) // ALONE)
@@ -199,7 +233,10 @@ def _drawn(out: Path, index: int) -> bool:
 
 def _write_labels(source: Source, out: Path) -> None:
     rows = [("file", "split", *source.classes)]
-    rows += [(_file(index), SPLITS[source.split[index]], *map(str, source.labels[index].tolist())) for index in range(len(source))]
+    rows += [
+        (_file(index), SPLITS[source.split[index]], *map(str, source.labels[index].tolist()))
+        for index in range(len(source))
+    ]
     write_atomic(out / "labels.csv", "".join(",".join(row) + "\n" for row in rows).encode())
 
 
@@ -208,7 +245,9 @@ def _write_instances(source: Source, size: int, out: Path) -> None:
     for split in SPLITS:
         indices = source.indices(split).tolist()
         images = [{"id": index, "file_name": _file(index), "width": size, "height": size} for index in indices]
-        findings = [{"image_id": index, **one} for index in indices for one in json.loads(_part(out, index).read_bytes())]
+        findings = [
+            {"image_id": index, **one} for index in indices for one in json.loads(_part(out, index).read_bytes())
+        ]
         annotations = [{"id": number, **one} for number, one in enumerate(findings, 1)]
         content = {"images": images, "annotations": annotations, "categories": categories}
         write_atomic(out / f"instances_{split}.json", json.dumps(content, separators=(",", ":")).encode())

@@ -1,4 +1,7 @@
-"""`foveal show`: what there is; what one mechanism or model is, with its picture; and the gallery of all pictures. What a model file says: show_file.py."""
+"""`foveal show`: what there is; what one mechanism or model is, with its picture; and the gallery of all pictures.
+
+What a model file says: show_file.py.
+"""
 
 import argparse
 import shutil
@@ -37,8 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the mechanism or model to explain, or a model file or run to describe; without it, everything is listed",
     )
     parser.add_argument("--png", metavar="FILE", type=Path, help="draw the picture into this file")
-    parser.add_argument("--size", metavar="N", type=int, help="the side of the picture of a mask or a position, in tokens")
-    parser.add_argument("--gallery", metavar="DIR", type=Path, help="draw everything: a PNG each, and gallery.png of all")
+    parser.add_argument(
+        "--size", metavar="N", type=int, help="the side of the picture of a mask or a position, in tokens"
+    )
+    parser.add_argument(
+        "--gallery", metavar="DIR", type=Path, help="draw everything: a PNG each, and gallery.png of all"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -87,7 +94,9 @@ def described(entry: Entry, width: int) -> list[str]:
     lines += [f"    {line}" for line in entry.equation.split("\n")] + [""]
     for label, text in fields:
         if text:
-            lines += textwrap.wrap(text, width, initial_indent=f"{label:9}", subsequent_indent=" " * 9, break_on_hyphens=False)
+            lines += textwrap.wrap(
+                text, width, initial_indent=f"{label:9}", subsequent_indent=" " * 9, break_on_hyphens=False
+            )
     return lines
 
 
@@ -160,7 +169,10 @@ def _gallery(folder: Path) -> int:
 def _alone(args: argparse.Namespace, what: str, *others: str) -> None:
     for other in others:
         if getattr(args, other) is not None:
-            raise FovealError(f"{'NAME' if other == 'name' else '--' + other}: expected nothing beside {what}, got {getattr(args, other)}")
+            raise FovealError(
+                f"{'NAME' if other == 'name' else '--' + other}: expected nothing beside {what}, got "
+                f"{getattr(args, other)}"
+            )
 
 
 def _width() -> int:

@@ -1,4 +1,7 @@
-"""`foveal show FILE`: what a model file says of itself: its card, and of an exported one the proof. No code of its author's is run."""
+"""`foveal show FILE`: what a model file says of itself: its card, and of an exported one the proof.
+
+No code of its author's is run.
+"""
 
 import json
 from pathlib import Path
@@ -30,7 +33,11 @@ def describe_file(file: Path) -> list[str]:
     lines = [f"{file}: {size:,} bytes"]
     for name, title in TITLES.items():
         if name in found:
-            lines += ["", title, *(f"  {_value(key)}: {_value(value)}" for key, value in _facts(found[name], file).items())]
+            lines += [
+                "",
+                title,
+                *(f"  {_value(key)}: {_value(value)}" for key, value in _facts(found[name], file).items()),
+            ]
     return lines
 
 
@@ -60,6 +67,8 @@ def _facts(text: str, file: Path) -> dict[str, Any]:
 
 
 def _value(value: object) -> str:
-    plain = isinstance(value, str) and value.isprintable()  # a file may come from anybody: nothing of it steers the terminal
+    plain = (
+        isinstance(value, str) and value.isprintable()
+    )  # a file may come from anybody: nothing of it steers the terminal
     text = str(value) if plain else json.dumps(value)
     return f"{len(text):,} characters" if len(text) > LONGEST else text

@@ -1,4 +1,6 @@
-"""`foveal train TASK`: from data to a trained model, in a folder that describes itself; `--folds` and `--seeds` make a sweep of runs."""
+"""`foveal train TASK`: from data to a trained model, in a folder that describes itself; `--folds` and `--seeds` make a
+sweep of runs.
+"""
 
 import argparse
 import os
@@ -19,7 +21,9 @@ RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # which Li
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "task", metavar="TASK", help=f"{', '.join(task_names())}; `foveal train TASK --help` lists the options of its recipe"
+        "task",
+        metavar="TASK",
+        help=f"{', '.join(task_names())}; `foveal train TASK --help` lists the options of its recipe",
     )
     parser.add_argument(
         "--recipe",
@@ -29,14 +33,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FOLDER", help="folder that the run is written to (default: runs/DATA-MODEL)")
     parser.add_argument("--resume", action="store_true", help="continue the run in that folder")
     parser.add_argument(
-        "--folds", metavar="all|0,1", help="cross-validation: one run per fold, for data that has folds (default: one run on the splits)"
+        "--folds",
+        metavar="all|0,1",
+        help="cross-validation: one run per fold, for data that has folds (default: one run on the splits)",
     )
-    parser.add_argument("--seeds", metavar="N", type=int, help="one run for each of N seeds, from --seed on (default: 1)")
-    parser.add_argument("--jobs", metavar="N", type=int, default=1, help="runs of a sweep side by side, which share the cores (default: 1)")
-    add_device(parser)
-    parser.add_argument("--devices", metavar="N", type=int, default=1, help="GPUs, or processes on a CPU, of one run (default: 1)")
     parser.add_argument(
-        "--strategy", metavar="NAME", default="auto", help="how several devices share the work: Lightning's ddp, fsdp, … (default: auto)"
+        "--seeds", metavar="N", type=int, help="one run for each of N seeds, from --seed on (default: 1)"
+    )
+    parser.add_argument(
+        "--jobs",
+        metavar="N",
+        type=int,
+        default=1,
+        help="runs of a sweep side by side, which share the cores (default: 1)",
+    )
+    add_device(parser)
+    parser.add_argument(
+        "--devices", metavar="N", type=int, default=1, help="GPUs, or processes on a CPU, of one run (default: 1)"
+    )
+    parser.add_argument(
+        "--strategy",
+        metavar="NAME",
+        default="auto",
+        help="how several devices share the work: Lightning's ddp, fsdp, … (default: auto)",
     )
     parser.add_argument(
         "--workers",
@@ -55,7 +74,12 @@ def add_more(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     task = task_of(args.task)
-    expect(hasattr(args, "epochs"), "the task", f"{args.task} as the first word: foveal train {args.task} …", "it after flags")
+    expect(
+        hasattr(args, "epochs"),
+        "the task",
+        f"{args.task} as the first word: foveal train {args.task} …",
+        "it after flags",
+    )
     check_machine(args)
     given = from_flags(args, task.recipe)
     name = args.recipe or (task.default_recipe(given) if "data" not in given else None)
@@ -112,7 +136,9 @@ def folds_of(text: str | None, count: int) -> list[int | None]:
     if text is None:
         return [None]
     expect(count > 0, "--folds", "data with folds", "data without", "--fold-column names a column that makes them")
-    expect(count >= 3, "--folds", "data with at least 3 folds, to test, to choose and to train with", f"{count} of them")
+    expect(
+        count >= 3, "--folds", "data with at least 3 folds, to test, to choose and to train with", f"{count} of them"
+    )
     if text == "all":
         return list(range(count))
     try:

@@ -2,7 +2,9 @@
 
     keeps = local(radius) | random(count, seed, block) | to_global(n)
 
-Paper: Manzil Zaheer, Guru Guruganesh, Avinava Dubey, Joshua Ainslie, Chris Alberti, Santiago Ontanon, Philip Pham, Anirudh Ravula, Qifan Wang, Li Yang, Amr Ahmed (2020). Big Bird: transformers for longer sequences. NeurIPS. arXiv:2007.14062.
+Paper: Manzil Zaheer, Guru Guruganesh, Avinava Dubey, Joshua Ainslie, Chris Alberti, Santiago Ontanon, Philip Pham,
+    Anirudh Ravula, Qifan Wang, Li Yang, Amr Ahmed (2020). Big Bird: transformers for longer sequences. NeurIPS.
+    arXiv:2007.14062.
 Departs from the paper: the window is of tokens, not of blocks, and the draw does not avoid window and globals.
 Cost: at most N·(2·radius + 1 + count·block) + n·(N + M) pairs: linear in N.
 Example: bigbird(radius=2, count=2, n=1)

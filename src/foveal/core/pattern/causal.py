@@ -2,8 +2,10 @@
 
     keeps(i, j) = j ≤ i
 
-Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
-Departs from the paper: nothing. With N ≠ M the first query stands at key 0, as in torch; `causal.starting_at(M - N)` puts the last at the last key.
+Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia
+    Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
+Departs from the paper: nothing. With N ≠ M the first query stands at key 0, as in torch; `causal.starting_at(M - N)`
+    puts the last at the last key.
 Cost: N(N+1)/2 pairs: half the work of full attention.
 Example: causal
 """

@@ -2,7 +2,8 @@
 
     keeps(b, j) = j < lengths_b
 
-Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
+Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia
+    Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
 Departs from the paper: nothing. A sample of length 0 sees nothing, and its output is 0.
 Cost: Σ_b lengths_b · N pairs.
 Example: padding([7, 4, 0])
@@ -23,9 +24,16 @@ class padding(Mask):
     def __init__(self, lengths: Tensor | Sequence[int]) -> None:
         self.lengths = lengths if isinstance(lengths, Tensor) else _written(lengths)
         whole = self.lengths.dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-        expect(self.lengths.dim() == 1 and whole, "padding's lengths", "one integer for each sample, (B,)", _described(self.lengths))
+        expect(
+            self.lengths.dim() == 1 and whole,
+            "padding's lengths",
+            "one integer for each sample, (B,)",
+            _described(self.lengths),
+        )
 
-        if self.lengths.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere a look would make the device wait
+        if (
+            self.lengths.device.type == "cpu" and not torch.compiler.is_compiling()
+        ):  # elsewhere a look would make the device wait
             least = int(self.lengths.min()) if len(self.lengths) else 0
             expect(least >= 0, "padding's lengths", "at least 0", least)
 
@@ -48,7 +56,9 @@ class padding(Mask):
         return len(self.lengths)
 
     def __repr__(self) -> str:
-        lengths = tuple(self.lengths.shape) if self.lengths.is_meta else self.lengths.tolist()  # of shapes only there are no numbers
+        lengths = (
+            tuple(self.lengths.shape) if self.lengths.is_meta else self.lengths.tolist()
+        )  # of shapes only there are no numbers
         return f"padding({lengths})"
 
 

@@ -2,7 +2,9 @@
 
     keeps(i, j) = j < n
 
-Paper: Colin Raffel, Noam Shazeer, Adam Roberts, Katherine Lee, Sharan Narang, Michael Matena, Yanqi Zhou, Wei Li, Peter J. Liu (2020). Exploring the limits of transfer learning with a unified text-to-text transformer. JMLR. arXiv:1910.10683.
+Paper: Colin Raffel, Noam Shazeer, Adam Roberts, Katherine Lee, Sharan Narang, Michael Matena, Yanqi Zhou, Wei Li,
+    Peter J. Liu (2020). Exploring the limits of transfer learning with a unified text-to-text transformer. JMLR.
+    arXiv:1910.10683.
 Departs from the paper: nothing. The paper's mask is `causal | prefix(n)`.
 Cost: N·n pairs.
 Example: prefix(n=4)

@@ -1,9 +1,14 @@
-"""Random mask: each query looks at `count` keys drawn without replacement; with block > 1, each block of queries at `count` blocks of keys.
+"""Random mask: each query looks at `count` keys drawn without replacement; with block > 1, each block of queries at
+`count` blocks of keys.
 
     keeps(i, j) = ⌊j / block⌋ ∈ R(⌊i / block⌋),   R(a) = `count` blocks drawn from the seed
 
-Paper: Manzil Zaheer, Guru Guruganesh, Avinava Dubey, Joshua Ainslie, Chris Alberti, Santiago Ontanon, Philip Pham, Anirudh Ravula, Qifan Wang, Li Yang, Amr Ahmed (2020). Big Bird: transformers for longer sequences. NeurIPS. arXiv:2007.14062.
-Departs from the paper: the draw does not avoid the local and global blocks, so that patterns stay independent of each other; draws repeat after 65,536 blocks of queries. The draw depends on the number of keys, so it cannot be decoded with a cache, and a graph of torch.jit.trace takes the length that it was traced with and refuses others.
+Paper: Manzil Zaheer, Guru Guruganesh, Avinava Dubey, Joshua Ainslie, Chris Alberti, Santiago Ontanon, Philip Pham,
+    Anirudh Ravula, Qifan Wang, Li Yang, Amr Ahmed (2020). Big Bird: transformers for longer sequences. NeurIPS.
+    arXiv:2007.14062.
+Departs from the paper: the draw does not avoid the local and global blocks, so that patterns stay independent of each
+    other; draws repeat after 65,536 blocks of queries. The draw depends on the number of keys, so it cannot be decoded
+    with a cache, and a graph of torch.jit.trace takes the length that it was traced with and refuses others.
 Cost: N·count·block pairs: linear in N.
 Example: random(count=3, seed=1)
 """

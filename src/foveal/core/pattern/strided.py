@@ -2,7 +2,8 @@
 
     keeps(i, j) = (i − j) mod step = 0
 
-Paper: Rewon Child, Scott Gray, Alec Radford, Ilya Sutskever (2019). Generating long sequences with sparse transformers. arXiv:1904.10509.
+Paper: Rewon Child, Scott Gray, Alec Radford, Ilya Sutskever (2019). Generating long sequences with sparse
+    transformers. arXiv:1904.10509.
 Departs from the paper: not causal by itself; the paper's second head is `strided(step) & causal`.
 Cost: N·M/step pairs.
 Example: strided(step=4)
@@ -34,4 +35,6 @@ class strided(Mask):
 
     def counted(self, batch: int, queries: int, keys: int) -> int:
         (a, b), (c, d) = divmod(queries, self.step), divmod(keys, self.step)
-        return self.step * a * c + a * d + b * c + min(b, d)  # Σ over residues of the queries times the keys that have it
+        return (
+            self.step * a * c + a * d + b * c + min(b, d)
+        )  # Σ over residues of the queries times the keys that have it

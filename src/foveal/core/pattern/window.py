@@ -2,8 +2,10 @@
 
     keeps(i, j) = window(i) = window(j),   window(y·w + x) = (⌊(y − shift)/size⌋, ⌊(x − shift)/size⌋)
 
-Paper: Ze Liu, Yutong Lin, Yue Cao, Han Hu, Yixuan Wei, Zheng Zhang, Stephen Lin, Baining Guo (2021). Swin transformer: hierarchical vision transformer using shifted windows. ICCV. arXiv:2103.14030.
-Departs from the paper: the shifted grid is not rolled around, so its border windows are smaller: the same pairs as the paper's roll with its mask.
+Paper: Ze Liu, Yutong Lin, Yue Cao, Han Hu, Yixuan Wei, Zheng Zhang, Stephen Lin, Baining Guo (2021). Swin transformer:
+    hierarchical vision transformer using shifted windows. ICCV. arXiv:2103.14030.
+Departs from the paper: the shifted grid is not rolled around, so its border windows are smaller: the same pairs as the
+    paper's roll with its mask.
 Cost: N·size² pairs: linear in N.
 Example: window(h=6, w=6, size=3, shift=1)
 """
@@ -45,5 +47,8 @@ class window(Mask):
 
     def check(self, batch: int, queries: int, keys: int) -> None:
         expect(
-            queries == keys == self.h * self.w, "window's grid", f"{self.h} × {self.w} = {self.h * self.w} tokens", f"N={queries}, M={keys}"
+            queries == keys == self.h * self.w,
+            "window's grid",
+            f"{self.h} × {self.w} = {self.h * self.w} tokens",
+            f"N={queries}, M={keys}",
         )

@@ -1,4 +1,6 @@
-"""The scores, one file each: how well a query fits a key. The file's name is the score's name, and `foveal.score.additive` finds it by that.
+"""The scores, one file each: how well a query fits a key.
+
+The file's name is the score's name, and `foveal.score.additive` finds it by that.
 
     e = score(q, k),   q (B, H, N, D), k (B, G, M, D) → (B, H, N, M),   G divides H
 
@@ -24,7 +26,12 @@ def check_heads(q: Tensor, k: Tensor, *, same_width: bool = True) -> None:
     expect(q.dim() == 4, "q", "4 axes (B, H, N, D)", tuple(q.shape))
     expect(k.dim() == 4, "k", "4 axes (B, G, M, D)", tuple(k.shape))
     expect(q.shape[0] == k.shape[0], "k", f"batch {q.shape[0]} as q", tuple(k.shape))
-    expect(k.shape[1] > 0 and q.shape[1] % k.shape[1] == 0, "k", f"a number of heads that divides q's {q.shape[1]}", tuple(k.shape))
+    expect(
+        k.shape[1] > 0 and q.shape[1] % k.shape[1] == 0,
+        "k",
+        f"a number of heads that divides q's {q.shape[1]}",
+        tuple(k.shape),
+    )
     expect(not same_width or q.shape[3] == k.shape[3], "k", f"width {q.shape[3]} as q", tuple(k.shape))
 
 

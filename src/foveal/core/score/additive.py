@@ -3,7 +3,8 @@
     e_ij = vᵀ tanh(W_q q_i + W_k k_j)
 
 Symbols: A the hidden width; W_q (A, D), W_k (A, E), v (A). q and k may differ in width.
-Paper: Dzmitry Bahdanau, Kyunghyun Cho, Yoshua Bengio (2015). Neural machine translation by jointly learning to align and translate. ICLR. arXiv:1409.0473.
+Paper: Dzmitry Bahdanau, Kyunghyun Cho, Yoshua Bengio (2015). Neural machine translation by jointly learning to align
+    and translate. ICLR. arXiv:1409.0473.
 Departs from the paper: nothing.
 Cost: O(N·M·A) time and memory.
 Example: additive(q, k, k[0, 0], k[0, 1], v[0, 0, :, 0])
@@ -22,7 +23,12 @@ def additive(q: Tensor, k: Tensor, w_query: Tensor, w_key: Tensor, v: Tensor) ->
     """(B, H, N, D), (B, G, M, E) → (B, H, N, M)."""
     check_heads(q, k, same_width=False)
     for name, weight, width in (("w_query", w_query, q.shape[3]), ("w_key", w_key, k.shape[3])):
-        expect(tuple(weight.shape) == (len(v), width), name, f"({len(v)}, {width}), as v and its input are wide", tuple(weight.shape))
+        expect(
+            tuple(weight.shape) == (len(v), width),
+            name,
+            f"({len(v)}, {width}), as v and its input are wide",
+            tuple(weight.shape),
+        )
     return joined(F.linear(q, w_query), F.linear(k, w_key), v)
 
 

@@ -4,7 +4,8 @@
 
 Symbols: content(q) = W_q q and content(k) = W_k k, with W_q (A, D) and W_k (A, E); β > 0 the strength.
 Paper: Alex Graves, Greg Wayne, Ivo Danihelka (2014). Neural Turing machines. arXiv:1410.5401.
-Departs from the paper: keys are mapped by W_k too, so that both sides may differ in width; the paper compares with the memory's rows as they are (W_k = 1).
+Departs from the paper: keys are mapped by W_k too, so that both sides may differ in width; the paper compares with the
+    memory's rows as they are (W_k = 1).
 Cost: O((N + M)·A·D + N·M·A) time, O(N·M) memory.
 Example: content(q, k, k[0, 0], k[0, 1], strength=2.0)
 """
@@ -22,5 +23,10 @@ def content(q: Tensor, k: Tensor, w_query: Tensor, w_key: Tensor, strength: floa
     check_heads(q, k, same_width=False)
     hidden = len(w_query)
     for name, weight, width in (("w_query", w_query, q.shape[3]), ("w_key", w_key, k.shape[3])):
-        expect(tuple(weight.shape) == (hidden, width), name, f"({hidden}, {width}), hidden width and input", tuple(weight.shape))
+        expect(
+            tuple(weight.shape) == (hidden, width),
+            name,
+            f"({hidden}, {width}), hidden width and input",
+            tuple(weight.shape),
+        )
     return cosine(F.linear(q, w_query), F.linear(k, w_key)) * strength

@@ -3,7 +3,8 @@
     e_ij = q_i·k_j · scale
 
 Symbols: scale = 1/√D unless given, so that e has variance 1 when q and k have.
-Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
+Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia
+    Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
 Departs from the paper: nothing.
 Cost: O(N·M·D) time, O(N·M) memory. `attend` computes the same without storing it.
 Example: dot(q, k)

@@ -3,8 +3,9 @@
     DIR/SewerML_Train.csv  SewerML_Val.csv  SewerML_Test.csv      any of them; a file with names only has no labels
     DIR/Train/*.png  Val (or Valid)  Test                         or the images beside the csv
 
-Columns: Filename, a 0/1 column for each of the 17 codes, others (VA the water level, ND no defect). No code at all means normal.
-The csv is read in blocks: the places of all commas and line ends, as (rows, columns), are where every field starts and stops.
+Columns: Filename, a 0/1 column for each of the 17 codes, others (VA the water level, ND no defect). No code at all
+means normal. The csv is read in blocks: the places of all commas and line ends, as (rows, columns), are where every
+field starts and stops.
 
 Paper: Haurum, Moeslund, "Sewer-ML: A multi-label sewer defect classification dataset and benchmark", CVPR 2021.
 """
@@ -74,14 +75,20 @@ class _Part:
             names.append(block[np.cumsum(inside[:-1], dtype=np.int8) > 0].tobytes())
             lengths.append((stops[:, place] - starts[:, place]).astype(np.int32))
             self._expect(lengths[-1] > 0, "Filename: expected the name of an image, got nothing")
-            labels.append(self._bits(block, starts, stops, codes) if codes else np.full((len(starts), len(CODES)), UNKNOWN_BIT, np.uint8))
+            labels.append(
+                self._bits(block, starts, stops, codes)
+                if codes
+                else np.full((len(starts), len(CODES)), UNKNOWN_BIT, np.uint8)
+            )
             if defect is not None:
                 odd += int((labels[-1].any(1) != (self._bits(block, starts, stops, [defect])[:, 0] == 1)).sum())
             self.row += len(starts)
         if not self.row:
             raise FovealError(f"{path}: expected a header and a line for each image, got no image")
         if odd:
-            self.notes.append(f"{path.name}: in {odd} lines the column Defect says otherwise than the codes; the codes are used")
+            self.notes.append(
+                f"{path.name}: in {odd} lines the column Defect says otherwise than the codes; the codes are used"
+            )
         self.labels, self.names, self.lengths = np.concatenate(labels), b"".join(names), np.concatenate(lengths)
 
     def _blocks(self) -> Iterator[Bytes]:
@@ -103,7 +110,9 @@ class _Part:
 
     def _column(self, name: str) -> int:
         if name not in self.header:
-            raise FovealError(f"{self.path}: expected a column called {name}, got {', '.join(self.header) or 'nothing'}")
+            raise FovealError(
+                f"{self.path}: expected a column called {name}, got {', '.join(self.header) or 'nothing'}"
+            )
         return self.header.index(name)
 
     def _fields(self, block: Bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -111,7 +120,9 @@ class _Part:
         stops = np.flatnonzero((block == COMMA) | (block == LINE))
         ends = np.flatnonzero(block[stops] == LINE)  # the stop of each line's last field
         columns = np.diff(ends, prepend=-1)
-        self._expect(columns == len(self.header), f"expected {len(self.header)} columns as in the header, got {{}}", columns)
+        self._expect(
+            columns == len(self.header), f"expected {len(self.header)} columns as in the header, got {{}}", columns
+        )
         starts = np.empty_like(stops)
         starts[0], starts[1:] = 0, stops[:-1] + 1
         return starts.reshape(-1, len(self.header)), stops.reshape(-1, len(self.header))

@@ -1,7 +1,8 @@
 """Clauses: one meaning, in English and in German.
 
-English keeps its verb in the middle and asks with do. German has the verb second, and first in a question; a prefix, a participle or an infinitive
-ends the clause; after weil, dass and the like the whole verb does. Time goes before place and before objects that are no pronouns.
+English keeps its verb in the middle and asks with do. German has the verb second, and first in a question; a prefix, a
+participle or an infinitive ends the clause; after weil, dass and the like the whole verb does. Time goes before place
+and before objects that are no pronouns.
 
     because she picked him up yesterday      weil sie ihn gestern abgeholt hat
 """
@@ -79,7 +80,11 @@ class Clause:
         if self.modal == "can":
             return ["can", *self._placed(verb.base)]
         if self.modal:
-            return [{"want": "wants", "have": "has"}[self.modal] if third else self.modal, "to", *self._placed(verb.base)]
+            return [
+                {"want": "wants", "have": "has"}[self.modal] if third else self.modal,
+                "to",
+                *self._placed(verb.base),
+            ]
         if self.tense == "future":
             return ["will", *self._placed(verb.base)]
         return self._placed(verb.past if self.tense == "past" else verb.third if third else verb.base)
@@ -90,7 +95,9 @@ class Clause:
             return "can", self.verb.base
         if self.tense != "present":
             return ("did" if self.tense == "past" else "will"), self.verb.base
-        return ("does" if self.subject.singular else "do"), f"{self.modal} to {self.verb.base}" if self.modal else self.verb.base
+        return (
+            "does" if self.subject.singular else "do"
+        ), f"{self.modal} to {self.verb.base}" if self.modal else self.verb.base
 
     def _placed(self, verb: str) -> list[str]:
         """picks up the teacher, picks him up."""

@@ -1,4 +1,6 @@
-"""Noun phrases: who and what. English has one form of each, German one for every case, with articles and adjectives that agree.
+"""Noun phrases: who and what.
+
+English has one form of each, German one for every case, with articles and adjectives that agree.
 
 the old dog   nominative der alte Hund   accusative den alten Hund   dative dem alten Hund
 an old dog               ein alter Hund             einen alten Hund        einem alten Hund
@@ -50,10 +52,14 @@ def name(spelled: str) -> Phrase:
 
 
 def of_noun(noun: Noun, article: str, adjectives: list[tuple[str, str]], number: str = "", zahl: str = "") -> Phrase:
-    """article: the, a, my, our, this, every, these, a name with 's, or "". number, zahl: how many, in both languages."""
+    """article: the, a, my, our, this, every, these, a name with 's, or "". number, zahl: how many, in both
+    languages.
+    """
     plural = bool(number) or article in ("", "these")
     english = " ".join(
-        part for part in (article, number, *(word for word, _ in adjectives), noun.multi_label if plural else noun.one) if part
+        part
+        for part in (article, number, *(word for word, _ in adjectives), noun.multi_label if plural else noun.one)
+        if part
     )
     if article == "a" and english[2] in "aeiou":
         english = f"an{english[1:]}"

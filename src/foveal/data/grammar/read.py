@@ -1,4 +1,6 @@
-"""grammar, grammar:N, grammar:N:SEED → N different pairs: a twentieth for val, a twentieth for test, the rest to train."""
+"""grammar, grammar:N, grammar:N:SEED → N different pairs: a twentieth for val, a twentieth for test, the rest to
+train.
+"""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -15,7 +17,12 @@ def read_grammar(text: str) -> list[tuple[str, tuple[str, str], Iterator[Row]]]:
     """What parallel.py reads."""
     parts = text.split(":")
     numbers = [int(part) if part.isascii() and part.isdigit() and len(part) < 10 else -1 for part in parts[1:]]
-    expect(len(numbers) < 3 and min(numbers, default=0) >= 0, "grammar", "grammar, grammar:N or grammar:N:SEED", short_repr(text))
+    expect(
+        len(numbers) < 3 and min(numbers, default=0) >= 0,
+        "grammar",
+        "grammar, grammar:N or grammar:N:SEED",
+        short_repr(text),
+    )
     count, seed = [*numbers, *(COUNT, 0)[len(numbers) :]]
     expect(LEAST <= count <= MOST, "grammar", f"{LEAST} to {MOST} pairs", count)
     return [("", (text, text), _rows(count, seed))]

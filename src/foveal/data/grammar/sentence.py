@@ -78,7 +78,9 @@ class _Draw:
 
     def asked(self) -> tuple[str, str, str]:
         word = self.one(tuple(_ASKED))
-        clause = self.clause(denied=False, time=False if word == "when" else None, place=False if word == "where" else None)
+        clause = self.clause(
+            denied=False, time=False if word == "when" else None, place=False if word == "where" else None
+        )
         return clause.english_question(word), clause.german_inverted(_ASKED[word]), "?"
 
     def who(self) -> tuple[str, str, str]:
@@ -86,7 +88,9 @@ class _Draw:
         return clause.english(), clause.german(), "?"
 
     def reason(self) -> tuple[str, str, str]:
-        """The verb goes to the end of the second clause; or that clause comes first, and the main one is turned round."""
+        """The verb goes to the end of the second clause; or that clause comes first, and the main one is turned
+        round.
+        """
         word, tense = self.one(tuple(BECAUSE)), self.one(("present", "past"))
         main, aside = self.clause(tense, short=True), self.clause(tense, short=True)
         return self._joined(main, aside, word, BECAUSE[word])
@@ -104,7 +108,9 @@ class _Draw:
     def purpose(self) -> tuple[str, str, str]:
         """The one who does it wants it: to call the doctor, um die Ärztin anzurufen."""
         main = Clause(self.someone(), self.one(ALONE), self.one(("present", "past")), place=self.where())
-        aim = self.clause("present", denied=False, time=False, place=False, modal=False, transitive=True, subject=main.subject)
+        aim = self.clause(
+            "present", denied=False, time=False, place=False, modal=False, transitive=True, subject=main.subject
+        )
         return f"{main.english()} {aim.english_purpose()}", f"{main.german()}, {aim.german_purpose()}", "."
 
     def described(self) -> tuple[str, str, str]:
@@ -118,7 +124,11 @@ class _Draw:
 
     def _joined(self, main: Clause, aside: Clause, word: str, german: str) -> tuple[str, str, str]:
         if self.chance(0.4):
-            return f"{word} {aside.english()}, {main.english()}", f"{aside.german_last(german)}, {main.german_inverted()}", "."
+            return (
+                f"{word} {aside.english()}, {main.english()}",
+                f"{aside.german_last(german)}, {main.german_inverted()}",
+                ".",
+            )
         return f"{main.english()} {word} {aside.english()}", f"{main.german()}, {aside.german_last(german)}", "."
 
     def clause(
@@ -138,7 +148,13 @@ class _Draw:
         subject = subject or self.someone()
         parts: dict[str, Any] = {"denied": self.chance(0.2) if denied is None else denied}
         kind = self.random()
-        verb = self.one(ALONE) if kind < 0.25 and not transitive else self.one(WITH_OBJECT) if kind < 0.8 else self.one(WITH_TWO_OBJECTS)
+        verb = (
+            self.one(ALONE)
+            if kind < 0.25 and not transitive
+            else self.one(WITH_OBJECT)
+            if kind < 0.8
+            else self.one(WITH_TWO_OBJECTS)
+        )
         if verb.takes:
             parts["object"] = self.what(verb, subject)
             if verb in WITH_TWO_OBJECTS:

@@ -35,7 +35,9 @@ def _nouns(table: str) -> tuple[Noun, ...]:
 
 
 def _verbs(table: str) -> tuple[Verb, ...]:
-    rows: list[list[Any]] = [[("" if cell == "-" else cell) for cell in line.split()] for line in table.strip().splitlines()]
+    rows: list[list[Any]] = [
+        [("" if cell == "-" else cell) for cell in line.split()] for line in table.strip().splitlines()
+    ]
     return tuple(Verb(*row[:10], *(tuple(takes.split("+")) for takes in row[10:])) for row in rows)
 
 
@@ -132,8 +134,24 @@ ADJECTIVES = {  # English → the German stem to which endings go
         "famous": "berühmt",
         "quiet": "still",
     },
-    "animal": {"old": "alt", "small": "klein", "big": "groß", "brown": "braun", "wild": "wild", "hungry": "hungrig", "white": "weiß"},
-    "thing": {"old": "alt", "new": "neu", "red": "rot", "blue": "blau", "heavy": "schwer", "expensive": "teur", "beautiful": "schön"},
+    "animal": {
+        "old": "alt",
+        "small": "klein",
+        "big": "groß",
+        "brown": "braun",
+        "wild": "wild",
+        "hungry": "hungrig",
+        "white": "weiß",
+    },
+    "thing": {
+        "old": "alt",
+        "new": "neu",
+        "red": "rot",
+        "blue": "blau",
+        "heavy": "schwer",
+        "expensive": "teur",
+        "beautiful": "schön",
+    },
     "food": {"fresh": "frisch", "sweet": "süß", "warm": "warm", "cold": "kalt", "small": "klein", "big": "groß"},
     "text": {"long": "lang", "short": "kurz", "new": "neu", "funny": "lustig", "sad": "traurig", "famous": "berühmt"},
     "door": {"old": "alt", "green": "grün", "small": "klein", "narrow": "schmal", "heavy": "schwer", "dark": "dunkl"},
@@ -202,8 +220,19 @@ PLACES = {  # a preposition with the dative, and the German one
 }
 
 TIMES = {  # tense → when; the clock, weekdays and years are made, not listed
-    "present": {"today": "heute", "now": "jetzt", "every day": "jeden Tag", "on Sundays": "sonntags", "again": "wieder"},
-    "past": {"yesterday": "gestern", "last week": "letzte Woche", "yesterday evening": "gestern Abend", "three days ago": "vor drei Tagen"},
+    "present": {
+        "today": "heute",
+        "now": "jetzt",
+        "every day": "jeden Tag",
+        "on Sundays": "sonntags",
+        "again": "wieder",
+    },
+    "past": {
+        "yesterday": "gestern",
+        "last week": "letzte Woche",
+        "yesterday evening": "gestern Abend",
+        "three days ago": "vor drei Tagen",
+    },
     "future": {"tomorrow": "morgen", "next week": "nächste Woche", "tomorrow morning": "morgen früh", "soon": "bald"},
 }
 

@@ -1,4 +1,6 @@
-"""Pipe interiors as the camera of an inspection robot sees them, rendered from a seed: pictures with their findings, and no download."""
+"""Pipe interiors as the camera of an inspection robot sees them, rendered from a seed: pictures with their findings,
+and no download.
+"""
 
 from foveal.data.pipes.render import KINDS, Finding, Frame, render
 from foveal.data.pipes.sheet import contact_sheet

@@ -1,8 +1,8 @@
 """What a camera in a pipe sees: each pixel's ray meets the wall |o + t·d| = 1 at one angle and one depth.
 
-The pipe is a cylinder of radius 1 along z. x points right, y down, z ahead; the angle is 0 at the crown and grows clockwise,
-so that clock = 12·angle/2π. The camera stands at o (off the axis), is turned by tilt and roll, and the picture is squeezed by
-`aspect` (a 16:9 frame made square shows an ellipse) and bulged by the lens.
+The pipe is a cylinder of radius 1 along z. x points right, y down, z ahead; the angle is 0 at the crown and grows
+clockwise, so that clock = 12·angle/2π. The camera stands at o (off the axis), is turned by tilt and roll, and the
+picture is squeezed by `aspect` (a 16:9 frame made square shows an ellipse) and bulged by the lens.
 """
 
 from dataclasses import dataclass
@@ -90,7 +90,9 @@ class View:
 
     @property
     def pixels(self) -> float:
-        """How many pixels one radius spans at depth 1; at depth z an arc spans 1/z of that and a length along the pipe 1/z²."""
+        """How many pixels one radius spans at depth 1; at depth z an arc spans 1/z of that and a length along the pipe
+        1/z².
+        """
         return self.camera.focal * self.size / 2
 
     def window(self, angles: NDArray[Any], depths: NDArray[Any], margin: int = 3) -> tuple[slice, slice]:
@@ -100,7 +102,8 @@ class View:
     def around(self, x: NDArray[Any], y: NDArray[Any], margin: int = 3) -> tuple[slice, slice]:
         """The part of the picture that holds these pixels; never empty."""
         return tuple(  # type: ignore[return-value]
-            slice(int(np.clip(c.min() - margin, 0, self.size - 1)), int(np.clip(c.max() + margin + 1, 1, self.size))) for c in (y, x)
+            slice(int(np.clip(c.min() - margin, 0, self.size - 1)), int(np.clip(c.max() + margin + 1, 1, self.size)))
+            for c in (y, x)
         )
 
 

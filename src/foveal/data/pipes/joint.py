@@ -1,4 +1,7 @@
-"""Where one pipe ends and the next begins: rings across the axis at a regular pitch, z = phase + k·pitch. They are no finding."""
+"""Where one pipe ends and the next begins: rings across the axis at a regular pitch, z = phase + k·pitch.
+
+They are no finding.
+"""
 
 from dataclasses import dataclass
 
@@ -38,9 +41,9 @@ class Joints:
         dark = np.clip((width - np.abs(beside)) / pixel + 0.5, 0, 1) * np.minimum(1, 2.5 * self.gap / pixel) * near
         canvas.albedo *= 1 - np.float32(0.78) * dark * np.clip(1 - 0.5 * broken, 0.2, 1)
         if self.band > 0:
-            rim = np.clip((self.band * (1 + 0.4 * broken) - np.abs(beside - self.band)) / pixel + 0.5, 0, 1) * np.minimum(
-                1, 2 * self.band / pixel
-            )
+            rim = np.clip(
+                (self.band * (1 + 0.4 * broken) - np.abs(beside - self.band)) / pixel + 0.5, 0, 1
+            ) * np.minimum(1, 2 * self.band / pixel)
             canvas.albedo *= 1 + np.float32(self.tone) * rim * near * np.clip(1 + broken, 0, 1.6)
 
 
@@ -50,4 +53,6 @@ def draw_joints(random: np.random.Generator, smooth: bool) -> Joints:
     band = float(random.choice([0.0, 1.0])) * random.uniform(0.02, 0.09)
     tone = random.uniform(0.1, 0.4) * (1 if random.random() < 0.75 else -1)
     pitch = random.uniform(1.6, 5.0)
-    return Joints(pitch, random.uniform(0.9, 0.9 + min(pitch, 1.6)), gap, band, tone, 0.1 if smooth else random.uniform(0.2, 0.9))
+    return Joints(
+        pitch, random.uniform(0.9, 0.9 + min(pitch, 1.6)), gap, band, tone, 0.1 if smooth else random.uniform(0.2, 0.9)
+    )

@@ -1,4 +1,6 @@
-"""Light from the robot's own lamp: level·(1 + 1/r²)/(1 + (z/r)²), strong on the near wall and nothing far down the pipe."""
+"""Light from the robot's own lamp: level·(1 + 1/r²)/(1 + (z/r)²), strong on the near wall and nothing far down the
+pipe.
+"""
 
 from dataclasses import dataclass
 
@@ -23,7 +25,9 @@ class Lamp:
 
     def at(self, depth: Values | float) -> Map:
         """The light on something at this depth that faces the lamp."""
-        return np.asarray(self.level * (1 + self.reach**-2) / (1 + (depth * np.float32(1 / self.reach)) ** 2), np.float32)
+        return np.asarray(
+            self.level * (1 + self.reach**-2) / (1 + (depth * np.float32(1 / self.reach)) ** 2), np.float32
+        )
 
     def on_wall(self, view: View) -> Map:
         """The light on the wall, (S, S)."""

@@ -1,7 +1,7 @@
 """What is painted onto a frame: a canvas of albedo and light, and layers laid over it, each with the pixels it covers.
 
-A pixel's colour is albedo · light + gloss. A layer blends its own albedo and light in by its cover α, and may shade or light what
-lies beside it.
+A pixel's colour is albedo · light + gloss. A layer blends its own albedo and light in by its cover α, and may shade or
+light what lies beside it.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,9 @@ class Layer:
     shade: Values | None = None  # the light on the wall is multiplied by this, within the window
     mask: NDArray[np.bool_] | None = None  # None: where the cover is at least a third
     angle: float | None = None  # where on the clock it came to lie, if not where it was placed
-    moved: tuple[NDArray[np.intp], NDArray[np.intp]] | None = None  # rows and columns of the picture from which the wall is taken here
+    moved: tuple[NDArray[np.intp], NDArray[np.intp]] | None = (
+        None  # rows and columns of the picture from which the wall is taken here
+    )
 
     def __post_init__(self) -> None:
         for name in ("cover", "albedo", "light", "gloss", "shade"):
@@ -48,7 +50,9 @@ class Layer:
         return self.mask if self.mask is not None else self.cover > 0.33
 
     def contrast(self, canvas: Canvas) -> float:
-        """How much light of its own colour the thing adds to or takes from its pixels, on average; 0 if it shows nowhere."""
+        """How much light of its own colour the thing adds to or takes from its pixels, on average; 0 if it shows
+        nowhere.
+        """
         seen = self.seen()
         if not seen.any():
             return 0.0

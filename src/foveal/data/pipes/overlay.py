@@ -1,6 +1,9 @@
-"""What the recorder writes over the picture: distance, numbers of pipe and manholes, day and time, size, site, place. Not every recorder does.
+"""What the recorder writes over the picture: distance, numbers of pipe and manholes, day and time, size, site, place.
 
-Most write one to four lines into several corners at once, white with a dark outline. A 16:9 frame that was made square has narrow letters.
+Not every recorder does.
+
+Most write one to four lines into several corners at once, white with a dark outline. A 16:9 frame that was made square
+has narrow letters.
 """
 
 from dataclasses import dataclass
@@ -12,7 +15,16 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 COLOURS = ((255, 255, 255),) * 7 + ((240, 240, 240), (255, 255, 90), (120, 255, 120), (20, 20, 20))
-SITES = ("North trunk sewer", "Mill Lane", "Site 12", "Harbour district", "Catchment B4", "Station road", "Lot 44 drainage", "East basin")
+SITES = (
+    "North trunk sewer",
+    "Mill Lane",
+    "Site 12",
+    "Harbour district",
+    "Catchment B4",
+    "Station road",
+    "Lot 44 drainage",
+    "East basin",
+)
 USES = ("storm", "foul", "combined", "SW", "CS", "")
 
 # thin strokes are drawn fuller than they fall on the pixels, and their outline weaker
@@ -90,7 +102,9 @@ def draw_text(random: np.random.Generator) -> Text:
     metres = f"{random.uniform(0, 99):0{random.choice([4, 5])}.1f}{random.choice(['m', ' m', 'M'])}"
     first = f"{random.choice(['HN', 'A', 'S', 'MH', '', ''])}{random.integers(10, 99999)}"
     holes = [f"# {random.choice([first, str(random.integers(1000, 99999))])}" for _ in range(random.integers(1, 3))]
-    size = f"D {random.integers(4, 24) * 50} / {random.choice(['HP', 'PE', 'VC', 'PVC', 'DCIP'])} / {random.choice(USES)}"
+    size = (
+        f"D {random.integers(4, 24) * 50} / {random.choice(['HP', 'PE', 'VC', 'PVC', 'DCIP'])} / {random.choice(USES)}"
+    )
     way = str(random.choice(["upstream", "downstream", "DS", "US", "forward", "reverse"]))
     site = str(random.choice(SITES))
     place = [f"Lat : {random.uniform(33, 55):.6f}", f"Lon : {random.uniform(3, 129):.6f}"]

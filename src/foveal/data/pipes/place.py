@@ -1,4 +1,6 @@
-"""Where findings are in a frame: in sight, dry, clear of each other. A place is drawn, painted and judged; a poor one is drawn again.
+"""Where findings are in a frame: in sight, dry, clear of each other.
+
+A place is drawn, painted and judged; a poor one is drawn again.
 
 score = min(pixels/enough, 1) · min(2 · what is left of the others, 1) · min(contrast/enough, 1), and 1 is good.
 """
@@ -27,7 +29,9 @@ class Painted:
     score: float = 0.0
 
 
-def paint_findings(seed: int, scene: Scene, names: tuple[str, ...], water: Layer | None, canvas: Canvas) -> dict[str, Painted]:
+def paint_findings(
+    seed: int, scene: Scene, names: tuple[str, ...], water: Layer | None, canvas: Canvas
+) -> dict[str, Painted]:
     """Layers for these kinds, in the order in which they are to be laid; nothing is laid yet."""
     done: dict[str, Painted] = {}
     floods = [] if water is None else [water]

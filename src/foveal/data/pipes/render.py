@@ -1,4 +1,6 @@
-"""A frame from a seed: pipe, wear and joints, findings in the wall, water, findings that stand in the pipe, lens, text, compression."""
+"""A frame from a seed: pipe, wear and joints, findings in the wall, water, findings that stand in the pipe, lens,
+text, compression.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +25,9 @@ SMALLEST, LARGEST = 32, 1024
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing found: what, the box (x0, y0, x1, y1) in pixels, the visible pixels (S, S) and the clock position, 0 to 12 hours."""
+    """One thing found: what, the box (x0, y0, x1, y1) in pixels, the visible pixels (S, S) and the clock position, 0
+    to 12 hours.
+    """
 
     kind: str
     box: tuple[float, float, float, float]
@@ -76,7 +80,12 @@ def _finding(name: str, painted: Painted, written: NDArray[np.bool_]) -> Finding
     window = bounds(mask)
     assert window is not None, name
     rows, columns = window
-    return Finding(name, (float(columns.start), float(rows.start), float(columns.stop), float(rows.stop)), mask, painted.place.clock)
+    return Finding(
+        name,
+        (float(columns.start), float(rows.start), float(columns.stop), float(rows.stop)),
+        mask,
+        painted.place.clock,
+    )
 
 
 def check(seed: object, size: object, kinds: object) -> None:
@@ -87,7 +96,9 @@ def check(seed: object, size: object, kinds: object) -> None:
     if kinds is None:
         return
     if isinstance(kinds, str) or not isinstance(kinds, Sequence):
-        raise FovealError(f"kinds of findings: expected a sequence of names, got {short_repr(kinds)}; write a single one as (name,)")
+        raise FovealError(
+            f"kinds of findings: expected a sequence of names, got {short_repr(kinds)}; write a single one as (name,)"
+        )
     for name in kinds:
         if not isinstance(name, str) or name not in FINDINGS:
             raise unknown("kind of finding", name if isinstance(name, str) else short_repr(name), KINDS)

@@ -1,6 +1,8 @@
-"""Things that stand in the pipe: a ray o + t·d meets an ellipsoid, a box or a capped tube; each gives t and how the face looks at us.
+"""Things that stand in the pipe: a ray o + t·d meets an ellipsoid, a box or a capped tube; each gives t and how the
+face looks at us.
 
-Every function takes rays (3, h, w) and the camera's place and returns (t, facing): t = inf where the ray misses, facing = |n·d|/|d|.
+Every function takes rays (3, h, w) and the camera's place and returns (t, facing): t = inf where the ray misses,
+facing = |n·d|/|d|.
 """
 
 import numpy as np
@@ -25,7 +27,9 @@ def into(turn: Point, ray: Map) -> Map:
     return np.tensordot(turn, ray, 1)
 
 
-def ellipsoid(ray: Map, origin: Point, centre: Point, turn: Point, radii: Point, bumps: Map | float = 0.0) -> tuple[Map, Map]:
+def ellipsoid(
+    ray: Map, origin: Point, centre: Point, turn: Point, radii: Point, bumps: Map | float = 0.0
+) -> tuple[Map, Map]:
     """|(p - c)/r| = 1 + bumps."""
     way = into(turn, ray) / radii[:, None, None]
     start = ((turn @ (origin - centre)) / radii)[:, None, None]
@@ -55,8 +59,10 @@ def box(ray: Map, origin: Point, centre: Point, turn: Point, radii: Point) -> tu
 
 
 def tube(ray: Map, origin: Point, base: Point, turn: Point, radius: float, length: float) -> tuple[Map, Map, Map]:
-    """A tube from `base` along the frame's last axis, open at its end. Also returns how far in from the rim the end is seen: 0 on the
-    outside, else 1 - ρ/r with ρ the distance from the axis.
+    """A tube from `base` along the frame's last axis, open at its end.
+
+    Also returns how far in from the rim the end is seen: 0 on the outside, else 1 - ρ/r with ρ the distance from the
+    axis.
     """
     way = into(turn, ray)
     start = (turn @ (origin - base))[:, None, None]

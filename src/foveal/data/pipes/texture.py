@@ -1,4 +1,5 @@
-"""What the wall is made of: a base colour roughened by noise of several octaves, and ribs or bricks where the pipe has them.
+"""What the wall is made of: a base colour roughened by noise of several octaves, and ribs or bricks where the pipe has
+them.
 
 Detail finer than a pixel is faded out with depth, so that the far pipe does not glitter.
 """
@@ -31,21 +32,72 @@ class Material:
 
 
 MATERIALS = (
-    Material("concrete", ((0.62, 0.60, 0.60), (0.57, 0.55, 0.58), (0.60, 0.57, 0.52), (0.50, 0.50, 0.54)), 0.16, 0.08, 0.02, 0.07, 0.05),
-    Material("worn concrete", ((0.52, 0.49, 0.47), (0.50, 0.47, 0.42), (0.46, 0.46, 0.49)), 0.22, 0.15, 0.15, 0.06, 0.08),
-    Material("vitrified clay", ((0.56, 0.37, 0.26), (0.50, 0.31, 0.22), (0.46, 0.36, 0.29)), 0.12, 0.05, 0.02, 0.05, 0.07, 0.25),
     Material(
-        "plastic", ((0.72, 0.74, 0.68), (0.70, 0.72, 0.74), (0.74, 0.50, 0.30), (0.62, 0.68, 0.62)), 0.04, 0.02, 0.00, 0.04, 0.05, 0.30
+        "concrete",
+        ((0.62, 0.60, 0.60), (0.57, 0.55, 0.58), (0.60, 0.57, 0.52), (0.50, 0.50, 0.54)),
+        0.16,
+        0.08,
+        0.02,
+        0.07,
+        0.05,
     ),
-    Material("corrugated", ((0.46, 0.46, 0.46), (0.58, 0.58, 0.55), (0.40, 0.40, 0.43)), 0.08, 0.04, 0.00, 0.03, 0.05, 0.12, 0.38),
-    Material("lining", ((0.66, 0.66, 0.52), (0.62, 0.66, 0.60), (0.60, 0.58, 0.50)), 0.12, 0.10, 0.08, 0.14, 0.06, 0.20),
-    Material("brick", ((0.50, 0.34, 0.27), (0.48, 0.40, 0.34), (0.44, 0.36, 0.33)), 0.16, 0.12, 0.06, 0.03, 0.06, 0.0, 0.0, 0.5),
+    Material(
+        "worn concrete", ((0.52, 0.49, 0.47), (0.50, 0.47, 0.42), (0.46, 0.46, 0.49)), 0.22, 0.15, 0.15, 0.06, 0.08
+    ),
+    Material(
+        "vitrified clay",
+        ((0.56, 0.37, 0.26), (0.50, 0.31, 0.22), (0.46, 0.36, 0.29)),
+        0.12,
+        0.05,
+        0.02,
+        0.05,
+        0.07,
+        0.25,
+    ),
+    Material(
+        "plastic",
+        ((0.72, 0.74, 0.68), (0.70, 0.72, 0.74), (0.74, 0.50, 0.30), (0.62, 0.68, 0.62)),
+        0.04,
+        0.02,
+        0.00,
+        0.04,
+        0.05,
+        0.30,
+    ),
+    Material(
+        "corrugated",
+        ((0.46, 0.46, 0.46), (0.58, 0.58, 0.55), (0.40, 0.40, 0.43)),
+        0.08,
+        0.04,
+        0.00,
+        0.03,
+        0.05,
+        0.12,
+        0.38,
+    ),
+    Material(
+        "lining", ((0.66, 0.66, 0.52), (0.62, 0.66, 0.60), (0.60, 0.58, 0.50)), 0.12, 0.10, 0.08, 0.14, 0.06, 0.20
+    ),
+    Material(
+        "brick",
+        ((0.50, 0.34, 0.27), (0.48, 0.40, 0.34), (0.44, 0.36, 0.33)),
+        0.16,
+        0.12,
+        0.06,
+        0.03,
+        0.06,
+        0.0,
+        0.0,
+        0.5,
+    ),
 )
 SHARE = (0.30, 0.22, 0.10, 0.14, 0.10, 0.08, 0.06)
 
 
 def fading(view: View, length: float) -> Map:
-    """How much of a detail this long (in radii, along the pipe) still shows: 1 near, 0 where a pixel spans many of them."""
+    """How much of a detail this long (in radii, along the pipe) still shows: 1 near, 0 where a pixel spans many of
+    them.
+    """
     return np.asarray(1 / (1 + (view.depth * view.depth * np.float32(0.5 / (view.pixels * length))) ** 2))
 
 
@@ -63,8 +115,12 @@ def wall_albedo(view: View, material: Material, random: np.random.Generator) -> 
     clouds = sample("cloud", around + shift[0], along + shift[1], smooth)
     tone = clouds * np.float32(material.cloud * random.uniform(0.6, 1.3))
     detail = sample("grain", 2 * around + shift[2], 2 * along + shift[3], smooth) * np.float32(material.grain)
-    detail += np.minimum(detail + np.float32(1.2 * material.grain), 0) * np.float32(1.2)  # pits are deeper than grains are high
-    detail += sample("along", around + shift[4], along + shift[5], smooth) * np.float32(material.along * random.uniform(0.5, 1.8))
+    detail += np.minimum(detail + np.float32(1.2 * material.grain), 0) * np.float32(
+        1.2
+    )  # pits are deeper than grains are high
+    detail += sample("along", around + shift[4], along + shift[5], smooth) * np.float32(
+        material.along * random.uniform(0.5, 1.8)
+    )
     tone += detail * fine
     if material.pebble:
         tone += (
@@ -74,12 +130,16 @@ def wall_albedo(view: View, material: Material, random: np.random.Generator) -> 
         )
     if material.around:
         tone += (
-            sample("around", around + shift[3], along + shift[6], smooth) * coarse * np.float32(material.around * random.uniform(0.5, 1.5))
+            sample("around", around + shift[3], along + shift[6], smooth)
+            * coarse
+            * np.float32(material.around * random.uniform(0.5, 1.5))
         )
     tone += 1
     if material.ribs:
         tone *= _ribs(view, material.ribs, random)
-    colour = np.array(material.colours[random.integers(len(material.colours))]) * random.uniform(0.85, 1.1) + random.normal(0, 0.008, 3)
+    colour = np.array(material.colours[random.integers(len(material.colours))]) * random.uniform(
+        0.85, 1.1
+    ) + random.normal(0, 0.008, 3)
     albedo = plain(tuple(colour)) * tone
     # broad patches differ in hue too: damp is bluer, dry is yellower
     warmth = clouds * np.float32(random.normal(0, 0.012))
@@ -110,7 +170,12 @@ def _lay_bricks(view: View, albedo: Map, strength: float, random: np.random.Gene
     column = view.depth * np.float32(1 / length) + 0.5 * np.mod(course, 2)
     brick = np.floor(column)
     gap = np.float32(0.07)
-    mortar = np.minimum(np.abs(row - course - 0.5) * -2 + 1, (np.abs(column - brick - 0.5) * -2 + 1) * np.float32(length * 5)) < gap * 2
+    mortar = (
+        np.minimum(
+            np.abs(row - course - 0.5) * -2 + 1, (np.abs(column - brick - 0.5) * -2 + 1) * np.float32(length * 5)
+        )
+        < gap * 2
+    )
     fade = fading(view, 0.06)
     hue = np.mod(np.sin(course * 12.9898 + brick * 78.233) * 43758.547, 1) - 0.5
     albedo *= 1 + np.float32(strength) * hue * fade

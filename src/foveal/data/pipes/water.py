@@ -1,4 +1,6 @@
-"""Water at the invert: all wall below the level y = h is hidden by a plane that is dark, mirrors the lit pipe and ripples."""
+"""Water at the invert: all wall below the level y = h is hidden by a plane that is dark, mirrors the lit pipe and
+ripples.
+"""
 
 from dataclasses import dataclass
 
@@ -61,7 +63,9 @@ class Water:
         seen = lamp.at(z + (1 + np.float32(self.level)) / slope * 0.5)
         gloss = np.float32(self.mirror) * glancing * seen * np.clip(1 + 2 * waves, 0, 2.2)
         gloss += np.float32(0.6 * self.mirror) * light * np.clip(waves - 0.7, 0, 1)
-        gloss += np.float32(0.35) * light * np.clip(1 - np.abs(deep) * np.float32(60), 0, 1) * (edge > 0.6)  # wet glints along the edge
+        gloss += (
+            np.float32(0.35) * light * np.clip(1 - np.abs(deep) * np.float32(60), 0, 1) * (edge > 0.6)
+        )  # wet glints along the edge
         gloss *= cover
         return Layer(window, cover, tinted(self.colour, 1 + 0.45 * waves), light, gloss)
 
@@ -84,7 +88,13 @@ def bounds(mask: NDArray[np.bool_]) -> Window | None:
 def draw_water(random: np.random.Generator, eye: float) -> Water:
     """Dry, a trickle, or up to a third full; always below the camera, whose height is `eye`."""
     choice = random.random()
-    level = 1.0 if choice < 0.3 else random.uniform(0.82, 0.96) if choice < 0.7 else max(random.uniform(0.45, 0.82), eye + 0.3)
+    level = (
+        1.0
+        if choice < 0.3
+        else random.uniform(0.82, 0.96)
+        if choice < 0.7
+        else max(random.uniform(0.45, 0.82), eye + 0.3)
+    )
     colour = COLOURS[random.integers(len(COLOURS))]
     return Water(
         level,

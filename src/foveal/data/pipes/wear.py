@@ -1,4 +1,7 @@
-"""What use leaves on a wall that is no finding: a tide line, a worn invert, blotches, runs, flaking and scratches. The hard negatives."""
+"""What use leaves on a wall that is no finding: a tide line, a worn invert, blotches, runs, flaking and scratches.
+
+The hard negatives.
+"""
 
 import numpy as np
 
@@ -23,12 +26,17 @@ def lay_wear(view: View, canvas: Canvas, random: np.random.Generator) -> None:
     if has[1] < 0.35:
         _blend(canvas, np.clip((patches - random.uniform(0.9, 1.8)) * 1.5, 0, random.uniform(0.3, 0.8)), STAINS, random)
     if has[2] < 0.22:  # flaking: the same patches with a hard edge
-        other = sample("cloud", around + shift[2], 2 * along + shift[3], smooth) + 0.5 * sample("grain", around, along, smooth)
+        other = sample("cloud", around + shift[2], 2 * along + shift[3], smooth) + 0.5 * sample(
+            "grain", around, along, smooth
+        )
         _blend(canvas, np.clip((other - random.uniform(1.3, 2.0)) * 6, 0, random.uniform(0.4, 0.8)), FLAKES, random)
     if has[3] < 0.35:  # runs that come down from the crown
         runs = sample("around", around + shift[4], along + shift[5], smooth)
         _blend(
-            canvas, np.clip((runs - random.uniform(0.8, 1.6)) * 1.2, 0, random.uniform(0.25, 0.7)) * fading(view, 3 * CELL), STAINS, random
+            canvas,
+            np.clip((runs - random.uniform(0.8, 1.6)) * 1.2, 0, random.uniform(0.25, 0.7)) * fading(view, 3 * CELL),
+            STAINS,
+            random,
         )
     if has[4] < 0.5:
         _scratches(view, canvas, random)
@@ -40,11 +48,17 @@ def lay_wear(view: View, canvas: Canvas, random: np.random.Generator) -> None:
 
 def _tide(view: View, canvas: Canvas, patches: Map, random: np.random.Generator) -> None:
     """Below some height the wall is dirty; often a second, darker band marks the invert."""
-    for level, strength in ((random.uniform(-0.1, 0.8), random.uniform(0.15, 0.6)), (random.uniform(0.8, 0.97), random.uniform(0.4, 0.85))):
+    for level, strength in (
+        (random.uniform(-0.1, 0.8), random.uniform(0.15, 0.6)),
+        (random.uniform(0.8, 0.97), random.uniform(0.4, 0.85)),
+    ):
         if random.random() < 0.7:
             sharp = random.uniform(4, 30)
             cover = np.clip(
-                (view.height - np.float32(level) + patches * np.float32(random.uniform(0.01, 0.07))) * np.float32(sharp) + 0.5, 0, 1
+                (view.height - np.float32(level) + patches * np.float32(random.uniform(0.01, 0.07))) * np.float32(sharp)
+                + 0.5,
+                0,
+                1,
             )
             _blend(canvas, cover * np.float32(strength), STAINS, random)
 
@@ -65,6 +79,8 @@ def _scratches(view: View, canvas: Canvas, random: np.random.Generator) -> None:
         canvas.albedo[:, rows, columns] *= 1 + np.float32(random.uniform(0.1, 0.35)) * mark
 
 
-def _blend(canvas: Canvas, cover: Map, colours: tuple[tuple[float, float, float], ...], random: np.random.Generator) -> None:
+def _blend(
+    canvas: Canvas, cover: Map, colours: tuple[tuple[float, float, float], ...], random: np.random.Generator
+) -> None:
     colour = plain(colours[random.integers(len(colours))])
     canvas.albedo += np.asarray(cover, np.float32) * (colour - canvas.albedo)

@@ -24,8 +24,11 @@ class Timing:
 
 
 def interleaved(jobs: Mapping[str, Job], *, rounds: int, warm_up: int, device: str = "cpu") -> dict[str, Timing]:
-    """Each job once a round, after `warm_up` rounds that do not count. Every round has an order of its own: a job finds the caches as the one
-    before has left them, which is worth some per cent."""
+    """Each job once a round, after `warm_up` rounds that do not count.
+
+    Every round has an order of its own: a job finds the caches as the one before has left them, which is worth some
+    per cent.
+    """
     taken: dict[str, list[float]] = {name: [] for name in jobs}
     names, order = list(jobs), random.Random(0)
     once = _on_gpu if device.startswith("cuda") else _on_cpu
@@ -47,7 +50,8 @@ def _on_cpu(job: Job) -> float:
 def _on_gpu(job: Job) -> float:
     import torch
 
-    # The device is kept busy for about a millisecond first: the launches queue up behind it, and what is timed is the device.
+    # The device is kept busy for about a millisecond first: the launches queue up behind it, and what is timed is the
+    # device.
     torch.cuda._sleep(2_000_000)
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()

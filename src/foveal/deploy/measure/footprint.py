@@ -2,8 +2,8 @@
 
     footprint = peak(open, run at this batch) − peak(open an empty graph, run it)
 
-Each peak is of a new process with numpy and onnxruntime and nothing else: the largest resident set that the kernel counted. The same
-difference before the first run is what the weights and the plan take.
+Each peak is of a new process with numpy and onnxruntime and nothing else: the largest resident set that the kernel
+counted. The same difference before the first run is what the weights and the plan take.
 """
 
 import json
@@ -57,7 +57,10 @@ def _peaks(graph: bytes, batch: int, threads: int) -> tuple[int | None, int | No
     done = subprocess.run(command, input=graph, capture_output=True, check=False)
     if done.returncode:
         reason = " ".join(done.stderr.decode(errors="replace").split())[-160:]
-        raise FovealError(f"to measure memory: expected a process that runs the graph, got one that ended with {done.returncode}: {reason}")
+        raise FovealError(
+            f"to measure memory: expected a process that runs the graph, got one that ended with {done.returncode}: "
+            f"{reason}"
+        )
     ready, most = json.loads(done.stdout)
     return ready, most
 

@@ -11,7 +11,10 @@ import torch
 
 
 def peak(job: Callable[[], Any], device: str = "cpu") -> int:
-    """Bytes above what was there before the call, results included. The job runs once beforehand, to fill its caches."""
+    """Bytes above what was there before the call, results included.
+
+    The job runs once beforehand, to fill its caches.
+    """
     job()
     return _peak_gpu(job) if device.startswith("cuda") else _peak_cpu(job)
 

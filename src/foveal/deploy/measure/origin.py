@@ -13,7 +13,11 @@ import foveal
 def origin(device: str = "cpu", threads: int | None = None) -> dict[str, str]:
     """The facts that a figure needs beside it."""
     facts = {"foveal": foveal.__version__, "commit": _commit(), "date": dt.datetime.now(dt.UTC).date().isoformat()}
-    facts |= {"machine": f"{_processor()}, {os.cpu_count()} cores", "system": platform.system(), "python": platform.python_version()}
+    facts |= {
+        "machine": f"{_processor()}, {os.cpu_count()} cores",
+        "system": platform.system(),
+        "python": platform.python_version(),
+    }
     for package in ("torch", "triton", "transformers", "ctranslate2", "onnxruntime", "numpy"):
         try:
             facts[package] = importlib.metadata.version(package)
@@ -39,13 +43,19 @@ def _processor() -> str:
 
 
 def _commit() -> str:
-    """The commit of the source tree that this foveal runs from, or FOVEAL_COMMIT where a copy without git was told it; else unknown."""
+    """The commit of the source tree that this foveal runs from, or FOVEAL_COMMIT where a copy without git was told it;
+    else unknown.
+    """
     if commit := os.environ.get("FOVEAL_COMMIT"):
         return commit
     try:
         here = Path(__file__).parent
         done = subprocess.run(
-            ["git", "-C", str(here), "describe", "--always", "--dirty"], capture_output=True, text=True, timeout=5, check=False
+            ["git", "-C", str(here), "describe", "--always", "--dirty"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
         )
     except (OSError, subprocess.SubprocessError):
         return "unknown"

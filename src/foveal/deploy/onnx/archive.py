@@ -1,4 +1,5 @@
-"""The card and the proof inside of a TorchScript (.pt) or torch.export (.pt2) archive: both are zip files, and hold them as text in ROOT/extra/NAME.
+"""The card and the proof inside of a TorchScript (.pt) or torch.export (.pt2) archive: both are zip files, and hold
+them as text in ROOT/extra/NAME.
 
 Reading them runs nothing of the archive: not torch, but zipfile opens it, and what torch would run stays closed.
 """
@@ -16,7 +17,9 @@ LARGEST = 2**26  # bytes of a text that is read
 
 
 def with_text(content: bytes, name: str, text: str) -> bytes:
-    """The same archive with one more extra file, as torch.jit.load and torch.export.load find it; not a byte of the graph and its weights changes."""
+    """The same archive with one more extra file, as torch.jit.load and torch.export.load find it; not a byte of the
+    graph and its weights changes.
+    """
     archive = io.BytesIO(content)
     with zipfile.ZipFile(archive, "a") as opened:
         root = opened.namelist()[0].partition("/")[0]
@@ -33,9 +36,24 @@ def texts(file: Path) -> dict[str, str]:
                 _, _, inside = one.filename.partition("/")
                 folder, _, name = inside.partition("/")
                 if folder == "extra" and name in (CARD, PROOF):
-                    expect(one.file_size <= LARGEST, str(file), f"a text of at most {LARGEST:,} bytes", f"{one.file_size:,}")
+                    expect(
+                        one.file_size <= LARGEST,
+                        str(file),
+                        f"a text of at most {LARGEST:,} bytes",
+                        f"{one.file_size:,}",
+                    )
                     found[name] = opened.read(one).decode()
-    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, UnicodeDecodeError, EOFError, NotImplementedError, RuntimeError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        lzma.LZMAError,
+        UnicodeDecodeError,
+        EOFError,
+        NotImplementedError,
+        RuntimeError,
+    ) as error:
         reason = " ".join(str(error).split())[:160]
-        raise FovealError(f"{file}: expected an archive of torch's, got a file that cannot be opened as one: {reason}") from None
+        raise FovealError(
+            f"{file}: expected an archive of torch's, got a file that cannot be opened as one: {reason}"
+        ) from None
     return found

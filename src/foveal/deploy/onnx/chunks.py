@@ -1,10 +1,12 @@
-"""Φ on a few patches after the other, so that its maps never leave a core's cache, whatever the batch and the image's side.
+"""Φ on a few patches after the other, so that its maps never leave a core's cache, whatever the batch and the image's
+side.
 
     features = Scan over chunks of patches: Φ(chunk)
 
-The function is the same, as Φ sees every patch by itself; a graph that takes a batch at once writes each map to memory and reads it back. The Φ of
-icam-31k on one thread: 7 % less time for one image, 27 % less for eight, and time that grows with the pixels and no faster. That of icam-fast, whose
-image fits as a whole: 1 % more for one, 20 % less for eight, 27 % less for 64.
+The function is the same, as Φ sees every patch by itself; a graph that takes a batch at once writes each map to memory
+and reads it back. The Φ of icam-31k on one thread: 7 % less time for one image, 27 % less for eight, and time that
+grows with the pixels and no faster. That of icam-fast, whose image fits as a whole: 1 % more for one, 20 % less for
+eight, 27 % less for 64.
 """
 
 from typing import Any

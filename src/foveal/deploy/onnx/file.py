@@ -20,7 +20,9 @@ def needed_onnx() -> Any:
         import onnx
         import onnxscript  # noqa: F401 — torch's exporter asks for it, with words of its own
     except ModuleNotFoundError as error:
-        raise FovealError(f"to export: expected {error.name} to be installed, got none; pip install foveal[export]") from None
+        raise FovealError(
+            f"to export: expected {error.name} to be installed, got none; pip install foveal[export]"
+        ) from None
     return onnx
 
 

@@ -2,7 +2,8 @@
 
     W ≈ float32(float16(W))
 
-A runtime widens them once, when it opens the file. Relative error of a weight: at most 2⁻¹¹, and more of those below 6e-5, which hardly count. A tensor with numbers that 16 bits cannot hold stays.
+A runtime widens them once, when it opens the file. Relative error of a weight: at most 2⁻¹¹, and more of those below
+6e-5, which hardly count. A tensor with numbers that 16 bits cannot hold stays.
 """
 
 from typing import Any

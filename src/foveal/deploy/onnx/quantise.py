@@ -1,13 +1,15 @@
-"""int8: weights a channel, maps a tensor, by onnxruntime's quantiser; which convolutions take part is chosen by what it costs and gives.
+"""int8: weights a channel, maps a tensor, by onnxruntime's quantiser; which convolutions take part is chosen by what
+it costs and gives.
 
     x ≈ s (q − z),  q in 0 … 255;   W_c ≈ s_c q_c,  q_c in −127 … 127
 
-Bytes of a camera are q already (s = 1, z = 0): a first convolution that takes part reads them as they come. Small maps and what works on vectors
-stay in float32: there a step between the two costs more than it saves. Their weights lie in the file with 16 bits, which a runtime widens once,
-when it opens it.
+Bytes of a camera are q already (s = 1, z = 0): a first convolution that takes part reads them as they come. Small maps
+and what works on vectors stay in float32: there a step between the two costs more than it saves. Their weights lie in
+the file with 16 bits, which a runtime widens once, when it opens it.
 
-A plan names what is quantised. Every plan is calibrated on the same frames, held beside the model on others, and timed in turns with the float
-file: the fastest plan whose logits are near enough is kept. What a convolution costs in error is seen by quantising it alone.
+A plan names what is quantised. Every plan is calibrated on the same frames, held beside the model on others, and timed
+in turns with the float file: the fastest plan whose logits are near enough is kept. What a convolution costs in error
+is seen by quantising it alone.
 """
 
 import tempfile
@@ -26,7 +28,16 @@ from foveal.runtime.onnx_names import INPUT
 from foveal.runtime.onnx_session import opened
 
 BATCH = 8
-BETWEEN = ("Relu", "Clip", "AveragePool", "GlobalAveragePool", "Add", "Sigmoid", "Mul", "HardSwish")  # what may stand between convolutions
+BETWEEN = (
+    "Relu",
+    "Clip",
+    "AveragePool",
+    "GlobalAveragePool",
+    "Add",
+    "Sigmoid",
+    "Mul",
+    "HardSwish",
+)  # what may stand between convolutions
 LEAST = 6  # rows and columns of a map that is worth it
 HALVED = 256  # numbers of a tensor whose storing in 16 bits outweighs a cast
 ROUNDS, WARM_UP = 31, 5
@@ -54,7 +65,10 @@ def plans(content: bytes, calibration: NDArray[np.uint8], held: NDArray[np.uint8
     convolutions = [node for node in wide if node.op_type == "Conv"]
     between = [node.name for node in wide if node.op_type in BETWEEN]
     picks = {
-        "all convolutions but the first, and what stands between": [*(node.name for node in convolutions[1:]), *between],
+        "all convolutions but the first, and what stands between": [
+            *(node.name for node in convolutions[1:]),
+            *between,
+        ],
         "all convolutions, and what stands between": [*(node.name for node in convolutions), *between],
         "all convolutions but the first": [node.name for node in convolutions[1:]],
         "wide ones": [node.name for node in convolutions[1:] if _group(node) == 1],
@@ -63,7 +77,9 @@ def plans(content: bytes, calibration: NDArray[np.uint8], held: NDArray[np.uint8
     sessions = {name: opened(graph_) for name, graph_ in {"float": content, **made}.items()}
     expected = _logits(sessions["float"], held)
     one = {INPUT: held[:1]}
-    taken = interleaved({name: _job(session, one) for name, session in sessions.items()}, rounds=ROUNDS, warm_up=WARM_UP)
+    taken = interleaved(
+        {name: _job(session, one) for name, session in sessions.items()}, rounds=ROUNDS, warm_up=WARM_UP
+    )
     found = [
         Plan(
             name,
@@ -88,7 +104,13 @@ def blame(content: bytes, calibration: NDArray[np.uint8], held: NDArray[np.uint8
 
 
 def _quantised(content: bytes, nodes: Sequence[str], calibration: NDArray[np.uint8]) -> bytes:
-    from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_static  # type: ignore[import-untyped]
+    from onnxruntime.quantization import (  # type: ignore[import-untyped]
+        CalibrationDataReader,
+        CalibrationMethod,
+        QuantFormat,
+        QuantType,
+        quantize_static,
+    )
 
     class Frames(CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -120,9 +142,18 @@ def _wide(content: bytes) -> list[Any]:
     import onnx
 
     graph = onnx.shape_inference.infer_shapes(onnx.load_model_from_string(content)).graph
-    sides = {one.name: [side.dim_value for side in one.type.tensor_type.shape.dim] for one in (*graph.value_info, *graph.output)}
-    input_sides = sides | {node.output[0]: sides.get(node.input[0], []) for node in graph.node if "Pool" in node.op_type}
-    return [node for node in graph.node if len(shape := input_sides.get(node.output[0], [])) == 4 and min(shape[2:]) >= LEAST]
+    sides = {
+        one.name: [side.dim_value for side in one.type.tensor_type.shape.dim]
+        for one in (*graph.value_info, *graph.output)
+    }
+    input_sides = sides | {
+        node.output[0]: sides.get(node.input[0], []) for node in graph.node if "Pool" in node.op_type
+    }
+    return [
+        node
+        for node in graph.node
+        if len(shape := input_sides.get(node.output[0], [])) == 4 and min(shape[2:]) >= LEAST
+    ]
 
 
 def _direct(content: bytes) -> bytes:
@@ -137,7 +168,12 @@ def _direct(content: bytes) -> bytes:
     read = [name for node in graph.node for name in node.input]
     for node in [node for node in graph.node if node.op_type == "QuantizeLinear"]:
         cast = makers.get(node.input[0])
-        if cast is None or cast.op_type != "Cast" or read.count(cast.output[0]) != 1 or not _are_bytes(cast.input[0], graph, makers):
+        if (
+            cast is None
+            or cast.op_type != "Cast"
+            or read.count(cast.output[0]) != 1
+            or not _are_bytes(cast.input[0], graph, makers)
+        ):
             continue
         scale, zero = (numpy_helper.to_array(held[name]) for name in node.input[1:3])
         if scale.size != 1 or abs(float(scale) - 1) > 1e-6 or int(zero) != 0:  # no byte was 255 in calibration
@@ -151,7 +187,10 @@ def _direct(content: bytes) -> bytes:
 
 
 def _shortly_named(content: bytes) -> bytes:
-    """What only nodes read is called by a number: names were an eighth of a small file. Of a graph without graphs inside, as an int8 one is."""
+    """What only nodes read is called by a number: names were an eighth of a small file.
+
+    Of a graph without graphs inside, as an int8 one is.
+    """
     import onnx
 
     proto = onnx.load_model_from_string(content)
@@ -181,7 +220,9 @@ def _group(node: Any) -> int:
 
 
 def _logits(session: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-    return np.concatenate([session.run(["logits"], {INPUT: frames[start : start + BATCH]})[0] for start in range(0, len(frames), BATCH)])
+    return np.concatenate(
+        [session.run(["logits"], {INPUT: frames[start : start + BATCH]})[0] for start in range(0, len(frames), BATCH)]
+    )
 
 
 def _job(session: Any, feed: dict[str, Any]) -> Any:

@@ -1,15 +1,18 @@
-"""A trained Transformer as a search asks it (decode/engine.py), for one thread of a CPU: what TorchEngine computes, with less work per token.
+"""A trained Transformer as a search asks it (decode/engine.py), for one thread of a CPU: what TorchEngine computes,
+with less work per token.
 
     slot(t, b) = t·beams + b;      row b attends to slot(t, a_t),  a_t the beam that its sentence had t tokens ago;      a ← a[parents]
 
-Symbols: t a step, b a beam, a the ancestors. Keys and values are written once into the slot of their beam and step, and never move: the beams of
-a source are queries of one attention over all its slots, with a mask of ancestors that all layers share. A new order of the beams moves that
-mask alone, a few numbers where a cache would be megabytes. In memory slots come first, so that those that are filled have no gaps between them:
-the queries of 32 sources meet the keys of 10 tokens in 33 µs, and in 136 where each head has all its slots together. The source's keys and values
-are made once, and shared by the beams in the same way.
-Linear maps are in the form that suits the number of rows: fast_linear.py; the tokens are chosen by top_k.py.
+Symbols: t a step, b a beam, a the ancestors. Keys and values are written once into the slot of their beam and step,
+and never move: the beams of a source are queries of one attention over all its slots, with a mask of ancestors that
+all layers share. A new order of the beams moves that mask alone, a few numbers where a cache would be megabytes. In
+memory slots come first, so that those that are filled have no gaps between them: the queries of 32 sources meet the
+keys of 10 tokens in 33 µs, and in 136 where each head has all its slots together. The source's keys and values are
+made once, and shared by the beams in the same way. Linear maps are in the form that suits the number of rows:
+fast_linear.py; the tokens are chosen by top_k.py.
 
-Departs from the trained model by rounding; with precision="int8" by that of eight bits, in every linear map but the embedding tables.
+Departs from the trained model by rounding; with precision="int8" by that of eight bits, in every linear map but the
+embedding tables.
 """
 
 from collections.abc import Sequence
@@ -40,12 +43,16 @@ from foveal.runtime.decode.engine import Bans, Engine, Next, Rows, never_generat
 PRECISIONS = ("fp32", "int8")
 MANY, MOST = 16, 128  # rows: more than one, and those of a feed-forward network at a time
 LANES = 16  # numbers of a vector
-FEW = 7  # tokens: fewer torch's bmm weighs in a plain loop, which takes 143 µs for six where a product and a sum take 49
+FEW = (
+    7  # tokens: fewer torch's bmm weighs in a plain loop, which takes 143 µs for six where a product and a sum take 49
+)
 SEVERAL = 8  # sources, from which on attention is faster as three products
 
 
 def engine_of(model: nn.Module, precision: str = "fp32") -> Engine:
-    """The fastest engine for this model where it lies: a FastDecoder on a CPU, TorchEngine for what that does not know."""
+    """The fastest engine for this model where it lies: a FastDecoder on a CPU, TorchEngine for what that does not
+    know.
+    """
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
     against = unsupported(model)
@@ -71,7 +78,9 @@ def unsupported(model: nn.Module) -> str | None:
 
 
 class FastDecoder:
-    """An Engine, for a model that is trained no further: some of its weights are copied into another form here, others are read where they are."""
+    """An Engine, for a model that is trained no further: some of its weights are copied into another form here, others
+    are read where they are.
+    """
 
     def __init__(self, model: Transformer, precision: str = "fp32") -> None:
         if precision not in PRECISIONS:
@@ -100,11 +109,15 @@ class FastDecoder:
         memory = model.encoder_norm(x)
         self.hidden = None  # of the sources' padding, (S, 1, 1, M)
         if mask is not None:
-            self.hidden = torch.zeros(len(sources), 1, 1, wide).masked_fill_(torch.arange(wide) >= lengths[:, None, None, None], -torch.inf)
+            self.hidden = torch.zeros(len(sources), 1, 1, wide).masked_fill_(
+                torch.arange(wide) >= lengths[:, None, None, None], -torch.inf
+            )
         for block in self.decoder:
             block.begin(memory, len(sources), beams, limit)
         # At the beginning each beam attends to its own slots; a new order changes those that are filled.
-        self.ancestors = torch.full((beams, beams), -torch.inf).fill_diagonal_(0.0).repeat(len(sources), limit)  # (S·B, T·B)
+        self.ancestors = (
+            torch.full((beams, beams), -torch.inf).fill_diagonal_(0.0).repeat(len(sources), limit)
+        )  # (S·B, T·B)
         self.places = model.target_position(torch.zeros(1, self._reach(), config.width))[0]  # (T, C)
 
     @torch.inference_mode()
@@ -142,7 +155,9 @@ class FastDecoder:
         """The layers and the logits for one row, or for several: made when first asked for."""
         if alone not in self.made:
             rows, tables = 1 if alone else MANY, self.model.tables
-            layers = [_Decoder(layer, rows, self.precision) for layer in self.model.decoder if isinstance(layer, Decoder)]
+            layers = [
+                _Decoder(layer, rows, self.precision) for layer in self.model.decoder if isinstance(layer, Decoder)
+            ]
             self.made[alone] = layers, linear(tables.of_output, tables.bias, rows, self.precision)
         return self.made[alone]
 
@@ -173,7 +188,9 @@ class _FeedForward:
         layer = cast("FeedForward", block.layer)
         self.around, self.activation = _Around(block), _in_place(layer.activation)
         self.inner = linear(layer.inner.weight, layer.inner.bias, rows, precision)
-        self.outer = linear(layer.outer.weight, layer.outer.bias, rows, precision, positive=isinstance(layer.activation, nn.ReLU))
+        self.outer = linear(
+            layer.outer.weight, layer.outer.bias, rows, precision, positive=isinstance(layer.activation, nn.ReLU)
+        )
 
     def __call__(self, x: Tensor) -> Tensor:
         if x.shape[0] > MOST:  # some rows at a time: what is hidden stays in the cache
@@ -273,9 +290,17 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _shares(scores: Tensor) -> Tensor:
-    """softmax. Rows shorter than a vector torch does number by number (256 of 15: 68 µs, of 16: 9), so they are filled up with what has no share."""
+    """softmax.
+
+    Rows shorter than a vector torch does number by number (256 of 15: 68 µs, of 16: 9), so they are filled up with
+    what has no share.
+    """
     short = LANES - scores.shape[-1]
-    return scores.softmax(-1) if short <= 0 else functional.pad(scores, (0, short), value=-torch.inf).softmax(-1)[..., :-short]
+    return (
+        scores.softmax(-1)
+        if short <= 0
+        else functional.pad(scores, (0, short), value=-torch.inf).softmax(-1)[..., :-short]
+    )
 
 
 def _turned(heads: Tensor, length: int, position: Any) -> Tensor:

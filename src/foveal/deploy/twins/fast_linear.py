@@ -4,8 +4,8 @@
 
 Symbols: r a row of x, o an output, Q rounding to eight bits, t the scale of an output's weights.
 
-A step of decoding has one row, or a few, and waits for the weights to come from memory. What one thread of an AMD EPYC takes for W of
-2048 × 512, in µs, a dozen matrices in turn:
+A step of decoding has one row, or a few, and waits for the weights to come from memory. What one thread of an AMD EPYC
+takes for W of 2048 × 512, in µs, a dozen matrices in turn:
 
     rows                                     1      4      32     128
     F.linear                                 478    571    1607
@@ -15,13 +15,14 @@ A step of decoding has one row, or a few, and waits for the weights to come from
     int8, fbgemm, each row has its own       74     70     331    945
     int8, oneDNN, uint8, each row its own    133    139    298    841
 
-The machine was busy: fp32 is of the clock, int8 of processor time. Of 512 × 512 and one row, oneDNN with int8 rows took 7,087 µs and
-_weight_int8pack_mm, int8 weights and float32 rows, 237, where fbgemm took 22.
+The machine was busy: fp32 is of the clock, int8 of processor time. Of 512 × 512 and one row, oneDNN with int8 rows
+took 7,087 µs and _weight_int8pack_mm, int8 weights and float32 rows, 237, where fbgemm took 22.
 
-So one row takes W transposed where it has more outputs than inputs and as it is elsewhere, more rows take it packed, and eight bits are fbgemm's.
-fbgemm knows one scale for all of x: a row is divided by its own before, and multiplied after, as a linear map lets it be. With the scale of
-the loudest row, the others would be rounded more coarsely, and a sentence would depend on those beside it.
-What torch has of this is not promised for ever: each form is tried before it is used, and F.linear takes the place of what is missing.
+So one row takes W transposed where it has more outputs than inputs and as it is elsewhere, more rows take it packed,
+and eight bits are fbgemm's. fbgemm knows one scale for all of x: a row is divided by its own before, and multiplied
+after, as a linear map lets it be. With the scale of the loudest row, the others would be rounded more coarsely, and a
+sentence would depend on those beside it. What torch has of this is not promised for ever: each form is tried before it
+is used, and F.linear takes the place of what is missing.
 """
 
 import warnings
@@ -38,7 +39,9 @@ HINT = 32  # rows that oneDNN packs for; as good for 4 and for 128
 
 
 def linear(weight: Tensor, bias: Tensor | None, rows: int, precision: str, positive: bool = False) -> Linear:
-    """W (out, in) and b (out,), for so many rows at a time. precision: "fp32" or "int8". positive: x has no negative numbers."""
+    """W (out, in) and b (out,), for so many rows at a time. precision: "fp32" or "int8". positive: x has no negative
+    numbers.
+    """
     weight, bias = weight.detach(), None if bias is None else bias.detach()
     if precision == "int8":
         return eight_bit(weight, bias, rows, positive)
@@ -73,9 +76,13 @@ def eight_bit(weight: Tensor, bias: Tensor | None, rows: int, positive: bool = F
         return lambda x: apply(x, blocks, False)
 
     def by_rows(x: Tensor) -> Tensor:
-        loudest = (x if positive else x.abs()).amax(1, keepdim=True).clamp_min_(1e-30)  # torch's norm of infinity takes ten times as long
+        loudest = (
+            (x if positive else x.abs()).amax(1, keepdim=True).clamp_min_(1e-30)
+        )  # torch's norm of infinity takes ten times as long
         y: Tensor = apply(x / loudest, blocks, False)
-        return y.mul_(loudest) if bias is None else torch.addcmul(bias, y, loudest, out=y)  # in place: new memory costs more than the pass
+        return (
+            y.mul_(loudest) if bias is None else torch.addcmul(bias, y, loudest, out=y)
+        )  # in place: new memory costs more than the pass
 
     return by_rows
 
@@ -88,7 +95,9 @@ def _eight_bit_blocks(weight: Tensor, bias: Tensor | None) -> object:
     engine = torch.backends.quantized.engine
     with warnings.catch_warnings(), torch.inference_mode(False), torch.no_grad():
         warnings.simplefilter("ignore")  # torch is going to build such tensors in another way
-        eighths = torch.quantize_per_channel(weight.float().clone(), scales, torch.zeros(outputs, dtype=torch.int64), 0, torch.qint8)
+        eighths = torch.quantize_per_channel(
+            weight.float().clone(), scales, torch.zeros(outputs, dtype=torch.int64), 0, torch.qint8
+        )
         try:
             torch.backends.quantized.engine = "fbgemm"
             return torch.ops.quantized.linear_prepack(eighths, None if bias is None else bias.float().clone())

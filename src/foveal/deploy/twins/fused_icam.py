@@ -8,9 +8,10 @@
 
     Σ_row Σ_column Σ_colour = Σ_row Σ_(column, colour)                        k pixels of a row are one of 3k channels, for int8
 
-Symbols: u bytes of the image; μ, σ mean and deviation; s the gate of squeeze-and-excitation, made from mean h, which is there already.
-255μ stays a subtraction where the stem pads with 0 after it: a bias would not be 0 at the border. A stem that does not pad has it in its bias.
-Departs from the trained model by rounding only; holds in evaluation mode only, as BatchNorm in training needs the map that is left out.
+Symbols: u bytes of the image; μ, σ mean and deviation; s the gate of squeeze-and-excitation, made from mean h, which
+is there already. 255μ stays a subtraction where the stem pads with 0 after it: a bias would not be 0 at the border. A
+stem that does not pad has it in its bias. Departs from the trained model by rounding only; holds in evaluation mode
+only, as BatchNorm in training needs the map that is left out.
 """
 
 import copy
@@ -31,7 +32,9 @@ from foveal.runtime.card import ImageCard
 
 
 class Frames(nn.Module):
-    """A model that takes frames as a camera gives them, (B, h, w, 3) bytes, and answers with logits (B, C) and, of an Icam, where it looked."""
+    """A model that takes frames as a camera gives them, (B, h, w, 3) bytes, and answers with logits (B, C) and, of an
+    Icam, where it looked.
+    """
 
     mean: Tensor
     std: Tensor
@@ -63,7 +66,9 @@ class Frames(nn.Module):
         return (seen, None) if self.decoder is None else self.decoder(seen)
 
     def cut(self, frames: Tensor) -> Tensor:
-        """Bytes still: images, or of an Icam their patches (B·P, 3, patch, patch); in runs of k pixels, (B·P, 3k, patch, patch / k)."""
+        """Bytes still: images, or of an Icam their patches (B·P, 3, patch, patch); in runs of k pixels, (B·P, 3k,
+        patch, patch / k).
+        """
         if self.blank is not None:
             frames = torch.where(self.blank, GREY, frames)
         return cut_frames(frames, self.patch, self.run) if self.patch else frames.permute(0, 3, 1, 2)
@@ -79,7 +84,9 @@ class Frames(nn.Module):
         """Bytes of the widest map that Φ makes of one patch."""
         sizes = [0]
         hooks = [
-            part.register_forward_hook(lambda _, __, y: sizes.append(y.nbytes)) for part in self.modules() if isinstance(part, nn.Conv2d)
+            part.register_forward_hook(lambda _, __, y: sizes.append(y.nbytes))
+            for part in self.modules()
+            if isinstance(part, nn.Conv2d)
         ]
         try:
             self.see(torch.zeros(1, 3 * self.run, self.patch, self.patch // self.run, dtype=torch.uint8))
@@ -125,7 +132,9 @@ class LeanStages(nn.Module):
             self.stem.weight /= 255 * torch.tensor(card.std)[:, None, None]
             if not self.centred:
                 assert self.stem.bias is not None
-                self.stem.bias -= 255 * (self.stem.weight.double().sum((2, 3)) @ torch.tensor(card.mean).double()).to(self.stem.bias.dtype)
+                self.stem.bias -= 255 * (self.stem.weight.double().sum((2, 3)) @ torch.tensor(card.mean).double()).to(
+                    self.stem.bias.dtype
+                )
         self.blocks = nn.Sequential(*(LeanBlock(cast("MBConv", block)) for block in blocks))
         self.pool, self.activation = pool, cast("nn.Sequential", stem)[2]
         for place, (block, after) in enumerate(itertools.pairwise(self.blocks)):
@@ -133,10 +142,11 @@ class LeanStages(nn.Module):
             cast("LeanBlock", block).hand_on_bias(cast("LeanBlock", after), last)
 
     def read_runs(self, patch: int) -> int:
-        """Let the stem take k pixels of a row as one of 3k channels, if it cuts its patch into squares of k; the answer is k, else 1.
+        """Let the stem take k pixels of a row as one of 3k channels, if it cuts its patch into squares of k; the
+        answer is k, else 1.
 
-        onnxruntime gathers what an int8 convolution sees a position of the kernel at a time: k positions of 3k bytes instead of k² of 3.
-        That is an eighth of the time of a small model. A float convolution loses 2 %.
+        onnxruntime gathers what an int8 convolution sees a position of the kernel at a time: k positions of 3k bytes
+        instead of k² of 3. That is an eighth of the time of a small model. A float convolution loses 2 %.
         """
         side = self.stem.kernel_size[0]
         if self.stem.stride[0] != side or patch % side:
@@ -202,7 +212,9 @@ class LeanBlock(nn.Module):
     def cells(self, x: Tensor, pool: int) -> Tensor:
         """The means (B, C, pool, pool) of the map's cells, without the map where cells do not overlap."""
         stride = self.depthwise.stride[0]
-        side, rest = divmod((int(x.shape[2]) + stride - 1) // stride, pool)  # a patch is square; while torch traces, a side is a tensor
+        side, rest = divmod(
+            (int(x.shape[2]) + stride - 1) // stride, pool
+        )  # a patch is square; while torch traces, a side is a tensor
         if rest or self.squeeze is not None:
             return F.adaptive_avg_pool2d(self(x), pool)
         y = F.conv2d(cell_means(self.widened(x), side), self.weight[:, :, None, None], self.bias)
@@ -224,7 +236,9 @@ def averaged(h: Tensor) -> Tensor:
 
 
 def cell_means(h: Tensor, side: int) -> Tensor:
-    """(B, C, h, w) → the means of cells of so many rows and columns; as a convolution: onnxruntime pools int8 eight times as slowly."""
+    """(B, C, h, w) → the means of cells of so many rows and columns; as a convolution: onnxruntime pools int8 eight
+    times as slowly.
+    """
     share = torch.full((h.shape[1], 1, side, side), side**-2, dtype=h.dtype, device=h.device)
     return F.conv2d(h, share, stride=side, groups=h.shape[1])
 

@@ -1,13 +1,14 @@
-"""ICAM after Φ with fewer operations: the projections of the memory move to the few queries, and products of weights are made once.
+"""ICAM after Φ with fewer operations: the projections of the memory move to the few queries, and products of weights
+are made once.
 
     K = X E + (b_E + position)                                     the memory, made once; X = LN(mixed features)
     first  w = softmax((Q_latent W_q W_kᵀ/√C) Kᵀ);  Q = (w X) E W_v + b     no bias of keys: a softmax takes out what all keys share
     layer  w_h = softmax((Q A_h + a_h) Kᵀ);  Q ← LN(Q + Σ_h (w_h K) B_h + b)   as in layers/absorbed.py, 1/√D inside A
     head   W₁(W_out Q + b_out) + b₁ = (W₁ W_out) Q + (W₁ b_out + b₁)
 
-Symbols: E the embedding of features; w, w_h the maps that are told, too. Queries are rows of one matrix, so that each product and its bias
-is one operation of a runtime.
-Departs from the trained model by rounding only; products of weights are made in double precision. Holds in evaluation mode only.
+Symbols: E the embedding of features; w, w_h the maps that are told, too. Queries are rows of one matrix, so that each
+product and its bias is one operation of a runtime. Departs from the trained model by rounding only; products of
+weights are made in double precision. Holds in evaluation mode only.
 """
 
 from typing import cast
@@ -23,7 +24,9 @@ from foveal.models.icam import Adaptive, CrossBlock, Icam, Projected
 
 
 class LeanDecoder(nn.Module):
-    """What Φ saw in each patch (B·P, C′, s, s) → logits (B, C), and maps (B, M, N, P) as deploy/export.py orders them, or None."""
+    """What Φ saw in each patch (B·P, C′, s, s) → logits (B, C), and maps (B, M, N, P) as deploy/export.py orders them,
+    or None.
+    """
 
     def __init__(self, model: Icam, rows: int, columns: int) -> None:
         """rows, columns: of the grid of patches."""
@@ -48,7 +51,9 @@ class LeanDecoder(nn.Module):
         return logits, torch.cat(maps, 1) if maps else None
 
     def grid(self, features: Tensor) -> Tensor:
-        """(B, h, w, C′), as grid_of makes it, but moving rows of cells, not numbers: channels stand last in most runtimes anyway."""
+        """(B, h, w, C′), as grid_of makes it, but moving rows of cells, not numbers: channels stand last in most
+        runtimes anyway.
+        """
         channels, side = features.shape[1], features.shape[2]
         if side == 1 or self.rows == self.columns == 1:
             return features.permute(0, 2, 3, 1).reshape(-1, self.rows * side, self.columns * side, channels)
@@ -109,7 +114,12 @@ class LeanCrossBlock(nn.Module):
         super().__init__()
         around, after = block.attention, block.feed_forward
         attention, network = cast("MultiHead", around.layer), cast("Gated", after.layer)
-        self.queries, self.heads, self.width, dtype = queries, attention.heads, attention.width, attention.out.weight.dtype
+        self.queries, self.heads, self.width, dtype = (
+            queries,
+            attention.heads,
+            attention.width,
+            attention.out.weight.dtype,
+        )
         twin = Absorbed(self.width, self.heads, key_width=self.width, head_width=attention.head_width).double()
         twin.load_state_dict(attention.state_dict())
         with torch.no_grad():
@@ -120,7 +130,12 @@ class LeanCrossBlock(nn.Module):
             self.output = linear(twin._output(), twin._offset(None, asked, asked), dtype)
             of_gate, of_passed = zip(network.inner.weight.chunk(2), network.inner.bias.chunk(2), strict=True)
             self.gate, self.passed = linear(*of_gate, dtype), linear(*of_passed, dtype)
-        self.seen_norm, self.norm, self.outer, self.activation = around.norm, after.norm, network.outer, network.activation
+        self.seen_norm, self.norm, self.outer, self.activation = (
+            around.norm,
+            after.norm,
+            network.outer,
+            network.activation,
+        )
 
     def forward(self, queries: Tensor, memory: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         """Queries (B·N, C), memory (B, P, C) and its transpose → queries, and where they looked (B, H, N, P)."""
@@ -129,7 +144,9 @@ class LeanCrossBlock(nn.Module):
         seen = (looked @ memory).view(-1, self.heads * self.width)
         queries = self.seen_norm(queries + self.output(seen))
         queries = self.norm(queries + self.outer(self.activation(self.gate(queries)) * self.passed(queries)))
-        return queries, looked.unflatten(1, (self.queries, self.heads)).transpose(1, 2) if self.queries > 1 else looked[:, :, None]
+        return queries, looked.unflatten(1, (self.queries, self.heads)).transpose(1, 2) if self.queries > 1 else looked[
+            :, :, None
+        ]
 
 
 def head(model: Icam) -> nn.Linear:

@@ -2,12 +2,13 @@
 
     log P(w) = l_w − log Σ_v exp l_v;      the K largest l lie in the K columns of a folded l that have the largest maxima
 
-Symbols: l the logits of one row. l is folded into 32 rows: of 32,000 numbers 1,000 maxima are made by vector instructions, K columns are picked,
-and their 32·K numbers are sorted. Exact: a number of a column that is not picked has K numbers before it. The sum is made a few rows at a time,
-so that what is read and written several times stays in a core's own cache; all else are small calls, which are made once for all rows.
+Symbols: l the logits of one row. l is folded into 32 rows: of 32,000 numbers 1,000 maxima are made by vector
+instructions, K columns are picked, and their 32·K numbers are sorted. Exact: a number of a column that is not picked
+has K numbers before it. The sum is made a few rows at a time, so that what is read and written several times stays in
+a core's own cache; all else are small calls, which are made once for all rows.
 
-What one thread of an AMD EPYC takes for 32 rows of 32,000 logits, K = 8: topk 1.3 ms, folded 0.2 ms; logsumexp 1.3 ms, the sum that torch's
-log_softmax makes on its way 0.7 ms.
+What one thread of an AMD EPYC takes for 32 rows of 32,000 logits, K = 8: topk 1.3 ms, folded 0.2 ms; logsumexp 1.3 ms,
+the sum that torch's log_softmax makes on its way 0.7 ms.
 """
 
 import numpy as np
@@ -23,7 +24,9 @@ AT_ONCE = 2**18  # numbers: a mebibyte, the second cache of a core
 
 
 def likeliest(hidden: Tensor, project: Linear, top_k: int, end: int, never: Tensor, bans: Bans | None) -> Next:
-    """What a search asks of hidden (R, C), of which `project` makes logits (R, V). never: tokens that no sentence contains."""
+    """What a search asks of hidden (R, C), of which `project` makes logits (R, V). never: tokens that no sentence
+    contains.
+    """
     parts, first = [], 0
     for some in hidden.split(MOST_ROWS):
         logits = project(some)
@@ -51,7 +54,9 @@ def _of_some(logits: Tensor, top_k: int, end: int, never: Tensor, bans: Bans | N
 
 
 def log_total(logits: Tensor) -> Tensor:
-    """log Σ exp l of each row, (R, V) → (R, 1): by how much log_softmax lowers a number, which it knows in one pass over the row."""
+    """log Σ exp l of each row, (R, V) → (R, 1): by how much log_softmax lowers a number, which it knows in one pass
+    over the row.
+    """
     few = max(1, AT_ONCE // logits.shape[1])
     return torch.cat([some[:, :1] - some.log_softmax(1)[:, :1] for some in logits.split(few)])
 

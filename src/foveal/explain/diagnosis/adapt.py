@@ -1,4 +1,6 @@
-"""How a module is called, found out from its signature: names of arguments, layout, width; a guess counts only if the call works."""
+"""How a module is called, found out from its signature: names of arguments, layout, width; a guess counts only if the
+call works.
+"""
 
 import copy
 import inspect
@@ -12,12 +14,21 @@ from torch import Tensor, nn
 
 from foveal.errors import FovealError, expect
 from foveal.explain.diagnosis.build import HEAD_WIDTH, TOKENS, built
-from foveal.explain.diagnosis.introspection import documentation_of, name_of, numbers_of, signature_of, widths_of, written
+from foveal.explain.diagnosis.introspection import (
+    documentation_of,
+    name_of,
+    numbers_of,
+    signature_of,
+    widths_of,
+    written,
+)
 from foveal.explain.diagnosis.masking import read
 from foveal.explain.diagnosis.names import HEADS, KEY_WIDTHS, KEYS, LENGTHS, MASKS, QUERIES, SOURCES, VALUES
 from foveal.explain.diagnosis.subject import LAYOUTS, REFUSALS, Sizes, Subject, in_a_line
 
-_SEQUENCE_FIRST = r"time x batch|\(\s*T\s*,\s*B\b|\(\s*L\s*,\s*[BN]\s*,|seq\w*( |_)?(len\w*)?\s*,\s*(batch|bsz)|sequence.first"
+_SEQUENCE_FIRST = (
+    r"time x batch|\(\s*T\s*,\s*B\b|\(\s*L\s*,\s*[BN]\s*,|seq\w*( |_)?(len\w*)?\s*,\s*(batch|bsz)|sequence.first"
+)
 
 
 def adapt(
@@ -28,13 +39,25 @@ def adapt(
     layout: str | None = None,
     shape: tuple[int, int, int] | None = None,
 ) -> Subject:
-    """The subject for a module, a class or a function; a FovealError that names its signature if no way of calling it works."""
+    """The subject for a module, a class or a function; a FovealError that names its signature if no way of calling it
+    works.
+    """
     expect(callable(target), "what is checked", "a module, a class or a function", type(target).__name__)
     expect(call is None or callable(call), "call", "a function (module, x, mask) → output", type(call).__name__)
     expect(layout is None or layout in [*LAYOUTS], "layout", f"one of {', '.join(LAYOUTS)}", layout)
     expect(shape is None or _three_sizes(shape), "shape", "(B, N, C), integers above 0", repr(shape))
-    expect(arguments is None or isinstance(arguments, Mapping), "arguments", "a dictionary name → value", type(arguments).__name__)
-    expect(isinstance(target, type) or not arguments, "arguments", "a class that they construct", f"an instance, {type(target).__name__}")
+    expect(
+        arguments is None or isinstance(arguments, Mapping),
+        "arguments",
+        "a dictionary name → value",
+        type(arguments).__name__,
+    )
+    expect(
+        isinstance(target, type) or not arguments,
+        "arguments",
+        "a class that they construct",
+        f"an instance, {type(target).__name__}",
+    )
     if isinstance(target, type):
         with torch.random.fork_rng([]):
             torch.default_generator.manual_seed(0)  # the same numbers in every report on a class
@@ -43,7 +66,9 @@ def adapt(
     trouble: Exception | None = None
     for dtype in dict.fromkeys((torch.float64, own)):
         for way in _ways(_prepared(target, dtype), signature, layout, shape, (dtype, own), call):
-            subject = replace(way, name=name, signature=written(target, signature), documentation=documentation_of(target))
+            subject = replace(
+                way, name=name, signature=written(target, signature), documentation=documentation_of(target)
+            )
             try:
                 subject.run(subject.sample())
                 return subject
@@ -53,14 +78,20 @@ def adapt(
                 return rescued
     says = in_a_line(trouble) if trouble else "no argument of it is known"
     raise FovealError(
-        f"{name}: expected a call that can be guessed from its arguments, got {written(target, signature)}, which fails with {says}; "
-        "pass call=lambda module, x, mask: … with tokens x (B, N, C) and a boolean mask (N, N) or None, and shape=(B, N, C) if needed; "
+        f"{name}: expected a call that can be guessed from its arguments, got {written(target, signature)}, which "
+        f"fails with {says}; "
+        "pass call=lambda module, x, mask: … with tokens x (B, N, C) and a boolean mask (N, N) or None, and shape=(B, "
+        "N, C) if needed; "
         "on the command line try --layout, --shape B,N,C or --set name=value"
     )
 
 
 def _three_sizes(shape: Any) -> bool:
-    return isinstance(shape, tuple | list) and len(shape) == 3 and all(isinstance(size, int) and size > 0 for size in shape)
+    return (
+        isinstance(shape, tuple | list)
+        and len(shape) == 3
+        and all(isinstance(size, int) and size > 0 for size in shape)
+    )
 
 
 def _own_type(target: Any) -> torch.dtype:
@@ -76,7 +107,8 @@ def _prepared(target: Any, dtype: torch.dtype) -> Any:
         module = copy.deepcopy(target).to(dtype).eval()
     except REFUSALS as error:
         raise FovealError(
-            f"{name_of(target)}: expected a module that can be copied, got {in_a_line(error)}; pass one that has not run yet"
+            f"{name_of(target)}: expected a module that can be copied, got {in_a_line(error)}; pass one that has not "
+            "run yet"
         ) from error
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -106,7 +138,11 @@ def _ways(
     heads = next((numbers[name] for name in HEADS if name in numbers), None)
     # Sizes differ from each other, so that no mask or axis fits in a wrong place.
     batch = shape[0] if shape else next(size for size in (3, 5, 2) if size != heads)
-    lengths = [shape[1]] if shape else [TOKENS if heads != TOKENS else 11, *(numbers[name] for name in LENGTHS if name in numbers)]
+    lengths = (
+        [shape[1]]
+        if shape
+        else [TOKENS if heads != TOKENS else 11, *(numbers[name] for name in LENGTHS if name in numbers)]
+    )
     widths = [shape[2]] if shape else widths_of(target, numbers, heads)
 
     def way(form: str, length: int, width: int, inputs: Mapping[str, str]) -> Subject:
@@ -152,13 +188,24 @@ def _layouts(target: Any, parameters: Mapping[str, Any]) -> list[str]:
 
 def _inputs(parameters: Mapping[str, Any], layout: str) -> Iterator[dict[str, str]]:
     """Which argument gets what: name → q, k, v or memory."""
-    roles = {name: role for names, role in ((QUERIES, "q"), (KEYS, "k"), (VALUES, "v")) for name in parameters if name in names}
-    needs_source = any(name in SOURCES and parameter.default is parameter.empty for name, parameter in parameters.items())
+    roles = {
+        name: role
+        for names, role in ((QUERIES, "q"), (KEYS, "k"), (VALUES, "v"))
+        for name in parameters
+        if name in names
+    }
+    needs_source = any(
+        name in SOURCES and parameter.default is parameter.empty for name, parameter in parameters.items()
+    )
     if {"q", "k"} <= set(roles.values()) and not needs_source:
         yield roles
     elif parameters and layout not in ("bhnd", "bnhd"):
         first = next(iter(parameters))
-        needed = {name: "memory" for name, p in parameters.items() if name in SOURCES and name != first and p.default is p.empty}
+        needed = {
+            name: "memory"
+            for name, p in parameters.items()
+            if name in SOURCES and name != first and p.default is p.empty
+        }
         yield {first: "q", **needed}
         yield {first: "q", **{name: "memory" for name in parameters if name in SOURCES and name != first}}
 
@@ -178,8 +225,14 @@ def _feed(
     if layout in ("bhnd", "bnhd"):
 
         def heads_of(x: Tensor, source: Tensor) -> Mapping[str, Any]:
-            parts = {role: (x if role == "q" else source).unflatten(2, (3, heads, -1))[:, :, part] for part, role in enumerate("qkv")}
-            return {name: (parts[role].transpose(1, 2) if layout == "bhnd" else parts[role]).contiguous() for name, role in inputs.items()}
+            parts = {
+                role: (x if role == "q" else source).unflatten(2, (3, heads, -1))[:, :, part]
+                for part, role in enumerate("qkv")
+            }
+            return {
+                name: (parts[role].transpose(1, 2) if layout == "bhnd" else parts[role]).contiguous()
+                for name, role in inputs.items()
+            }
 
         return heads_of
     key = next((numbers[name] for name in KEY_WIDTHS if name in numbers), width)
@@ -188,15 +241,22 @@ def _feed(
     def tokens_of(x: Tensor, source: Tensor) -> Mapping[str, Any]:
         asking = (x.transpose(0, 1) if layout == "nbc" else x).contiguous()
         seen = (source.transpose(0, 1) if layout == "nbc" else source).contiguous()
-        seen = asking if source is x else seen  # self-attention is given one tensor, not three that are equal: some modules ask for that
+        seen = (
+            asking if source is x else seen
+        )  # self-attention is given one tensor, not three that are equal: some modules ask for that
         fed = {name: asking if role == "q" else seen for name, role in inputs.items()}
-        return {name: t if wanted[inputs[name]] == width else t @ _random(width, wanted[inputs[name]]).to(t) for name, t in fed.items()}
+        return {
+            name: t if wanted[inputs[name]] == width else t @ _random(width, wanted[inputs[name]]).to(t)
+            for name, t in fed.items()
+        }
 
     return tokens_of
 
 
 def _random(rows: int, columns: int) -> Tensor:
-    matrix: Tensor = torch.randn(rows, columns, generator=torch.Generator().manual_seed(rows), dtype=torch.float64) / rows**0.5
+    matrix: Tensor = (
+        torch.randn(rows, columns, generator=torch.Generator().manual_seed(rows), dtype=torch.float64) / rows**0.5
+    )
     return matrix
 
 

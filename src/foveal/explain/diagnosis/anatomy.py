@@ -1,9 +1,10 @@
-"""The insides of an attention that is nobody's in particular: its operations are recorded, and q, k and v are found by fitting.
+"""The insides of an attention that is nobody's in particular: its operations are recorded, and q, k and v are found by
+fitting.
 
     S = c·Q Kᵀ + r,   r constant along a row:   the pair (Q, K) of projections and the slope c for which nothing is left over
 
-Names do not matter: a projection is any product with a parameter, whichever library calls it. Scores that are no multiple of Q Kᵀ
-(a position in them, another mechanism) leave `fit` empty.
+Names do not matter: a projection is any product with a parameter, whichever library calls it. Scores that are no
+multiple of Q Kᵀ (a position in them, another mechanism) leave `fit` empty.
 """
 
 from collections.abc import Iterator
@@ -22,7 +23,10 @@ HIDDEN = -1e4  # a score below this is a mask, whether −inf, −1e9 or the lea
 
 @dataclass(frozen=True)
 class Heads:
-    """A part of a projection as heads (B, G, N, D). `mixed`: the axes were not swapped, so a head holds some tokens instead of a part of all."""
+    """A part of a projection as heads (B, G, N, D).
+
+    `mixed`: the axes were not swapped, so a head holds some tokens instead of a part of all.
+    """
 
     tensor: Tensor
     mixed: bool = False
@@ -39,12 +43,16 @@ class Fit:
     @property
     def products(self) -> Tensor:
         """Q Kᵀ (B, H, N, N)."""
-        return self.q.tensor @ self.k.tensor.repeat_interleave(self.q.tensor.shape[1] // self.k.tensor.shape[1], 1).transpose(-1, -2)
+        return self.q.tensor @ self.k.tensor.repeat_interleave(
+            self.q.tensor.shape[1] // self.k.tensor.shape[1], 1
+        ).transpose(-1, -2)
 
 
 @dataclass
 class Anatomy:
-    """What was recorded of one pass. scores (B, H, N, N) of the one attention in it, None if there is none or its shape is another."""
+    """What was recorded of one pass. scores (B, H, N, N) of the one attention in it, None if there is none or its
+    shape is another.
+    """
 
     projections: list[Projection]
     products: list[Product]
@@ -79,7 +87,9 @@ def dissect(subject: Subject, x: Tensor) -> Anatomy:
         scores = scores.reshape(batch, -1, tokens, tokens).to(torch.float64)
         candidates = given or list(_candidates(found.projections, scores.shape[1], batch, tokens, before=moment))
         if not given:  # where nothing is projected, the tokens themselves are q, k and v
-            candidates += [Heads(piece.transpose(1, 2)) for _ in ("q", "k") for piece in _pieces(x.double(), scores.shape[1])]
+            candidates += [
+                Heads(piece.transpose(1, 2)) for _ in ("q", "k") for piece in _pieces(x.double(), scores.shape[1])
+            ]
         fit = explain(scores, candidates)
         if fit is not None or found.scores is None:
             found.scores, found.moment, found.fit, found.candidates = scores, moment, fit, candidates
@@ -105,7 +115,9 @@ def _recorded(subject: Subject, x: Tensor, *, grad: bool) -> tuple[Anatomy, list
 
 
 def explain(scores: Tensor, candidates: list[Heads]) -> Fit | None:
-    """The pair of candidates of whose products these scores are a multiple; the first in the order in which they were made."""
+    """The pair of candidates of whose products these scores are a multiple; the first in the order in which they were
+    made.
+    """
     heads = scores.shape[1]
     seen = scores > HIDDEN
     target = _centred(scores, seen)
@@ -168,7 +180,9 @@ def _candidates(projections: list[Projection], heads: int, batch: int, tokens: i
 
 
 def _pieces(rows: Tensor, heads: int) -> Iterator[Tensor]:
-    """(B, N, W) → (B, N, G, D) in each packing in use: alone, two or three side by side, q beside fewer k and v, three for each head."""
+    """(B, N, W) → (B, N, G, D) in each packing in use: alone, two or three side by side, q beside fewer k and v, three
+    for each head.
+    """
     width = rows.shape[2]
     for groups in [g for g in range(heads, 0, -1) if heads % g == 0]:
         if width % (heads + 2 * groups) == 0:  # q with H heads, k and v with G

@@ -2,7 +2,8 @@
 
     f(P x) = P f(x) without positions;   a token that may look at itself only must not move with another;   nor a sample with another
 
-Where the outputs know the order of tokens, the module is built again from its projections with the axes right and wrong (rebuild.py).
+Where the outputs know the order of tokens, the module is built again from its projections with the axes right and
+wrong (rebuild.py).
 """
 
 import torch
@@ -17,13 +18,17 @@ def look(probe: Probe) -> Finding:
     if trouble:
         return Finding("axes", "mistake", trouble, numbers)
     if not probe.disorder:
-        return Finding("axes", "ok", "tokens in another order give the same outputs in that order, and samples do not mix", numbers)
+        return Finding(
+            "axes", "ok", "tokens in another order give the same outputs in that order, and samples do not mix", numbers
+        )
     if isinstance(probe.rebuilt, Rebuilt) and probe.rebuilt.close:
         return Finding("axes", "ok", "its output is that of heads cut along the width, and samples do not mix", numbers)
     if probe.pattern == "causal":
         return Finding("axes", "ok", "no output moves with a later token, and samples do not mix", numbers)
     if _sees_itself_only(probe):
-        return Finding("axes", "ok", "a token that sees itself only moves with no other, and samples do not mix", numbers)
+        return Finding(
+            "axes", "ok", "a token that sees itself only moves with no other, and samples do not mix", numbers
+        )
     why = "it knows the order of its tokens, and no mask shows which of them it mixes; samples do not mix"
     return Finding("axes", "not applicable", why, numbers)
 
@@ -41,14 +46,26 @@ def mixed(probe: Probe) -> tuple[str, dict[str, float]]:
         seen = f"; its weights have the shape {shape}, for {probe.subject.sizes.tokens} tokens" if shape else ""
         hint = "; if it is meant for (B, N, H, D), say layout='bnhd'" if probe.subject.layout == "bhnd" else ""
         numbers = {"tokens that move another": 0.0, "expected": float(probe.subject.sizes.tokens)}
-        return f"no token sees another: the attention runs over the heads{seen}; swap axes 1 and 2 before it{hint}", numbers
+        return (
+            f"no token sees another: the attention runs over the heads{seen}; swap axes 1 and 2 before it{hint}",
+            numbers,
+        )
     fit, rebuilt = probe.anatomy.fit, probe.rebuilt
     numbers = {"moved by another order": probe.disorder, "expected": 0.0}
     if fit is not None and fit.q.mixed:
-        return "its q and k are view(B, H, N, D) of (B, N, C), which cuts up the tokens; use view(B, N, H, D).transpose(1, 2)", numbers
+        return (
+            (
+                "its q and k are view(B, H, N, D) of (B, N, C), which cuts up the tokens; use view(B, N, H, "
+                "D).transpose(1, 2)"
+            ),
+            numbers,
+        )
     if isinstance(rebuilt, Rebuilt) and rebuilt.close and rebuilt.mixed:
         return (
-            "its heads (B, H, N, D) are joined, or its v cut, without swapping axes 1 and 2, so tokens are mixed; use transpose(1, 2)",
+            (
+                "its heads (B, H, N, D) are joined, or its v cut, without swapping axes 1 and 2, so tokens are mixed; use "
+                "transpose(1, 2)"
+            ),
             numbers,
         )
     return "", {"samples move each other": 0.0, "expected": 0.0}

@@ -27,7 +27,8 @@ def built(kind: type, arguments: Mapping[str, Any]) -> Any:
             trouble = trouble or error
     given = ", ".join(f"{name}={value!r:.60}" for name, value in arguments.items()) or "none"
     raise FovealError(
-        f"{kind.__name__}: expected constructor arguments that can be guessed, got {kind.__name__}{_signature(kind)} (given: {given}), "
+        f"{kind.__name__}: expected constructor arguments that can be guessed, got {kind.__name__}{_signature(kind)} "
+        f"(given: {given}), "
         f"which fails with {in_a_line(trouble)}; "
         "pass arguments=dict(…) (on the command line --set name=value …), or an instance"
     )
@@ -39,7 +40,14 @@ def guess(name: str, known: Mapping[str, Any], dropout: float | None) -> Any:
     if "drop" in word:
         return dropout
     heads, width = _sizes(known)
-    groups = [(WIDTHS, width), (HEADS, heads), (HEAD_WIDTHS, width // heads), (LENGTHS, TOKENS), (GROUPS, heads), (HIDDEN_WIDTHS, width)]
+    groups = [
+        (WIDTHS, width),
+        (HEADS, heads),
+        (HEAD_WIDTHS, width // heads),
+        (LENGTHS, TOKENS),
+        (GROUPS, heads),
+        (HIDDEN_WIDTHS, width),
+    ]
     found = next((value for names, value in groups if word in names), None)
     if found is None and word in ("layer_idx", "layer_id", "layer_index"):
         return 0
@@ -48,9 +56,16 @@ def guess(name: str, known: Mapping[str, Any], dropout: float | None) -> Any:
 
 def _guessed(kind: type, arguments: Mapping[str, Any], dropout: float | None, *, every_number: bool) -> dict[str, Any]:
     named = _parameters(kind)
-    parameters = {name: p for name, p in named.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}  # *args is no configuration
+    parameters = {
+        name: p for name, p in named.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    }  # *args is no configuration
     config = next(
-        (name for name, p in parameters.items() if name.lower() in CONFIGS and p.default is p.empty and name not in arguments), None
+        (
+            name
+            for name, p in parameters.items()
+            if name.lower() in CONFIGS and p.default is p.empty and name not in arguments
+        ),
+        None,
     )
     # What the constructor does not take by name is meant for the configuration that it takes.
     values = {name: value for name, value in arguments.items() if config is None or name in parameters}
@@ -60,7 +75,8 @@ def _guessed(kind: type, arguments: Mapping[str, Any], dropout: float | None, *,
         if name in values:
             continue
         number = isinstance(parameter.default, int | float) and not isinstance(parameter.default, bool)
-        # Heads must divide the width that was guessed, and dropout must be there to be seen, so these two replace a default.
+        # Heads must divide the width that was guessed, and dropout must be there to be seen, so these two replace a
+        # default.
         wanted = number and (every_number or name.lower() in HEADS or "drop" in name.lower())
         if (wanted or parameter.default is parameter.empty) and (value := guess(name, arguments, dropout)) is not None:
             values[name] = value
@@ -68,13 +84,17 @@ def _guessed(kind: type, arguments: Mapping[str, Any], dropout: float | None, *,
 
 
 def _config(annotation: Any, known: Mapping[str, Any], dropout: float | None) -> Any:
-    if isinstance(annotation, type) and (dataclasses.is_dataclass(annotation) or annotation.__name__.endswith("Config")):
+    if isinstance(annotation, type) and (
+        dataclasses.is_dataclass(annotation) or annotation.__name__.endswith("Config")
+    ):
         return annotation(**_guessed(annotation, known, dropout, every_number=True))
     return Guessed(known, dropout)
 
 
 class Guessed:
-    """A configuration that answers every name which says what it is: config.n_embd, config.n_head, config.block_size."""
+    """A configuration that answers every name which says what it is: config.n_embd, config.n_head,
+    config.block_size.
+    """
 
     def __init__(self, known: Mapping[str, Any], dropout: float | None) -> None:
         self._known, self._dropout = dict(known), dropout or 0.0
@@ -91,7 +111,8 @@ class Guessed:
 def _sizes(known: Mapping[str, Any]) -> tuple[int, int]:
     """Heads and width that fit each other and what is known of them."""
     width, heads, each = (
-        next((known[name] for name in names if isinstance(known.get(name), int)), None) for names in (WIDTHS, HEADS, HEAD_WIDTHS)
+        next((known[name] for name in names if isinstance(known.get(name), int)), None)
+        for names in (WIDTHS, HEADS, HEAD_WIDTHS)
     )
     heads = heads or next(count for count in (2, 3, 5, 7, 1) if (width or 2) % count == 0)
     return heads, width or heads * (each or HEAD_WIDTH)

@@ -2,7 +2,8 @@
 
     token by token with a cache, or some tokens first and then one by one   =   all tokens at once, causal
 
-How a cache is handed on is not known beforehand: the ways in use are tried, and the one that comes closest is taken to be meant.
+How a cache is handed on is not known beforehand: the ways in use are tried, and the one that comes closest is taken to
+be meant.
 """
 
 import importlib
@@ -21,7 +22,9 @@ from foveal.explain.diagnosis.probe import Probe, pattern_of
 from foveal.explain.diagnosis.subject import REFUSALS, Subject, settled
 
 Step = Callable[[Any, Tensor, Any], tuple[Any, Any]]  # (module, tokens, cache) → (output, cache)
-Decode = Callable[[Tensor, Any, Mapping[str, Any], int], tuple[Any, Any]]  # (tokens, cache, more arguments, position) → (answer, cache)
+Decode = Callable[
+    [Tensor, Any, Mapping[str, Any], int], tuple[Any, Any]
+]  # (tokens, cache, more arguments, position) → (answer, cache)
 
 
 class NoCacheError(TypeError):
@@ -47,18 +50,30 @@ def look(probe: Probe, step: Step | None = None) -> Finding:
         except REFUSALS as trouble:
             refusal = refusal or " ".join(str(trouble).split())[:120]
     if not errors:
-        why = f"how its {argument} works could not be guessed ({refusal}); pass step=lambda module, x, cache: (y, cache)"
+        why = (
+            f"how its {argument} works could not be guessed ({refusal}); pass step=lambda module, x, cache: (y, cache)"
+        )
         return Finding("cache", "not applicable", why)
     # Where the cache can be used in several ways, the one that works best is taken to be meant.
     error, name = min(errors)
     numbers = {"measured": error, "expected": 0.0}
     if error:
-        return Finding("cache", "mistake", f"decoding step by step ({name}) differs from the full causal pass by {error:.3g}", numbers)
+        return Finding(
+            "cache",
+            "mistake",
+            f"decoding step by step ({name}) differs from the full causal pass by {error:.3g}",
+            numbers,
+        )
     return Finding("cache", "ok", f"decoding step by step ({name}) gives the full causal pass", numbers)
 
 
 def _error(
-    probe: Probe, full: Tensor, decode: Decode, fresh: Callable[[], Any] | None, causal: Callable[[int], dict[str, Any]], first: int
+    probe: Probe,
+    full: Tensor,
+    decode: Decode,
+    fresh: Callable[[], Any] | None,
+    causal: Callable[[int], dict[str, Any]],
+    first: int,
 ) -> float:
     """The largest difference when `first` tokens come at once and the others one by one."""
     cache, parts, tokens = fresh() if fresh else None, [], probe.x.shape[1]
@@ -95,7 +110,9 @@ def _masked(form: Form, x: Tensor, tokens: int) -> dict[str, Any]:
 
 
 def _protocols(subject: Subject, argument: str) -> Iterator[tuple[str, Decode, Callable[[], Any] | None]]:
-    """The ways in which caches are handed on: made by the module, kept by transformers, given back beside the output, filled in place."""
+    """The ways in which caches are handed on: made by the module, kept by transformers, given back beside the output,
+    filled in place.
+    """
     sizes = subject.sizes
     given_back, in_place = partial(_given_back, subject, argument), partial(_in_place, subject, argument)
     if callable(maker := getattr(subject.target, "new_cache", None)):
@@ -112,7 +129,9 @@ def _protocols(subject: Subject, argument: str) -> Iterator[tuple[str, Decode, C
     yield f"{argument} filled in place", in_place, list
 
 
-def _in_place(subject: Subject, argument: str, x: Tensor, cache: Any, more: Mapping[str, Any], _: int) -> tuple[Any, Any]:
+def _in_place(
+    subject: Subject, argument: str, x: Tensor, cache: Any, more: Mapping[str, Any], _: int
+) -> tuple[Any, Any]:
     answer = subject.raw(x, {argument: cache, **more})
     if isinstance(cache, dict | list) and not cache:
         raise NoCacheError(f"an empty {argument} stays empty")
@@ -120,7 +139,13 @@ def _in_place(subject: Subject, argument: str, x: Tensor, cache: Any, more: Mapp
 
 
 def _given_back(
-    subject: Subject, argument: str, x: Tensor, cache: Any, more: Mapping[str, Any], position: int, starts: tuple[str, ...] = ()
+    subject: Subject,
+    argument: str,
+    x: Tensor,
+    cache: Any,
+    more: Mapping[str, Any],
+    position: int,
+    starts: tuple[str, ...] = (),
 ) -> tuple[Any, Any]:
     switches = {name: True for name in CACHE_SWITCHES if name in subject.arguments}
     answer = subject.raw(x, {argument: cache, **switches, **more, **dict.fromkeys(starts, position)})
@@ -128,12 +153,16 @@ def _given_back(
 
 
 def _handed_on(answer: Any) -> Any:
-    """The cache in an answer: what stands under such a name, or the last thing beside the output that is more than a tensor."""
+    """The cache in an answer: what stands under such a name, or the last thing beside the output that is more than a
+    tensor.
+    """
     if isinstance(answer, Mapping):
         found = next((answer[name] for name in CACHES if answer.get(name) is not None), None)
     else:
         beside = [part for part in (answer[1:] if isinstance(answer, tuple | list) else ()) if part is not None]
-        found = next((part for part in reversed(beside) if not isinstance(part, Tensor)), beside[-1] if beside else None)
+        found = next(
+            (part for part in reversed(beside) if not isinstance(part, Tensor)), beside[-1] if beside else None
+        )
     if found is None:
         raise NoCacheError("no cache comes back beside the output")
     return found

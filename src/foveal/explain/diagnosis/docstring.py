@@ -26,4 +26,8 @@ def other_paper(documentation: str) -> str:
 def claims_dot_product(name: str, documentation: str) -> bool:
     """Whether it calls itself multi-head, self- or scaled dot-product attention."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name) + "\n" + documentation
-    return bool(re.search(rf"multi.?head|self.?attention|scaled.?dot|attention is all you need|{FIRST_PAPER}", words, re.IGNORECASE))
+    return bool(
+        re.search(
+            rf"multi.?head|self.?attention|scaled.?dot|attention is all you need|{FIRST_PAPER}", words, re.IGNORECASE
+        )
+    )

@@ -27,11 +27,19 @@ def look(probe: Probe) -> Finding:
     numbers = {"measured": max(between, dropped), "expected": 0.0}
     if between or dropped:
         probe.silence()
-        rate = f"a share of {max(noise.dropped):.2g} is dropped in evaluation" if noise.dropped else "something is random in evaluation"
+        rate = (
+            f"a share of {max(noise.dropped):.2g} is dropped in evaluation"
+            if noise.dropped
+            else "something is random in evaluation"
+        )
         effect = f"two runs differ by {between:.3g}" if between else f"the same every time, and off by {dropped:.3g}"
-        return Finding("dropout", "mistake", f"{rate}: {effect}; drop only if self.training, or use nn.Dropout", numbers)
+        return Finding(
+            "dropout", "mistake", f"{rate}: {effect}; drop only if self.training, or use nn.Dropout", numbers
+        )
     if subject.module is None:
-        return Finding("dropout", "not applicable", "a function drops what its caller says; without that, two calls agree", numbers)
+        return Finding(
+            "dropout", "not applicable", "a function drops what its caller says; without that, two calls agree", numbers
+        )
     if not _random_in_training(subject):
         return Finding("dropout", "not applicable", "it has no dropout: two passes agree in training, too", numbers)
     return Finding("dropout", "ok", "two evaluations agree, and drop nothing", numbers)

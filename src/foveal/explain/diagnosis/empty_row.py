@@ -55,7 +55,9 @@ def _trouble(subject: Subject, form: Form) -> tuple[str, int]:
     mask = {form.argument: form.make(keep)}
     lost = int(subject.run(x, mask).isnan().any(-1).sum())
     try:
-        lost = max(lost, int(subject.run(x, mask, grad=True).isnan().any(-1).sum()))  # torch has other kernels where gradients are wanted
+        lost = max(
+            lost, int(subject.run(x, mask, grad=True).isnan().any(-1).sum())
+        )  # torch has other kernels where gradients are wanted
         if not lost and (bad := _lost_gradients(subject, x, mask)):
             return f"a finite output but NaN in {bad} gradients, so training is lost at the first such row", bad
     except REFUSALS:
@@ -66,7 +68,9 @@ def _trouble(subject: Subject, form: Form) -> tuple[str, int]:
 def _lost_gradients(subject: Subject, x: Tensor, mask: dict[str, Tensor]) -> int:
     """How many gradients, of the tokens and of the parameters, hold a NaN."""
     x = x.clone().requires_grad_()
-    parameters = [parameter for parameter in (subject.module.parameters() if subject.module else ()) if parameter.requires_grad]
+    parameters = [
+        parameter for parameter in (subject.module.parameters() if subject.module else ()) if parameter.requires_grad
+    ]
     y = subject.run(x, mask, grad=True)
     if not y.requires_grad:
         return 0

@@ -1,4 +1,6 @@
-"""What a module shows of itself before it is called: its name, its signature, its documentation, the numbers that it keeps."""
+"""What a module shows of itself before it is called: its name, its signature, its documentation, the numbers that it
+keeps.
+"""
 
 import inspect
 import sys
@@ -25,7 +27,9 @@ def signature_of(target: Any) -> inspect.Signature | None:
     if target is functional.scaled_dot_product_attention:  # a builtin shows no signature
         needed, more = ("query", "key", "value"), ("attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        return inspect.Signature([*(inspect.Parameter(n, kind) for n in needed), *(inspect.Parameter(n, kind, default=None) for n in more)])
+        return inspect.Signature(
+            [*(inspect.Parameter(n, kind) for n in needed), *(inspect.Parameter(n, kind, default=None) for n in more)]
+        )
     try:
         return inspect.signature(target.forward if isinstance(target, nn.Module) else target)
     except REFUSALS:
@@ -36,8 +40,12 @@ def written(target: Any, signature: inspect.Signature | None) -> str:
     """The signature on one line, without types."""
     stars: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     parameters = signature.parameters.values() if signature else ()
-    words = [f"{stars.get(p.kind, '')}{p.name}" + ("" if p.default is p.empty else f"={p.default!r}") for p in parameters]
-    return f"{'forward' if isinstance(target, nn.Module) else name_of(target)}({', '.join(words) if signature else '…'})"
+    words = [
+        f"{stars.get(p.kind, '')}{p.name}" + ("" if p.default is p.empty else f"={p.default!r}") for p in parameters
+    ]
+    return (
+        f"{'forward' if isinstance(target, nn.Module) else name_of(target)}({', '.join(words) if signature else '…'})"
+    )
 
 
 def documentation_of(target: Any) -> str:
@@ -65,5 +73,7 @@ def widths_of(target: Any, numbers: Mapping[str, int], heads: int | None) -> lis
     """What the width of its tokens may be, the likeliest first: named so, or the width that a matrix of it takes."""
     widths = [numbers[name] for name in WIDTHS if name in numbers]
     if isinstance(target, nn.Module):
-        widths += [size for parameter in target.parameters() if parameter.dim() > 1 for size in reversed(parameter.shape)]
+        widths += [
+            size for parameter in target.parameters() if parameter.dim() > 1 for size in reversed(parameter.shape)
+        ]
     return list(dict.fromkeys([*widths, (heads or 2) * HEAD_WIDTH]))[:6]

@@ -2,8 +2,9 @@
 
     a = 0 < b,   a how far the others move with a token that is hidden, b with one that is visible
 
-A module that takes no mask may have its own the wrong way round, or one off: query i sees key i + 1, which a causal mask hides.
-What True is meant to do is what the class, its documentation or the argument's name promises (masking.py), unless the user says it.
+A module that takes no mask may have its own the wrong way round, or one off: query i sees key i + 1, which a causal
+mask hides. What True is meant to do is what the class, its documentation or the argument's name promises (masking.py),
+unless the user says it.
 """
 
 import torch
@@ -28,15 +29,28 @@ def _one(probe: Probe, reading: Reading) -> Finding:
     name, form = reading.argument, reading.form
     if form is None:
         return _unclear(probe, reading)
-    numbers = {"moved by a hidden token": form.hidden, "moved by a visible token": form.visible, "expected of a hidden token": 0.0}
+    numbers = {
+        "moved by a hidden token": form.hidden,
+        "moved by a visible token": form.visible,
+        "expected of a hidden token": 0.0,
+    }
     if form.kind == "additive":
-        return Finding("mask", "ok", f"{name} {form.shape} is added to the scores: what has −inf moves nothing, the rest does", numbers)
+        return Finding(
+            "mask",
+            "ok",
+            f"{name} {form.shape} is added to the scores: what has −inf moves nothing, the rest does",
+            numbers,
+        )
     meaning, why = (probe.true_means, "you say so") if probe.true_means else promised(probe.subject, name)
     words = {"look": "may look", "hide": "hidden"}
     shown = f"{name} {form.shape} is read as True = {words[form.means]}"
     if form.means == meaning:
         return Finding("mask", "ok", f"{shown}, as promised", numbers)
-    numbers = {"moved by a hidden token": form.visible, "moved by a visible token": form.hidden, "expected of a hidden token": 0.0}
+    numbers = {
+        "moved by a hidden token": form.visible,
+        "moved by a visible token": form.hidden,
+        "expected of a hidden token": 0.0,
+    }
     message = f"{shown}, but it should be True = {words[meaning]} ({why}): a token that is hidden moves the others by {form.visible:.3g}"
     return Finding("mask", "mistake", message, numbers)
 
@@ -44,7 +58,9 @@ def _one(probe: Probe, reading: Reading) -> Finding:
 def _unclear(probe: Probe, reading: Reading) -> Finding:
     name = reading.argument
     if reading.moved is None:
-        return Finding("mask", "not applicable", f"{name} takes no mask that could be guessed ({reading.trouble or 'none tried'})")
+        return Finding(
+            "mask", "not applicable", f"{name} takes no mask that could be guessed ({reading.trouble or 'none tried'})"
+        )
     if mixed(probe)[0]:
         return Finding("mask", "not applicable", f"its axes are mixed up (see there), so {name} cannot be measured")
     if not any(reading.moved):
@@ -52,13 +68,24 @@ def _unclear(probe: Probe, reading: Reading) -> Finding:
     if reading.idle and probe.subject.adapter is not None:
         return Finding("mask", "not applicable", "the adapter that was passed makes no use of the mask")
     hidden, visible = reading.moved
-    numbers = {"moved by a hidden token": hidden, "moved by a visible token": visible, "expected of a hidden token": 0.0}
+    numbers = {
+        "moved by a hidden token": hidden,
+        "moved by a visible token": visible,
+        "expected of a hidden token": 0.0,
+    }
     if not reading.idle and not (isinstance(probe.rebuilt, Rebuilt) and probe.rebuilt.close):
         why = f"{name} has an effect, but a token that is hidden moves the others by {hidden:.3g}: more than attention leads from token to token"
         return Finding("mask", "not applicable", why, numbers)
-    fault = f"{name} changes nothing" if reading.idle else f"{name} does not hide, neither as booleans nor as numbers that are added"
+    fault = (
+        f"{name} changes nothing"
+        if reading.idle
+        else f"{name} does not hide, neither as booleans nor as numbers that are added"
+    )
     return Finding(
-        "mask", "mistake", f"{fault}: a token that is hidden moves the others by {hidden:.3g}, a visible one by {visible:.3g}", numbers
+        "mask",
+        "mistake",
+        f"{fault}: a token that is hidden moves the others by {hidden:.3g}, a visible one by {visible:.3g}",
+        numbers,
     )
 
 
@@ -77,7 +104,9 @@ def _by_itself(probe: Probe) -> Finding:
 
 
 def _one_ahead(probe: Probe) -> bool:
-    """Whether each query sees all before it and the next: in its scores, so that a convolution behind them is not taken for the mask."""
+    """Whether each query sees all before it and the next: in its scores, so that a convolution behind them is not
+    taken for the mask.
+    """
     if probe.pattern != "some" or probe.anatomy.visible is None:
         return False
     seen = probe.anatomy.visible.flatten(0, 1).any(0).cpu()

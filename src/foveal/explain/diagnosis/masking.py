@@ -1,4 +1,5 @@
-"""Which way round a module reads its mask, found out by perturbation: what is hidden must not matter, what is visible must.
+"""Which way round a module reads its mask, found out by perturbation: what is hidden must not matter, what is visible
+must.
 
     hide token j from everybody;   a = max|y(x) − y(x with another token j)|,   b = the same for a token that stays visible
     read rightly a = 0 < b;   read the wrong way round a > 0 = b;   not applied a, b > 0
@@ -56,7 +57,11 @@ class Form:
 
     def make(self, keep: Tensor) -> Tensor:
         """The mask for keep (B, N, M), True = may look, as this argument reads it."""
-        mask = _SHAPES[self.shape](keep if self.means == "look" or self.kind == "additive" else ~keep, self.heads).contiguous().clone()
+        mask = (
+            _SHAPES[self.shape](keep if self.means == "look" or self.kind == "additive" else ~keep, self.heads)
+            .contiguous()
+            .clone()
+        )
         if self.kind == "boolean":
             return mask
         if self.kind == "additive":
@@ -70,7 +75,9 @@ class Reading:
 
     argument: str
     form: Form | None
-    moved: tuple[float, float] | None = None  # by a hidden and by a visible token, where a mask is taken but hides nothing
+    moved: tuple[float, float] | None = (
+        None  # by a hidden and by a visible token, where a mask is taken but hides nothing
+    )
     idle: bool = False  # the mask changes nothing at all
     trouble: str = ""  # the first refusal
 
@@ -81,7 +88,11 @@ def mask_arguments(subject: Subject) -> list[str]:
 
 def read(subject: Subject, argument: str) -> Reading:
     """Try every kind and shape of mask, until one is read clearly."""
-    shapes = ["(N, M)"] if subject.adapter is not None else sorted(_SHAPES, key=lambda shape: ("N" in shape) == (argument in PADDING))
+    shapes = (
+        ["(N, M)"]
+        if subject.adapter is not None
+        else sorted(_SHAPES, key=lambda shape: ("N" in shape) == (argument in PADDING))
+    )
     kinds = ("boolean",) if subject.adapter is not None else _KINDS
     trouble, moved, idle = "", None, True
     for kind in kinds:
@@ -101,7 +112,9 @@ def read(subject: Subject, argument: str) -> Reading:
 
 
 def _movements(subject: Subject, form: Form) -> tuple[float, float, bool]:
-    """How far the rows that see both move with the hidden token and with the visible one, and whether the mask changes anything."""
+    """How far the rows that see both move with the hidden token and with the visible one, and whether the mask changes
+    anything.
+    """
     x, other = subject.sample(0), subject.sample(1)
     keep = torch.ones(len(x), x.shape[1], x.shape[1], dtype=torch.bool, device=x.device)
     everything = form.make(keep)

@@ -1,4 +1,5 @@
-"""Dropout seen and silenced below every library: each draw of a Bernoulli variable is counted, and may be replaced by its mean.
+"""Dropout seen and silenced below every library: each draw of a Bernoulli variable is counted, and may be replaced by
+its mean.
 
     mask ~ Bernoulli(1 − p),  y = x·mask/(1 − p);   with the mean in place of the draw, y = x
 
@@ -20,10 +21,14 @@ class Noise(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.dropped: list[float] = []
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         kwargs = kwargs or {}
         name = func.overloadpacket.__name__
-        if name == "bernoulli_" and not isinstance(p := args[1] if len(args) > 1 else kwargs.get("p", 0.5), torch.Tensor):
+        if name == "bernoulli_" and not isinstance(
+            p := args[1] if len(args) > 1 else kwargs.get("p", 0.5), torch.Tensor
+        ):
             self.dropped.append(1 - p)
             return args[0].fill_(p) if self.silent else func(*args, **kwargs)
         if name == "bernoulli":
@@ -31,7 +36,9 @@ class Noise(TorchDispatchMode):
             return args[0].clone() if self.silent else func(*args, **kwargs)
         if name == "native_dropout" and args[2]:
             self.dropped.append(float(args[1]))
-            return (args[0].clone(), torch.ones_like(args[0], dtype=torch.bool)) if self.silent else func(*args, **kwargs)
+            return (
+                (args[0].clone(), torch.ones_like(args[0], dtype=torch.bool)) if self.silent else func(*args, **kwargs)
+            )
         return func(*args, **kwargs)
 
 

@@ -1,4 +1,5 @@
-"""The attention written down in the first paper, built again from a module's own projections, to hold its output against.
+"""The attention written down in the first paper, built again from a module's own projections, to hold its output
+against.
 
     y = Concat_h(softmax(c·Q_h K_hᵀ over what it lets itself see) V_h) W_O + b
 
@@ -28,9 +29,15 @@ class Rebuilt:
 
 
 def rebuild(subject: Subject, anatomy: Anatomy, visible: Tensor) -> Rebuilt | str:
-    """The closest that the equation comes to the output, or why it cannot be tried. visible (N, N) stands in where no scores were seen."""
+    """The closest that the equation comes to the output, or why it cannot be tried. visible (N, N) stands in where no
+    scores were seen.
+    """
     y = anatomy.output
-    later = [projection for projection in anatomy.projections if anatomy.scores is not None and projection.moment > anatomy.moment]
+    later = [
+        projection
+        for projection in anatomy.projections
+        if anatomy.scores is not None and projection.moment > anatomy.moment
+    ]
     if anatomy.scores is None and anatomy.projections and torch.equal(_rows(anatomy.projections[-1].result, y), y):
         later = anatomy.projections[-1:]
     if len(later) > 1:
@@ -55,13 +62,17 @@ def rebuild(subject: Subject, anatomy: Anatomy, visible: Tensor) -> Rebuilt | st
     for error, mixed in errors:
         if error <= 10 * subject.tolerance * size:
             return Rebuilt(error, True, mixed, anatomy.fit is None)
-    norms = [part for part in (subject.module.modules() if subject.module else ()) if "norm" in type(part).__name__.lower()]
+    norms = [
+        part for part in (subject.module.modules() if subject.module else ()) if "norm" in type(part).__name__.lower()
+    ]
     if norms:
         return f"there is more in it than one attention: {type(norms[0]).__name__}"
     return Rebuilt(min(errors)[0], False, fit.q.mixed, anatomy.fit is None)
 
 
-def _outputs(scores: Tensor, candidates: list[Heads], later: list[Projection], y: Tensor) -> Iterator[tuple[Tensor, bool]]:
+def _outputs(
+    scores: Tensor, candidates: list[Heads], later: list[Projection], y: Tensor
+) -> Iterator[tuple[Tensor, bool]]:
     """Every output that the equation may mean, and whether heads and tokens were confused on the way."""
     batch, heads, tokens, _ = scores.shape
     for v in candidates:

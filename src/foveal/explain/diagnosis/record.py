@@ -49,7 +49,9 @@ class Recorder(TorchDispatchMode):
         self.products: list[Product] = []
         self.softmaxes: list[Softmax] = []
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         result = func(*args, **(kwargs or {}))
         self.moment += 1
         name = func.overloadpacket.__name__
@@ -72,13 +74,25 @@ class Recorder(TorchDispatchMode):
                 source, weight = left.detach().reshape(self.rows, -1), right.detach().reshape(left.shape[-1], -1)
                 self.projections.append(Projection(self.moment, source.clone(), weight, rows.clone(), result))
         elif result.dim() == 3:
-            self.products.append(Product(self.moment, left.detach().clone(), right.detach().clone(), result.detach().clone()))
+            self.products.append(
+                Product(self.moment, left.detach().clone(), right.detach().clone(), result.detach().clone())
+            )
 
     def _fused(
-        self, q: Tensor, k: Tensor, is_causal: bool = False, scale: float | None = None, attn_mask: Tensor | None = None, **_: Any
+        self,
+        q: Tensor,
+        k: Tensor,
+        is_causal: bool = False,
+        scale: float | None = None,
+        attn_mask: Tensor | None = None,
+        **_: Any,
     ) -> None:
         """A kernel that a module insists on shows no scores: they are what it is documented to make."""
-        scores = q @ k.repeat_interleave(q.shape[1] // k.shape[1], 1).transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+        scores = (
+            q
+            @ k.repeat_interleave(q.shape[1] // k.shape[1], 1).transpose(-1, -2)
+            * (q.shape[-1] ** -0.5 if scale is None else scale)
+        )
         if attn_mask is not None:
             scores = scores + attn_mask
         later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
@@ -88,7 +102,10 @@ class Recorder(TorchDispatchMode):
         if _storage(right) in self.parameters:
             for projection in self.projections[-1:]:
                 if _storage(projection.live) == _storage(left) and result.numel() == projection.result.numel():
-                    projection.result, projection.live = result.detach().reshape(projection.result.shape).clone(), result
+                    projection.result, projection.live = (
+                        result.detach().reshape(projection.result.shape).clone(),
+                        result,
+                    )
 
 
 def _storage(tensor: Tensor) -> int:

@@ -2,7 +2,8 @@
 
     S = c·Q Kᵀ + r,   c = 1/√D
 
-The slope c is fitted to the scores that go into the softmax, wherever the module multiplies: on q, on k, on both or on the product.
+The slope c is fitted to the scores that go into the softmax, wherever the module multiplies: on q, on k, on both or on
+the product.
 """
 
 import torch
@@ -25,7 +26,11 @@ def look(probe: Probe) -> Finding:
     elif turned := _through_a_rotation(anatomy):
         slope, width = turned
     else:
-        return Finding("scale", "not applicable", "its scores are no multiple of q·k: another mechanism, or a position or norm in them")
+        return Finding(
+            "scale",
+            "not applicable",
+            "its scores are no multiple of q·k: another mechanism, or a position or norm in them",
+        )
     expected = width**-0.5
     numbers = {"measured": slope, "expected": expected}
     if abs(slope / expected - 1) < CLOSE:
@@ -52,13 +57,19 @@ def _named(slope: float, width: int, heads: int, tokens: int) -> str:
 
 
 def _through_a_rotation(anatomy: Anatomy) -> tuple[float, int] | None:
-    """(slope, D) where positions turn q and k, or add a bias: a rotation keeps lengths, and a bias is the same in every sample."""
+    """(slope, D) where positions turn q and k, or add a bias: a rotation keeps lengths, and a bias is the same in
+    every sample.
+    """
     scores = anatomy.scores
     assert scores is not None
     batch, heads, tokens, _ = scores.shape
     seen = (scores > HIDDEN).all(0)
     for product in anatomy.products:
-        if product.moment > anatomy.moment or product.result.numel() != scores.numel() or product.right.shape[2] != tokens:
+        if (
+            product.moment > anatomy.moment
+            or product.result.numel() != scores.numel()
+            or product.right.shape[2] != tokens
+        ):
             continue
         width = product.left.shape[2]
         target, products = _deviation(scores, seen), _deviation(product.result.double().reshape(scores.shape), seen)

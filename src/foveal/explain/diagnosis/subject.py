@@ -16,7 +16,9 @@ from torch import Tensor, nn
 
 from foveal.explain.diagnosis.noise import Quiet
 
-REFUSALS: tuple[type[Exception], ...] = (Exception,)  # somebody's module may raise anything at all when something does not fit
+REFUSALS: tuple[type[Exception], ...] = (
+    Exception,
+)  # somebody's module may raise anything at all when something does not fit
 
 LAYOUTS = {  # what the tensors of a call look like
     "bnc": "tokens (B, N, C)",
@@ -36,7 +38,10 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Subject:
-    """How one module is called. `feed` turns tokens into its arguments; `always` are arguments that it needs besides."""
+    """How one module is called.
+
+    `feed` turns tokens into its arguments; `always` are arguments that it needs besides.
+    """
 
     target: Callable[..., Any]
     name: str
@@ -58,7 +63,9 @@ class Subject:
     @property
     def tolerance(self) -> float:
         """Below this, relative to the size of the output, two results are the same."""
-        return 1e-6 if self.dtype == torch.float64 else 1e-4  # many take their softmax in float32 whatever they are given
+        return (
+            1e-6 if self.dtype == torch.float64 else 1e-4
+        )  # many take their softmax in float32 whatever they are given
 
     @property
     def module(self) -> nn.Module | None:
@@ -83,8 +90,12 @@ class Subject:
         shape = self.sizes.batch, self.sizes.tokens, self.sizes.width
         return torch.randn(shape, generator=generator, dtype=torch.float64).to(self.dtype).to(self.device)
 
-    def raw(self, x: Tensor, extra: Mapping[str, Any] | None = None, *, source: Tensor | None = None, seed: int = 0) -> Any:
-        """What the module itself answers to these tokens, which look at themselves or at a source; `extra` are further arguments."""
+    def raw(
+        self, x: Tensor, extra: Mapping[str, Any] | None = None, *, source: Tensor | None = None, seed: int = 0
+    ) -> Any:
+        """What the module itself answers to these tokens, which look at themselves or at a source; `extra` are further
+        arguments.
+        """
         extra = extra or {}
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices), warnings.catch_warnings(), Quiet() if self.quiet else nullcontext():
@@ -97,14 +108,24 @@ class Subject:
             return settled(self.target(**{**self.always, **self.feed(x, x if source is None else source), **extra}))
 
     def run(
-        self, x: Tensor, extra: Mapping[str, Any] | None = None, *, source: Tensor | None = None, seed: int = 0, grad: bool = False
+        self,
+        x: Tensor,
+        extra: Mapping[str, Any] | None = None,
+        *,
+        source: Tensor | None = None,
+        seed: int = 0,
+        grad: bool = False,
     ) -> Tensor:
         """The output for tokens (B, n, C) as (B, n, ·)."""
         with torch.set_grad_enabled(grad):
             return self.output(self.raw(x, extra, source=source, seed=seed), x.shape[1])
 
-    def run_with_other_key(self, x: Tensor, other: Tensor, token: int, extra: Mapping[str, Any] | None = None) -> Tensor:
-        """The output when one token that is looked at is another; as a query it stays, where the module can tell these apart."""
+    def run_with_other_key(
+        self, x: Tensor, other: Tensor, token: int, extra: Mapping[str, Any] | None = None
+    ) -> Tensor:
+        """The output when one token that is looked at is another; as a query it stays, where the module can tell these
+        apart.
+        """
         changed = x.clone()
         changed[:, token] = other[:, token]
         return self.run(x, extra, source=changed) if self.two_sources else self.run(changed, extra)
@@ -138,7 +159,9 @@ def in_a_line(error: BaseException | None, length: int = 200) -> str:
 
 
 def settled(answer: Any) -> Any:
-    """An answer that is there, not one that has to be awaited: a TypeError for a coroutine, which is closed so that Python does not complain."""
+    """An answer that is there, not one that has to be awaited: a TypeError for a coroutine, which is closed so that
+    Python does not complain.
+    """
     if inspect.iscoroutine(answer):
         answer.close()
         raise TypeError("it is an async def, whose answer is a coroutine: expected a plain def")
@@ -158,7 +181,9 @@ def tensors_in(answer: Any) -> Iterator[Tensor]:
 
 
 def largest_change(before: Tensor, after: Tensor, tolerance: float = 0.0) -> float:
-    """max|before − after|, 0 where that is within the tolerance; a NaN that stays is no change, one that comes or goes is inf."""
+    """max|before − after|, 0 where that is within the tolerance; a NaN that stays is no change, one that comes or goes
+    is inf.
+    """
     if before.numel() == 0:
         return 0.0
     difference = (before - after).detach().abs()

@@ -1,11 +1,12 @@
-"""Beam search: keep the B likeliest unfinished sentences of each source, let each grow by a token, and stop when none can win any more.
+"""Beam search: keep the B likeliest unfinished sentences of each source, let each grow by a token, and stop when none
+can win any more.
 
     of the 2B likeliest of all (sentence, next token): those among the first B that end are finished, the first B that do not end go on
 
-Symbols: B the beam. Every sentence has one end, so at least B of the 2B go on. A source is done when it has n finished sentences and no unfinished
-one can still get a better score than the worst of the n best: exact, as log P only falls (search.py). At the longest length all end, and a sentence
-that no token may follow ends where it is, if its source has no other.
-A beam of one is greedy search, which ends with the first end: greedy.py.
+Symbols: B the beam. Every sentence has one end, so at least B of the 2B go on. A source is done when it has n finished
+sentences and no unfinished one can still get a better score than the worst of the n best: exact, as log P only falls
+(search.py). At the longest length all end, and a sentence that no token may follow ends where it is, if its source has
+no other. A beam of one is greedy search, which ends with the first end: greedy.py.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,9 @@ def beam_search(engine: Engine, sources: Sequence[Sequence[int]], search: Search
     prefixes: Rows = np.empty((len(sources), width, 0), np.int64)
     tokens: Rows = np.full(len(sources) * width, engine.first, np.int64)
     for length in range(1, int(limits.max()) + 1):
-        following = expect_numbers(engine.step(tokens, 2 * width, bans(search, prefixes.reshape(len(tokens), -1), engine.end)))
+        following = expect_numbers(
+            engine.step(tokens, 2 * width, bans(search, prefixes.reshape(len(tokens), -1), engine.end))
+        )
         before = totals
         forced = limits[live] == length
         for place in np.flatnonzero(forced):
@@ -38,7 +41,9 @@ def beam_search(engine: Engine, sources: Sequence[Sequence[int]], search: Search
             for row in np.flatnonzero(ends > -np.inf):
                 _finish(finished[live[place]], prefixes[place, row], ends[row], search)
         growing = np.where(forced[:, None], -np.inf, totals)  # what was made to end does not end twice
-        parents, tokens, totals = _grow(engine, following.values, following.tokens, growing, prefixes, search, finished, live)
+        parents, tokens, totals = _grow(
+            engine, following.values, following.tokens, growing, prefixes, search, finished, live
+        )
         for place in np.flatnonzero(totals[:, 0] == -np.inf):
             if not finished[live[place]]:
                 row = before[place].argmax()
@@ -70,7 +75,10 @@ def _grow(
     finished: list[list[Sentence]],
     live: Rows,
 ) -> tuple[Rows, Rows, np.ndarray]:
-    """(S, B) each: the row that a sentence goes on from, its new token and its log P. Sentences that end are finished."""
+    """(S, B) each: the row that a sentence goes on from, its new token and its log P.
+
+    Sentences that end are finished.
+    """
     count, width = totals.shape
     each = values.shape[1]
     grown = (totals[:, :, None] + values.reshape(count, width, each)).reshape(count, -1)

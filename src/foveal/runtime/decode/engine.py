@@ -1,7 +1,8 @@
-"""What a search asks of a model: log-probabilities of the next token for a batch of unfinished sentences, and nothing else.
+"""What a search asks of a model: log-probabilities of the next token for a batch of unfinished sentences, and nothing
+else.
 
-A row is one unfinished sentence; the rows of one source stand together, `beams` of them. Whoever computes (torch, onnxruntime) keeps caches and
-source sides to itself; what crosses over is a few numbers per row.
+A row is one unfinished sentence; the rows of one source stand together, `beams` of them. Whoever computes (torch,
+onnxruntime) keeps caches and source sides to itself; what crosses over is a few numbers per row.
 """
 
 from collections.abc import Sequence
@@ -39,7 +40,10 @@ class Engine(Protocol):
         """Read the sources; rows are sources × beams, and no sentence grows beyond `limit` tokens, the end included."""
 
     def step(self, tokens: Rows, top_k: int, bans: Bans | None) -> Next:
-        """Every row has got its token (R,): what comes next? At most `top_k` tokens per row, as many as the vocabulary has."""
+        """Every row has got its token (R,): what comes next?
+
+        At most `top_k` tokens per row, as many as the vocabulary has.
+        """
 
     def reorder(self, parents: Rows) -> None:
         """Row r continues from the prefix of row parents[r]; both are of one source."""
@@ -49,7 +53,9 @@ class Engine(Protocol):
 
 
 def padded(sources: Sequence[Sequence[int]], pad: int, end: int) -> tuple[Rows, Rows]:
-    """Sources as engines read them: (S, M) tokens, each with its end and then padding, and how many are no padding (S,)."""
+    """Sources as engines read them: (S, M) tokens, each with its end and then padding, and how many are no padding
+    (S,).
+    """
     lengths = np.array([len(source) + 1 for source in sources], np.int64)
     tokens = np.full((len(sources), int(lengths.max())), pad, np.int64)
     for row, source in enumerate(sources):
@@ -59,5 +65,8 @@ def padded(sources: Sequence[Sequence[int]], pad: int, end: int) -> tuple[Rows, 
 
 
 def never_generated(pad: int, first: int, end: int) -> Rows:
-    """The marks that no sentence contains: padding, and a second beginning. A model may begin with its padding, or with its end."""
+    """The marks that no sentence contains: padding, and a second beginning.
+
+    A model may begin with its padding, or with its end.
+    """
     return np.array(sorted({pad, first} - {end}), np.int64)

@@ -2,8 +2,8 @@
 
 greedy:  y_t = argmax P(y | y_<t, X);      sampling:  y_t ~ P(y | y_<t, X)^(1/T), among the likeliest tokens only
 
-A sentence that no token may follow, or that must end and may not, ends where it is. What is drawn for a source depends on the seed and on its
-number, and not on what stands beside it.
+A sentence that no token may follow, or that must end and may not, ends where it is. What is drawn for a source depends
+on the seed and on its number, and not on what stands beside it.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,23 @@ from foveal.runtime.decode.search import Search, Sentence, bans, expect_numbers
 ALL = 2**31 - 1  # tokens: as many as there are
 
 
-def one_by_one(engine: Engine, sources: Sequence[Sequence[int]], search: Search, places: Sequence[int]) -> list[list[Sentence]]:
-    """For each source one sentence, or if they are drawn as many as are asked for. places: the sources' numbers, for the drawing."""
+def one_by_one(
+    engine: Engine, sources: Sequence[Sequence[int]], search: Search, places: Sequence[int]
+) -> list[list[Sentence]]:
+    """For each source one sentence, or if they are drawn as many as are asked for. places: the sources' numbers, for
+    the drawing.
+    """
     if not sources:
         return []
     rows = search.n_best if search.sample else 1
     limits = np.array([search.limit(len(source)) for source in sources]).repeat(rows)
     found: list[Sentence | None] = [None] * len(limits)
     live = np.arange(len(limits))
-    draws = [np.random.default_rng([search.seed, place, copy]) for place in places for copy in range(rows)] if search.sample else []
+    draws = (
+        [np.random.default_rng([search.seed, place, copy]) for place in places for copy in range(rows)]
+        if search.sample
+        else []
+    )
     engine.begin(sources, rows, int(limits.max()))
     totals = np.zeros(len(limits))
     prefixes: Rows = np.empty((len(limits), 0), np.int64)
@@ -43,7 +51,9 @@ def one_by_one(engine: Engine, sources: Sequence[Sequence[int]], search: Search,
         for row in np.flatnonzero(ends):
             if found[live[row]] is None:
                 total = float(totals[row])
-                found[live[row]] = Sentence(tuple(int(token) for token in prefixes[row]), total / search.scale(length), total)
+                found[live[row]] = Sentence(
+                    tuple(int(token) for token in prefixes[row]), total / search.scale(length), total
+                )
         prefixes = np.concatenate([prefixes, tokens[:, None]], 1)
         # The rows of one source stand together in the engine, and leave it together.
         unfinished = np.array([found[row] is None for row in live]).reshape(-1, rows)

@@ -2,8 +2,8 @@
 
     score(Y) = log P(Y | X) / ((5 + |Y|) / 6)^α
 
-Symbols: |Y| tokens of the sentence, its end included; α the length penalty: 0 prefers short sentences, 0.6 is the paper's.
-Paper: Yonghui Wu et al. (2016). Google's neural machine translation system. arXiv:1609.08144, equation 14.
+Symbols: |Y| tokens of the sentence, its end included; α the length penalty: 0 prefers short sentences, 0.6 is the
+paper's. Paper: Yonghui Wu et al. (2016). Google's neural machine translation system. arXiv:1609.08144, equation 14.
 """
 
 import math
@@ -46,7 +46,12 @@ class Search:
         fits = is_number(self.length_penalty) and abs(self.length_penalty) <= STEEPEST
         bounds = f"a number from -{STEEPEST} to {STEEPEST}"
         expect(fits, "the search's length_penalty", bounds, short_repr(self.length_penalty))
-        expect(self.sample or self.n_best <= self.beam, "the search's n_best", f"at most the beam, {self.beam}", self.n_best)
+        expect(
+            self.sample or self.n_best <= self.beam,
+            "the search's n_best",
+            f"at most the beam, {self.beam}",
+            self.n_best,
+        )
         fits = is_number(self.temperature) and 0 < self.temperature < math.inf
         expect(fits, "the search's temperature", "a number above 0", short_repr(self.temperature))
         fits = is_number(self.top_p) and 0 < self.top_p <= 1
@@ -62,7 +67,9 @@ class Search:
         return float(((5 + tokens) / 6) ** self.length_penalty)
 
     def reachable(self, total: float, length: int, limit: int) -> float:
-        """The best score that a sentence with this log P may still get: more tokens only lower log P, and divide it by another number."""
+        """The best score that a sentence with this log P may still get: more tokens only lower log P, and divide it by
+        another number.
+        """
         return max(total / self.scale(length + 1), total / self.scale(limit))
 
 
@@ -74,10 +81,18 @@ class Sentence:
 
 
 def expect_numbers(following: Next) -> Next:
-    """What an engine answers, if that is log-probabilities: a model whose weights are NaN answers nothing that can be searched."""
+    """What an engine answers, if that is log-probabilities: a model whose weights are NaN answers nothing that can be
+    searched.
+    """
     # The first is enough: all tokens of a row are divided by one sum, so that if one is NaN all are.
     broken = np.isnan(following.values[:, :1]).any() or np.isnan(following.ends).any()
-    expect(not broken, "the model", "log-probabilities of tokens", "NaN", "its weights are damaged, or its training diverged")
+    expect(
+        not broken,
+        "the model",
+        "log-probabilities of tokens",
+        "NaN",
+        "its weights are damaged, or its training diverged",
+    )
     return following
 
 

@@ -1,6 +1,7 @@
 """Ablations of classifiers: variants of one recipe on the same images, and what each part is worth.
 
-icam: its parts, one after the other. peers: other models, whole. pruned: these, and each of them cut down to ICAM's flops and to its parameters.
+icam: its parts, one after the other. peers: other models, whole. pruned: these, and each of them cut down to ICAM's
+flops and to its parameters.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,9 @@ from foveal.tasks.classify.recipe import ClassifyRecipe
 
 Fields = Mapping[str, Any]  # of the model's config
 
-PARTS: dict[str, dict[str, Fields]] = {  # table → name of a variant → what differs; the first one is what the others are compared with
+PARTS: dict[
+    str, dict[str, Fields]
+] = {  # table → name of a variant → what differs; the first one is what the others are compared with
     "first": {"adaptive": {}, "static": {"first": "projected-static"}},
     "queries": {f"{count} queries": {"queries": count} for count in (1, 2, 4, 8)},
     "layers": {f"{count} layers": {"layers": count} for count in (2, 1, 3, 4)},
@@ -25,9 +28,18 @@ PARTS: dict[str, dict[str, Fields]] = {  # table → name of a variant → what 
     "phi": {
         "MBConv6": {},
         "MBConv3": {"stages": [{"width": 16, "expand": 1}, {"width": 24, "blocks": 2, "expand": 3, "stride": 2}]},
-        "no squeeze": {"stages": [{"width": 16, "expand": 1, "squeeze": False}, {"width": 24, "blocks": 2, "stride": 2, "squeeze": False}]},
+        "no squeeze": {
+            "stages": [
+                {"width": 16, "expand": 1, "squeeze": False},
+                {"width": 24, "blocks": 2, "stride": 2, "squeeze": False},
+            ]
+        },
     },
-    "position": {"sinusoidal": {"position": "sinusoidal"}, "learned": {"position": "learned"}, "polar": {"position": "polar"}},
+    "position": {
+        "sinusoidal": {"position": "sinusoidal"},
+        "learned": {"position": "learned"},
+        "polar": {"position": "polar"},
+    },
     "mixer": {"mixer": {"mixer": True}, "no mixer": {"mixer": False}},
     "dropout": {f"dropout {share}": {"dropout": share} for share in (0.1, 0.0, 0.2, 0.3)},
 }
@@ -53,7 +65,8 @@ class ClassifyAblation(Ablation):
         right = "" if data.multi_label else "; accuracy: share of right answers"
         over = "one seed" if seeds == 1 else f"{seeds} seeds, from {recipe.seed} on"
         return (
-            f"Split test, {over}. score: {score_name(data.multi_label)} × 100 of all test images, mean over seeds; spread: standard deviation over "
+            f"Split test, {over}. score: {score_name(data.multi_label)} × 100 of all test images, mean over seeds; "
+            "spread: standard deviation over "
             f"seeds{right}. The interval of a difference resamples images that belong together, for both models alike."
         )
 
@@ -111,7 +124,10 @@ def patches(recipe: ClassifyRecipe) -> dict[str, Fields]:
 
 
 def _expect_buildable(variants: Mapping[str, Mapping[str, ClassifyRecipe]]) -> None:
-    """Raise a FovealError for a variant that cannot be built, before any is trained. Two classes do: the data is not read yet."""
+    """Raise a FovealError for a variant that cannot be built, before any is trained.
+
+    Two classes do: the data is not read yet.
+    """
     from foveal.tasks.classify.training import build
 
     for table, builds in variants.items():
@@ -132,7 +148,9 @@ def _table(table: str, names: Sequence[str], plans: Plans, data: Any) -> Table:
         against = _against(base, name, tests, data.multi_label, groups)
         rows.append([name, *cost, *_figures(tests[name], data.multi_label), against])
     accuracy = [] if data.multi_label else ["accuracy"]
-    return Table([table, "parameters", "GFLOP", "score", "spread", *accuracy, f"against {base} (95 %)"], rows, title=table)
+    return Table(
+        [table, "parameters", "GFLOP", "score", "spread", *accuracy, f"against {base} (95 %)"], rows, title=table
+    )
 
 
 def _tested(runs: Sequence[Any], multi_label: bool) -> dict[int, Any]:
@@ -151,11 +169,17 @@ def _figures(tests: Mapping[int, Any], multi_label: bool) -> list[str]:
     from foveal.tasks.classify.compare import headline
 
     scores = np.array([float(headline(test, multi_label)(None)) for test in tests.values()])
-    right = [] if multi_label else [f"{100 * np.mean([np.mean(test.logits.argmax(1) == test.truth) for test in tests.values()]):.1f}"]
+    right = (
+        []
+        if multi_label
+        else [f"{100 * np.mean([np.mean(test.logits.argmax(1) == test.truth) for test in tests.values()]):.1f}"]
+    )
     return [f"{100 * scores.mean():.1f}", f"{100 * scores.std(ddof=1):.1f}" if len(scores) > 1 else UNDEFINED, *right]
 
 
-def _against(base: str, name: str, tests: Mapping[str, Mapping[int, Any]], multi_label: bool, groups: "NDArray[np.int64] | None") -> str:
+def _against(
+    base: str, name: str, tests: Mapping[str, Mapping[int, Any]], multi_label: bool, groups: "NDArray[np.int64] | None"
+) -> str:
     from foveal.tasks.classify.compare import difference
 
     if name == base:
@@ -170,7 +194,9 @@ def _cost(recipe: ClassifyRecipe, classes: int) -> list[str]:
     from foveal.deploy.measure.cost import flops, parameters
     from foveal.tasks.classify.training import build
 
-    model = build(recipe, classes, fresh=False).eval()  # what it costs is of its shape: a run's weights may be thrown away
+    model = build(
+        recipe, classes, fresh=False
+    ).eval()  # what it costs is of its shape: a run's weights may be thrown away
     return [f"{parameters(model):,}", f"{flops(model, torch.zeros(1, 3, recipe.size, recipe.size)) / 1e9:.3f}"]
 
 

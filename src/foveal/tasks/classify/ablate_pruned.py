@@ -1,4 +1,5 @@
-"""Peers cut down to the first model's flops, and to its parameters: what is left of an advantage when both may cost the same.
+"""Peers cut down to the first model's flops, and to its parameters: what is left of an advantage when both may cost
+the same.
 
 Each was trained whole; each of its runs is pruned, and trained on by the recipe that the whole one had.
 """
@@ -16,7 +17,10 @@ from foveal.training.sweep import Run
 
 
 def pruned_runs(wholes: Mapping[str, Sequence[Run]], place: Callable[[str], Path]) -> Iterator[tuple[str, list[Run]]]:
-    """Name of a variant → its runs, for each peer, each unit and each method. place: the folder of a variant. What is there already is not made again."""
+    """Name of a variant → its runs, for each peer, each unit and each method. place: the folder of a variant.
+
+    What is there already is not made again.
+    """
     base, *peers = wholes
     model, _ = load_model(wholes[base][0].folder, ClassifyCard)
     for peer in peers:

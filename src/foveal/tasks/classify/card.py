@@ -1,4 +1,6 @@
-"""What a classifier's file says beside what every image model says: several labels or one, and how logits become an answer."""
+"""What a classifier's file says beside what every image model says: several labels or one, and how logits become an
+answer.
+"""
 
 import math
 from dataclasses import dataclass
@@ -22,7 +24,9 @@ OLD_RECIPE = {
 class ClassifyCard(ImageCard):
     task: str = "classify"
     multi_label: bool = False  # several classes may hold for one image
-    threshold: tuple[float, ...] | None = None  # multi_label: one per class; two classes: one, on the second; None: 0.5, or the largest
+    threshold: tuple[float, ...] | None = (
+        None  # multi_label: one per class; two classes: one, on the second; None: 0.5, or the largest
+    )
     temperature: float = 1.0  # probabilities = softmax or sigmoid of logits / temperature
 
     tuples: ClassVar[tuple[str, ...]] = (*ImageCard.tuples, "threshold")

@@ -1,4 +1,7 @@
-"""Which classifier works: onnxruntime for an exported file, torch for a model of torch's. Torch is imported for the latter only."""
+"""Which classifier works: onnxruntime for an exported file, torch for a model of torch's.
+
+Torch is imported for the latter only.
+"""
 
 from typing import TYPE_CHECKING, cast
 

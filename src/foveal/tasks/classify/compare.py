@@ -2,7 +2,8 @@
 
     Δ = mean over seeds of figure(B) − figure(A);   interval: images that belong together are drawn with replacement, for A and B alike
 
-Each image is tested once for each seed (by the run whose fold it is in), so the folds' tests are one test of all images.
+Each image is tested once for each seed (by the run whose fold it is in), so the folds' tests are one test of all
+images.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,16 +42,26 @@ def score_name(multi_label: bool) -> str:
 
 
 def headline(one: Predicted, multi_label: bool) -> Callable[[Array | None], Array]:
-    """The figure that decides: mean average precision of several labels, balanced accuracy of one. A function of weights.
+    """The figure that decides: mean average precision of several labels, balanced accuracy of one.
 
-    Scores of different models are not ranked against each other: average precision is that of each model, and their mean.
+    A function of weights.
+
+    Scores of different models are not ranked against each other: average precision is that of each model, and their
+    mean.
     """
     probability = probabilities(one.logits, multi_label)
     if multi_label:
-        parts = [np.arange(len(one.files))] if one.model is None else [np.flatnonzero(one.model == k) for k in np.unique(one.model)]
+        parts = (
+            [np.arange(len(one.files))]
+            if one.model is None
+            else [np.flatnonzero(one.model == k) for k in np.unique(one.model)]
+        )
 
         def precision(weight: Array | None) -> Array:
-            each = [average_precision(one.truth[p], probability[p], None if weight is None else weight[..., p]) for p in parts]
+            each = [
+                average_precision(one.truth[p], probability[p], None if weight is None else weight[..., p])
+                for p in parts
+            ]
             return mean(np.stack([mean(values) for values in each], axis=-1))
 
         return precision
@@ -64,11 +75,19 @@ def difference(
     groups: NDArray[np.integer] | None = None,
     resamples: int = 2000,
 ) -> Difference:
-    """B − A, both given as seed → pooled test. groups (N,): which images belong together, in the order of the files' names."""
+    """B − A, both given as seed → pooled test. groups (N,): which images belong together, in the order of the files'
+    names.
+    """
     seeds = sorted(set(base) & set(other))
     expect(bool(seeds), "the seeds of two builds", "some in common", "none")
     for seed in seeds:
-        expect(base[seed].files == other[seed].files, "two builds", "the same test images", "others", "compare runs on the same data")
+        expect(
+            base[seed].files == other[seed].files,
+            "two builds",
+            "the same test images",
+            "others",
+            "compare runs on the same data",
+        )
     pairs = [(headline(base[seed], multi_label), headline(other[seed], multi_label)) for seed in seeds]
 
     def measure(weight: Array | None) -> dict[str, Array]:

@@ -43,7 +43,12 @@ def divided(source: Source, fold: int | None) -> Splits:
 
 class ClassifyData(pl.LightningDataModule):
     def __init__(
-        self, source: Source, recipe: ClassifyRecipe, splits: Splits | None = None, workers: int | None = None, progress: Progress = silent
+        self,
+        source: Source,
+        recipe: ClassifyRecipe,
+        splits: Splits | None = None,
+        workers: int | None = None,
+        progress: Progress = silent,
     ) -> None:
         super().__init__()
         self.source, self.recipe = source, recipe
@@ -85,7 +90,11 @@ class ClassifyData(pl.LightningDataModule):
     def counts(self) -> NDArray[np.int64]:
         """(C,): images of each class in the training split."""
         labels = self.source.labels[self.splits.train]
-        return labels.sum(0).astype(np.int64) if self.source.multi_label else np.bincount(labels, minlength=len(self.source.classes))
+        return (
+            labels.sum(0).astype(np.int64)
+            if self.source.multi_label
+            else np.bincount(labels, minlength=len(self.source.classes))
+        )
 
     @cached_property
     def steps(self) -> int:
@@ -94,7 +103,11 @@ class ClassifyData(pl.LightningDataModule):
 
     def on_device(self, device: torch.device) -> torch.Tensor | None:
         """All images, where they fit into a quarter of the device's free memory: a step then waits for nothing."""
-        if self.packed is None or device.type != "cuda" or self.packed.pixels.nbytes > torch.cuda.mem_get_info(device)[0] // 4:
+        if (
+            self.packed is None
+            or device.type != "cuda"
+            or self.packed.pixels.nbytes > torch.cuda.mem_get_info(device)[0] // 4
+        ):
             return None
         self.resident = True
         return torch.from_numpy(self.packed.pixels).to(device)
@@ -125,7 +138,9 @@ class ClassifyData(pl.LightningDataModule):
         return (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
 
     def _loader(self, order: Order) -> "DataLoader[Batch]":
-        batches = Batches(self.source, self.recipe.size, self.packed, self.resident, tuple(map(tuple, self.recipe.blank)))
+        batches = Batches(
+            self.source, self.recipe.size, self.packed, self.resident, tuple(map(tuple, self.recipe.blank))
+        )
         return loader(batches, order, self.workers, pinned=torch.cuda.is_available() and not self.resident)
 
 

@@ -82,16 +82,27 @@ class ClassifyEvaluation(Evaluation):
             caption = f"{first.scores.images:,} images of the split {self.split}; {first.scores.interval}."
             names = " and ".join(one.name for one in self.models)
             files += write_tables(
-                folder, "comparison", self._comparison(), f"{names} on {printable(self.source.name)}", caption, self.facts["origin"]
+                folder,
+                "comparison",
+                self._comparison(),
+                f"{names} on {printable(self.source.name)}",
+                caption,
+                self.facts["origin"],
             )
         return files
 
     def _comparison(self) -> list[Table]:
         """One column per model, and how far the figure that decides is from the first one's."""
         first, *others = self.models
-        rows = [[name, *(with_interval(one.scores.figures[name]) for one in self.models)] for name in first.scores.figures]
+        rows = [
+            [name, *(with_interval(one.scores.figures[name]) for one in self.models)] for name in first.scores.figures
+        ]
         rows.append(
-            [f"{score_name(self.source.multi_label)} against {first.name}", UNDEFINED, *(self._against(first, one) for one in others)]
+            [
+                f"{score_name(self.source.multi_label)} against {first.name}",
+                UNDEFINED,
+                *(self._against(first, one) for one in others),
+            ]
         )
         return [Table(["figure, %", *(one.name for one in self.models)], rows)]
 
@@ -103,7 +114,9 @@ class ClassifyEvaluation(Evaluation):
         return f"{percent(found.value)} ({percent(found.low)} to {percent(found.high)})"
 
 
-def evaluate(model: "Model", options: EvaluateOptions, progress: "Progress", others: "Sequence[Model]" = ()) -> ClassifyEvaluation:
+def evaluate(
+    model: "Model", options: EvaluateOptions, progress: "Progress", others: "Sequence[Model]" = ()
+) -> ClassifyEvaluation:
     card = cast("ClassifyCard", model.card)
     column = _fold_column(options, card)
     source = _source(options, card, column)
@@ -119,7 +132,13 @@ def evaluate(model: "Model", options: EvaluateOptions, progress: "Progress", oth
         notes += [f"left out: {printable(file)}: {reason}" for file, reason in left_out]
         if options.data is not None:
             notes += _trained_on(evaluated, source, len(others) > 0)
-    facts: dict[str, Any] = {"model": card.model, "file": Path(model.name).name, "data": source.describe(), "split": split, "fold": fold}
+    facts: dict[str, Any] = {
+        "model": card.model,
+        "file": Path(model.name).name,
+        "data": source.describe(),
+        "split": split,
+        "fold": fold,
+    }
     if fold is not None and source.fold_names:
         facts |= {"fold column": column, "fold": f"{fold}, {source.fold_name(fold)}"}
     facts["seed of the training"] = card.recipe.get("seed")
@@ -140,10 +159,16 @@ def _evaluated(
 ) -> tuple[Evaluated, list[tuple[str, str]]]:
     card, classifier = cast("ClassifyCard", model.card), classifier_of(model, options.batch)
     rows, logits, left_out = predict_split(classifier, source, split, fold, progress)
-    chooses = split != "val" and bool(source.known(source.indices("val", fold)).any())  # a set may have nothing to choose on
+    chooses = split != "val" and bool(
+        source.known(source.indices("val", fold)).any()
+    )  # a set may have nothing to choose on
     validation = predict_split(classifier, source, "val", fold, progress) if chooses else None
     predicted = Predicted(tuple(source.file(int(row)) for row in rows), card.classes, source.labels[rows], logits)
-    given = None if options.threshold_metric or card.threshold is None else plain_thresholds(card.threshold, card.temperature)
+    given = (
+        None
+        if options.threshold_metric or card.threshold is None
+        else plain_thresholds(card.threshold, card.temperature)
+    )
     scores = score(
         predicted,
         split,
@@ -159,7 +184,9 @@ def _evaluated(
 
 
 def plain_thresholds(threshold: tuple[float, ...], temperature: float) -> tuple[float, ...]:
-    """A card's thresholds are for sigmoid(z/T), those of scores for sigmoid(z): t/(1 − t) = e^{z/T}, so e^z = (t/(1 − t))^T."""
+    """A card's thresholds are for sigmoid(z/T), those of scores for sigmoid(z): t/(1 − t) = e^{z/T}, so e^z = (t/(1 −
+    t))^T.
+    """
     share = np.clip(np.array(threshold, np.float64), 0.0, 1.0)
     with np.errstate(divide="ignore", over="ignore"):
         logit = temperature * (np.log(share) - np.log1p(-share))
@@ -224,7 +251,10 @@ def _split(source: Source, asked: str | None, fold: int | None) -> tuple[str, li
     if labelled("test") or not labelled("val"):
         return "test", []
     return "val", [
-        "no image of the split test has a label: evaluated on val, which chose the epoch and the thresholds, so the figures flatter"
+        (
+            "no image of the split test has a label: evaluated on val, which chose the epoch and the thresholds, so the "
+            "figures flatter"
+        )
     ]
 
 
@@ -233,7 +263,12 @@ def _fold_column(options: EvaluateOptions, card: ClassifyCard) -> str | None:
     own = card.recipe.get("fold_column")
     if options.fold_column is not None:
         named = options.fold_column == own or options.fold is not None
-        expect(named, "--fold-column", "--fold beside it, which says what to test on: the training had no such folds", "none")
+        expect(
+            named,
+            "--fold-column",
+            "--fold beside it, which says what to test on: the training had no such folds",
+            "none",
+        )
         return options.fold_column
     if own is None or options.data is None:
         return own
@@ -242,11 +277,18 @@ def _fold_column(options: EvaluateOptions, card: ClassifyCard) -> str | None:
 
 def _source(options: EvaluateOptions, card: ClassifyCard, column: str | None) -> Source:
     data = options.data or card.recipe.get("data")
-    expect(data is not None, "--data", "images to evaluate the model on", "none, and its card does not say what it was trained on")
+    expect(
+        data is not None,
+        "--data",
+        "images to evaluate the model on",
+        "none, and its card does not say what it was trained on",
+    )
     try:
         source = read(str(data), label=options.label or card.recipe.get("label"), fold_column=column, seed=0)
     except FovealError as error:
-        advice = "" if options.data is not None else "; these are what the model was trained with: name others with --data"
+        advice = (
+            "" if options.data is not None else "; these are what the model was trained with: name others with --data"
+        )
         raise FovealError(f"{error}{advice}") from None
     if options.data is None and column == card.recipe.get("fold_column"):
         same = card.data.get("fingerprint") in (None, source.fingerprint())
@@ -259,7 +301,12 @@ def _expect_same_classes(model: "Model", source: Source) -> None:
     card = cast("ClassifyCard", model.card)
     kinds = ("one label per image", "several labels per image")
     where = printable(source.name)
-    expect(source.multi_label == card.multi_label, where, f"{kinds[card.multi_label]}, as {model.name} has", kinds[source.multi_label])
+    expect(
+        source.multi_label == card.multi_label,
+        where,
+        f"{kinds[card.multi_label]}, as {model.name} has",
+        kinds[source.multi_label],
+    )
     same = source.classes == card.classes
     expect(same, where, f"the classes of {model.name}, {', '.join(card.classes)}", ", ".join(source.classes))
 

@@ -1,4 +1,7 @@
-"""Why a classifier answered so: what it found in one image and where it looked, on one sheet. `faithful` measures how far that explains its answers."""
+"""Why a classifier answered so: what it found in one image and where it looked, on one sheet.
+
+`faithful` measures how far that explains its answers.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,7 +39,10 @@ class ClassifyExplanation(Explanation):
     sheet: Sheet
 
     def summary(self) -> str:
-        found = ", ".join(f"{name} {self.facts['probability'][name]:.2f}" for name in self.facts["found"]) or "nothing found"
+        found = (
+            ", ".join(f"{name} {self.facts['probability'][name]:.2f}" for name in self.facts["found"])
+            or "nothing found"
+        )
         without = f"\n{self.facts['without attention']}" if "without attention" in self.facts else ""
         return f"{self.facts['file']}: {found}{without}"
 
@@ -55,14 +61,22 @@ class Maps:
     attention: Callable[[Pixels], SaliencyMaps]  # raises a FovealError where there is none
     sides: Callable[[Pixels], Sides]
     occlusion: Callable[[Pixels, Sides], Array]  # (C, rows, columns)
-    gradient: Callable[[Pixels, int, Sides], Array] | None  # of a class, (rows, columns); None: an exported file has none
+    gradient: (
+        Callable[[Pixels, int, Sides], Array] | None
+    )  # of a class, (rows, columns); None: an exported file has none
 
 
 def explain(model: "Model", subject: Any, options: ExplainOptions, progress: "Progress") -> Explanation:
     if options.faithful is not None:
         from foveal.tasks.classify.faithful import measure
 
-        expect(subject is None, "--faithful", "a model and no image", name_of(subject, 0), "--data names images of one's own")
+        expect(
+            subject is None,
+            "--faithful",
+            "a model and no image",
+            name_of(subject, 0),
+            "--data names images of one's own",
+        )
         return measure(model, options, progress)
     expect(subject is not None, "explain", "an image", "none", "name one, or measure over many with --faithful N")
     classifier = classifier_of(model)
@@ -74,7 +88,12 @@ def _maps(classifier: Classifier) -> Maps:
         from foveal.tasks.classify.saliency_onnx import attention_maps, occlusion
 
         onnx = classifier
-        return Maps(lambda frame: attention_maps(onnx, frame), lambda _: CELLS, lambda frame, sides: occlusion(onnx, frame, sides), None)
+        return Maps(
+            lambda frame: attention_maps(onnx, frame),
+            lambda _: CELLS,
+            lambda frame, sides: occlusion(onnx, frame, sides),
+            None,
+        )
     return _torch_maps(classifier)  # type: ignore[arg-type]
 
 
@@ -85,7 +104,9 @@ def _torch_maps(classifier: "TorchClassifier") -> Maps:
     return Maps(
         lambda frame: attention_maps(network, prepare([frame])),
         lambda frame: sides_of(network, prepare([frame])),
-        lambda frame, sides: occlusion(classifier.probabilities_of, prepare([frame]), sides, classifier.batch, classifier.blank)[0],
+        lambda frame, sides: occlusion(
+            classifier.probabilities_of, prepare([frame]), sides, classifier.batch, classifier.blank
+        )[0],
         lambda frame, index, sides: gradient(network, prepare([frame]), index, sides)[0],
     )
 
@@ -123,9 +144,15 @@ def _explained(classifier: Classifier, maps: Maps, subject: Any) -> ClassifyExpl
     if attention is None:
         facts["without attention"] = without
     else:
-        each = [{"layer": layer, "head": head, "query": query, "map": _plain(one)} for layer, head, query, one in attention.each()]
+        each = [
+            {"layer": layer, "head": head, "query": query, "map": _plain(one)}
+            for layer, head, query, one in attention.each()
+        ]
         facts |= {"average": _plain(attention.average[0]), "attention": each}
-        arrays |= {"average": attention.average[0], **{f"attention {layer}": grid[0] for layer, grid in attention.maps.items()}}
+        arrays |= {
+            "average": attention.average[0],
+            **{f"attention {layer}": grid[0] for layer, grid in attention.maps.items()},
+        }
     sharp = frame_of(subject, SHARP)
     paint(sharp, card.blank)  # the sheet shows what the model was given
     listed = [(label, value, label in answer.found) for label, value in ranked]
@@ -146,9 +173,14 @@ def _sheet(
     ((about, lost),) = losses.items()
     large = [Panel(f"{about}: lost without the cell", lost, float(lost.max()))]
     if attention is None:
-        large = [*([Panel(f"{about}: input × gradient", slopes, float(slopes.max()))] if slopes is not None else []), *large]
+        large = [
+            *([Panel(f"{about}: input × gradient", slopes, float(slopes.max()))] if slopes is not None else []),
+            *large,
+        ]
         caption = f"{card.model}, {len(card.classes)} classes. Its attention gives no map of the image."
-        return Sheet(Path(name).name, caption, photo, listed, large, [], "large maps: 0 to the largest cell, as written")
+        return Sheet(
+            Path(name).name, caption, photo, listed, large, [], "large maps: 0 to the largest cell, as written"
+        )
     average = attention.average[0]
     large = [Panel("attention, mean of all layers", average, float(average.max())), *large]
     highest = max(float(panel.max()) for *_, panel in attention.each())
@@ -156,7 +188,8 @@ def _sheet(
     for layer, head, query, one in attention.each():
         rows.setdefault(layer, []).append(Panel(_title(layer, head, query, attention.maps[layer].shape), one, highest))
     caption = (
-        f"{card.model}, {len(card.classes)} classes. Attention shows what was looked at, not why: foveal explain --faithful N measures how far it "
+        f"{card.model}, {len(card.classes)} classes. Attention shows what was looked at, not why: foveal explain "
+        "--faithful N measures how far it "
         "explains the answer."
     )
     legend = f"small maps: 0 to {highest:.0%} of a query's attention, where an even look is {1 / average.size:.1%}; large maps: 0 to the largest cell, as written"

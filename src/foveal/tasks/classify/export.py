@@ -1,6 +1,8 @@
-"""A classifier as one file that describes itself, answers by itself, and carries the proof that it answers as its model does.
+"""A classifier as one file that describes itself, answers by itself, and carries the proof that it answers as its
+model does.
 
-A file is written only within the limits of its precision. `.onnx` runs without torch; `.pt` and `.pt2` are for those who stay with it.
+A file is written only within the limits of its precision. `.onnx` runs without torch; `.pt` and `.pt2` are for those
+who stay with it.
 """
 
 import hashlib
@@ -113,7 +115,9 @@ def export(model: "Model", path: Path, options: ExportOptions) -> ExportedClassi
     return ExportedClassifier(path, proof)
 
 
-def _made(options: ExportOptions, plain: bytes, network: "nn.Module", card: ClassifyCard, images: ProofImages) -> tuple[bytes, str]:
+def _made(
+    options: ExportOptions, plain: bytes, network: "nn.Module", card: ClassifyCard, images: ProofImages
+) -> tuple[bytes, str]:
     """The file in this precision, and what of it is quantised, in words."""
     if options.precision == "fp32":
         return plain, ""
@@ -139,7 +143,8 @@ def _made(options: ExportOptions, plain: bytes, network: "nn.Module", card: Clas
     got = "; ".join(f"{plan.name}: {plan.ratio:.2f} × the time, logits off by {plan.error:.2g}" for plan in tried)
     advice = "use fp32 or fp16" if worst else "use fp32 or fp16, or add --anyway"
     raise FovealError(
-        f"the int8 file: expected one that is faster than float32 with logits within {limits.mean:g} on average, got {got}; "
+        f"the int8 file: expected one that is faster than float32 with logits within {limits.mean:g} on average, got "
+        f"{got}; "
         f"{blamed}nothing was written, {advice}"
     )
 
@@ -157,14 +162,32 @@ def expect_within_limits(precision: str, parity: Parity, times: Times, anyway: b
     limits = LIMITS[precision]
     what, nothing = f"the {precision} file", "nothing was written"
     for limit, found, words in ((limits.largest, parity.largest, "at most"), (limits.mean, parity.mean, "on average")):
-        expect(limit is None or found <= limit, what, f"logits within {limit or 0:g} of the model's {words}", f"{found:.2g}", nothing)
+        expect(
+            limit is None or found <= limit,
+            what,
+            f"logits within {limit or 0:g} of the model's {words}",
+            f"{found:.2g}",
+            nothing,
+        )
     near = parity.probability <= limits.probability
     expect(near, what, f"probabilities within {limits.probability:g}", f"{parity.probability:.2g}", nothing)
-    expect((parity.maps or 0) <= limits.maps, what, f"attention maps within {limits.maps:g}", f"{parity.maps or 0:.2g}", nothing)
+    expect(
+        (parity.maps or 0) <= limits.maps,
+        what,
+        f"attention maps within {limits.maps:g}",
+        f"{parity.maps or 0:.2g}",
+        nothing,
+    )
     expect(parity.sound, what, "answers that its probabilities give", "others", nothing)
     if limits.points is not None and parity.before is not None and parity.after is not None:
         lost = 100 * (parity.before - parity.after)
-        expect(lost <= limits.points, what, f"{parity.figure} within {limits.points:g} points of the model's", f"{lost:.2f} less", nothing)
+        expect(
+            lost <= limits.points,
+            what,
+            f"{parity.figure} within {limits.points:g} points of the model's",
+            f"{lost:.2f} less",
+            nothing,
+        )
     if limits.faster and not anyway:
         ratio = times["file"]["median"] / times["float32"]["median"]
         advice = f"{nothing}; add --anyway to write it all the same"
@@ -186,11 +209,14 @@ def rendered(card: ClassifyCard, seed: int) -> NDArray[np.uint8]:
 
 
 def images_of(card: ClassifyCard, split: str, most: int) -> tuple[NDArray[np.uint8], NDArray[Any] | None, str] | None:
-    """Images of a split of the training data (N, S, S, 3), their labels if they are of the card's classes, and the data's name; None where the
-    data is elsewhere."""
+    """Images of a split of the training data (N, S, S, 3), their labels if they are of the card's classes, and the
+    data's name; None where the data is elsewhere.
+    """
     frames, kept = [], []
     try:
-        source = read(card.recipe["data"], label=card.recipe.get("label"), fold_column=card.recipe.get("fold_column"), seed=0)
+        source = read(
+            card.recipe["data"], label=card.recipe.get("label"), fold_column=card.recipe.get("fold_column"), seed=0
+        )
         chosen = source.indices(split, card.recipe.get("fold"))
         alike = source.classes == card.classes and source.multi_label == card.multi_label
         chosen = chosen[source.known(chosen)] if alike else chosen

@@ -1,4 +1,6 @@
-"""Whether a classifier's maps explain its answers: measured on rendered pipes, whose findings have known places, or on labelled images of one's own."""
+"""Whether a classifier's maps explain its answers: measured on rendered pipes, whose findings have known places, or on
+labelled images of one's own.
+"""
 
 import json
 import math
@@ -29,13 +31,19 @@ if TYPE_CHECKING:
     from foveal.tasks.model import Model
     from foveal.training.harness import Progress
 
-FRESH = 2001  # millions: seeds from here on are in no set that `pipes:N:SEED` names, so that no model was trained on them
+FRESH = (
+    2001  # millions: seeds from here on are in no set that `pipes:N:SEED` names, so that no model was trained on them
+)
 STEM = "faithful"
 MEASURES = (
-    "Points and weight: of findings that are there and were predicted, whether the map's largest cell touches the finding, and how much of "
-    "the map lies on it; more is better. Deletion area: the mean probability of what was predicted while cells are hidden, the map's "
-    "largest first; less is better. Random: by area for the first, random orders for the last. The map of attention is the mean over "
-    "layers, heads and queries, the same for every answer; gradient (input × gradient) and occlusion belong to the answer."
+    "Points and weight: of findings that are there and were predicted, whether the map's largest cell touches the "
+    "finding, and how much of "
+    "the map lies on it; more is better. Deletion area: the mean probability of what was predicted while cells are "
+    "hidden, the map's "
+    "largest first; less is better. Random: by area for the first, random orders for the last. The map of attention "
+    "is the mean over "
+    "layers, heads and queries, the same for every answer; gradient (input × gradient) and occlusion belong to the "
+    "answer."
 )
 
 
@@ -57,8 +65,13 @@ class FaithfulnessExplanation(Explanation):
         without = "" if facts["attention"] == "watched" else f" {facts['attention']}"
         title = f"Do the maps of {facts['file']} explain its answers?"
         tables = [_table(facts), *([_curves(facts)] if facts["curves"] else [])]
-        files = write_tables(folder, STEM, tables, title, f"{_sentence(facts)} {MEASURES}{without}", named | facts["origin"])
-        write_atomic(folder / f"{STEM}.json", (json.dumps(facts, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "backslashreplace"))
+        files = write_tables(
+            folder, STEM, tables, title, f"{_sentence(facts)} {MEASURES}{without}", named | facts["origin"]
+        )
+        write_atomic(
+            folder / f"{STEM}.json",
+            (json.dumps(facts, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "backslashreplace"),
+        )
         return [*files, folder / f"{STEM}.json"]
 
 
@@ -67,7 +80,11 @@ def measure(model: "Model", options: ExplainOptions, progress: "Progress") -> Fa
     assert options.faithful is not None
     classifier = TorchClassifier(model.network, model.card, model.device)  # type: ignore[arg-type]
     if options.data is None:
-        count, samples, data = options.faithful, _rendered(classifier, options), f"rendered pipes from seed {_first(options.seed)} on"
+        count, samples, data = (
+            options.faithful,
+            _rendered(classifier, options),
+            f"rendered pipes from seed {_first(options.seed)} on",
+        )
     else:
         source = _source(classifier, options)
         chosen = _chosen(source, options)
@@ -82,7 +99,13 @@ def measure(model: "Model", options: ExplainOptions, progress: "Progress") -> Fa
 def _rendered(classifier: TorchClassifier, options: ExplainOptions) -> Iterator[Sample]:
     shared = [name for name in classifier.card.classes if name in KINDS]
     classes = ", ".join(classifier.card.classes[:5])
-    expect(bool(shared), "a model to measure on rendered pipes", f"classes among {', '.join(KINDS)}", classes, "name images with --data")
+    expect(
+        bool(shared),
+        "a model to measure on rendered pipes",
+        f"classes among {', '.join(KINDS)}",
+        classes,
+        "name images with --data",
+    )
     for index in range(options.faithful or 0):
         frame = render(_first(options.seed) + index, classifier.size)
         masks = {finding.kind: finding.mask for finding in frame.findings}
@@ -112,7 +135,9 @@ def _chosen(source: Source, options: ExplainOptions) -> NDArray[np.int64]:
 def _own(classifier: TorchClassifier, source: Source, chosen: NDArray[np.int64]) -> Iterator[Sample]:
     for index in chosen:
         labels = source.labels[index]
-        classes = [source.classes[place] for place in (np.flatnonzero(labels == 1) if source.multi_label else [int(labels)])]
+        classes = [
+            source.classes[place] for place in (np.flatnonzero(labels == 1) if source.multi_label else [int(labels)])
+        ]
         try:
             yield Sample(source.image(int(index), classifier.size), frozenset(classes))
         except BadImage:
@@ -126,7 +151,16 @@ def _table(facts: dict[str, Any]) -> Table:
         more, span = one["against random"], one["interval against random"]
         against = UNDEFINED if more is None else f"{_signed(more)}{_between(span, _signed)}"
         mean = f"{100 * one['mean']:.1f}{_between(one['interval'], lambda share: f'{100 * share:.1f}')}"
-        rows.append([one["measure"], one["map"], str(one["count"]), mean, against, _conclusion(one["measure"], one["map"], span)])
+        rows.append(
+            [
+                one["measure"],
+                one["map"],
+                str(one["count"]),
+                mean,
+                against,
+                _conclusion(one["measure"], one["map"], span),
+            ]
+        )
     return Table(["measure", "map", "findings", "% (95 %)", "against random (95 %)", "conclusion"], rows, words=2)
 
 

@@ -46,9 +46,16 @@ class Predicted:
 
 
 def conclude(
-    trainer: pl.Trainer, module: ClassifyModule, data: ClassifyData, journal: Journal, folder: Path, origin: dict[str, Any]
+    trainer: pl.Trainer,
+    module: ClassifyModule,
+    data: ClassifyData,
+    journal: Journal,
+    folder: Path,
+    origin: dict[str, Any],
 ) -> dict[str, Any]:
-    """With the kept weights in the module: choose temperature and thresholds on the validation split, write model.safetensors and the result."""
+    """With the kept weights in the module: choose temperature and thresholds on the validation split, write
+    model.safetensors and the result.
+    """
     source, recipe = data.source, module.recipe
     if module.shift is not None and recipe.margin != 1:
         adjust_logits(module.evaluated, module.shift)
@@ -84,7 +91,8 @@ def conclude(
             size=recipe.size,
             threshold=None if chosen is None else tuple(float(threshold) for threshold in chosen),
             temperature=temperature,
-            data=source.facts() | {TRAINED: sketch(os.fsencode(source.file(int(index))) for index in data.splits.train)},
+            data=source.facts()
+            | {TRAINED: sketch(os.fsencode(source.file(int(index))) for index in data.splits.train)},
             metrics={"val_score": journal.best},
             recipe=dataclasses.asdict(recipe),
             origin=origin,
@@ -137,7 +145,9 @@ def _table(part: Predicted, source: Source) -> str:
         truth = source.labels[index]
         names = [source.classes[k] for k in (np.flatnonzero(truth == 1) if source.multi_label else [truth])]
         known = bool(source.known(np.array([index]))[0])
-        table.writerow([source.file(int(index)), ";".join(names) if known else UNLABELLED, *(f"{value:.6g}" for value in row)])
+        table.writerow(
+            [source.file(int(index)), ";".join(names) if known else UNLABELLED, *(f"{value:.6g}" for value in row)]
+        )
     return text.getvalue()
 
 

@@ -69,8 +69,9 @@ class Answers(nn.Module):
 
 
 def export_onnx(model: nn.Module, card: ClassifyCard, *, quantised: NDArray[np.uint8] | None = None) -> bytes:
-    """The file's content. quantised: int8 will be made of it, with ranges of these frames: pixels are read in runs, channels have one range, and
-    Φ takes all patches at once. Else it takes a few after the other, at most those of one image.
+    """The file's content. quantised: int8 will be made of it, with ranges of these frames: pixels are read in runs,
+    channels have one range, and Φ takes all patches at once. Else it takes a few after the other, at most those of one
+    image.
     """
     onnx = onnx_needed()
     answers = Answers(model, card, runs=quantised is not None)
@@ -123,7 +124,9 @@ def _try(answers: Answers, card: ClassifyCard) -> None:
             answers(torch.zeros(1, card.size, card.size, 3, dtype=torch.uint8))
     except (FovealError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise FovealError(f"to export: expected a {card.model} that takes images of {card.size} × {card.size}, got {reason}") from None
+        raise FovealError(
+            f"to export: expected a {card.model} that takes images of {card.size} × {card.size}, got {reason}"
+        ) from None
 
 
 @contextlib.contextmanager
@@ -133,7 +136,9 @@ def _followed(card: ClassifyCard) -> Iterator[None]:
     except torch.onnx.errors.OnnxExporterError as error:
         cause = error.__cause__ or error
         reason = " ".join(str(cause).split())[:200]
-        raise FovealError(f"to export: expected a {card.model} that torch's exporter can follow, got {reason}") from None
+        raise FovealError(
+            f"to export: expected a {card.model} that torch's exporter can follow, got {reason}"
+        ) from None
 
 
 def _strip(proto: Any) -> None:
@@ -157,5 +162,7 @@ def onnx_needed() -> Any:
         import onnx
         import onnxscript  # noqa: F401 — torch's exporter asks for it, with words of its own
     except ModuleNotFoundError as error:
-        raise FovealError(f"to export: expected {error.name} to be installed, got none; pip install foveal[export]") from None
+        raise FovealError(
+            f"to export: expected {error.name} to be installed, got none; pip install foveal[export]"
+        ) from None
     return onnx

@@ -48,13 +48,21 @@ class ClassifyModule(TaskModule):
         std: tuple[float, ...],
         teachers: Teachers | None = None,
     ) -> None:
-        """steps: of the optimizer in the whole run. counts (C,): images of each class in the training split, images: all in it."""
+        """steps: of the optimizer in the whole run. counts (C,): images of each class in the training split, images:
+        all in it.
+        """
         super().__init__(model.to(memory_format=torch.channels_last), recipe)  # type: ignore[call-overload]
         self.classes, self.multi_label, self.steps = classes, multi_label, steps
         self.augment, self.input = augmentation(recipe.augment), ImageInput(mean, std)
-        self.register_buffer("class_weight", class_weights(counts) if recipe.balance == "weights" else None, persistent=False)
-        self.register_buffer("prior", log_prior(counts, multi_label, images) if recipe.balance == "margin" else None, persistent=False)
-        self.register_buffer("shift", None if self.prior is None else (1 - recipe.margin) * self.prior, persistent=False)
+        self.register_buffer(
+            "class_weight", class_weights(counts) if recipe.balance == "weights" else None, persistent=False
+        )
+        self.register_buffer(
+            "prior", log_prior(counts, multi_label, images) if recipe.balance == "margin" else None, persistent=False
+        )
+        self.register_buffer(
+            "shift", None if self.prior is None else (1 - recipe.margin) * self.prior, persistent=False
+        )
         self.teachers = teachers
         self.resident: Tensor | None = None  # all images, where they lie on the device
         self.validated: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -66,7 +74,9 @@ class ClassifyModule(TaskModule):
 
     def images(self, batch: Batch) -> Tensor:
         """(B, 3, S, S) in 0…1."""
-        return self.input.scaled(batch.images if self.resident is None else self.resident[batch.index].permute(0, 3, 1, 2))
+        return self.input.scaled(
+            batch.images if self.resident is None else self.resident[batch.index].permute(0, 3, 1, 2)
+        )
 
     def normalised(self, images: Tensor) -> Tensor:
         normalised: Tensor = self.input(images)
@@ -83,8 +93,11 @@ class ClassifyModule(TaskModule):
             self.teachers.to(self.device, sample)
 
     def records(self) -> bool:
-        """Whether the model's passes are recorded as CUDA graphs. Not while blocks are computed again, which saves and restores the generator; nor where
-        gradients accumulate: those of a recording lie in its own memory, which the next replay writes over."""
+        """Whether the model's passes are recorded as CUDA graphs.
+
+        Not while blocks are computed again, which saves and restores the generator; nor where gradients accumulate:
+        those of a recording lie in its own memory, which the next replay writes over.
+        """
         recipe = self.recipe
         able = self.device.type == "cuda" and recipe.precision in FULL and self.trainer.world_size == 1
         return bool(recipe.cuda_graphs and able and not recipe.checkpointing and recipe.accumulate == 1)
@@ -101,7 +114,15 @@ class ClassifyModule(TaskModule):
         if self.teachers is not None:
             taught = distillation_loss(logits, self.teachers(images), batch.good, multi_label=self.multi_label)
             loss = self.recipe.label_weight * loss + taught
-        self.log("loss", loss.detach(), prog_bar=True, on_step=False, on_epoch=True, batch_size=len(batch.index), sync_dist=True)
+        self.log(
+            "loss",
+            loss.detach(),
+            prog_bar=True,
+            on_step=False,
+            on_epoch=True,
+            batch_size=len(batch.index),
+            sync_dist=True,
+        )
         return loss
 
     def loss(self, logits: Tensor, targets: Tensor, usable: Tensor) -> Tensor:
@@ -126,7 +147,9 @@ class ClassifyModule(TaskModule):
         targets = labels if self.multi_label else F.one_hot(labels, self.classes).float()
         usable = torch.ones(len(logits), device=logits.device)
         self.log("val_loss", self.loss(logits, targets, usable), sync_dist=True)
-        shifted = logits if self.shift is None else logits + self.shift  # as the kept model will answer: logit_adjustment.py
+        shifted = (
+            logits if self.shift is None else logits + self.shift
+        )  # as the kept model will answer: logit_adjustment.py
         self.log("val_score", self.score(shifted, labels), prog_bar=True, sync_dist=True)
 
     def logits(self, batch: Batch) -> Tensor:
@@ -155,7 +178,10 @@ class ClassifyModule(TaskModule):
             decay = recipe.weight_decay if parameter.dim() > 1 else 0.0  # none on biases and scales
             share = recipe.backbone_lr if is_backbone(name) else 1.0
             groups.setdefault((share, decay), []).append(parameter)
-        listed = [{"params": params, "weight_decay": decay, "lr": recipe.lr * share} for (share, decay), params in groups.items()]
+        listed = [
+            {"params": params, "weight_decay": decay, "lr": recipe.lr * share}
+            for (share, decay), params in groups.items()
+        ]
         warmup = round(recipe.warmup * self.steps)
         return self.adamw(listed, lambda step: cosine(step, self.steps, warmup), recipe.lr)
 
@@ -166,7 +192,9 @@ def is_backbone(name: str) -> bool:
 
 
 def blocks_of(model: nn.Module) -> Iterator[nn.Module]:
-    """What is computed again under gradient checkpointing: the blocks of ICAM's Φ and its decoder's layers; of a peer, its outermost lists of blocks."""
+    """What is computed again under gradient checkpointing: the blocks of ICAM's Φ and its decoder's layers; of a peer,
+    its outermost lists of blocks.
+    """
     if isinstance(model, Icam):
         yield from model.phi.children() if isinstance(model.phi, Stages) else [model.phi]
         yield from model.layers
@@ -181,7 +209,8 @@ def blocks_of(model: nn.Module) -> Iterator[nn.Module]:
 def record(model: nn.Module, sample: Tensor) -> None:
     """Record the forward and the backward pass as CUDA graphs, so that a step is two launches instead of hundreds.
 
-    The warm-up moves BatchNorm's statistics: they are put back, or a run that is resumed would differ from one that was never stopped.
+    The warm-up moves BatchNorm's statistics: they are put back, or a run that is resumed would differ from one that
+    was never stopped.
     """
     kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
     sample = sample.contiguous(memory_format=torch.channels_last)

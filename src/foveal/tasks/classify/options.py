@@ -15,25 +15,38 @@ LARGEST_SEED = 100_000
 class PredictOptions(Options):
     threshold: float | None = option(
         None,
-        "probability from which on a class counts as found, of several labels or two classes; none: the model's own thresholds",
+        "probability from which on a class counts as found, of several labels or two classes; none: the model's own "
+        "thresholds",
         least=0,
     )
     batch: int = option(16, "images per batch; 1 answers a live list at once", least=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect(self.threshold is None or self.threshold <= 1, "--threshold", "a probability from 0 to 1", self.threshold)
+        expect(
+            self.threshold is None or self.threshold <= 1, "--threshold", "a probability from 0 to 1", self.threshold
+        )
 
 
 @dataclass(frozen=True)
 class EvaluateOptions(Options):
-    data: str | None = option(None, "images to evaluate on; none: those that the model was trained with", metavar="PATH")
-    label: str | None = option(None, "the column of labels.csv that holds the classes; none: the training's", metavar="COLUMN")
-    fold_column: str | None = option(None, "the column of labels.csv whose values are the folds; none: the training's", metavar="COLUMN")
-    split: str | None = option(None, "the split to evaluate on; none: test, or val where no test image has a label", SPLITS)
+    data: str | None = option(
+        None, "images to evaluate on; none: those that the model was trained with", metavar="PATH"
+    )
+    label: str | None = option(
+        None, "the column of labels.csv that holds the classes; none: the training's", metavar="COLUMN"
+    )
+    fold_column: str | None = option(
+        None, "the column of labels.csv whose values are the folds; none: the training's", metavar="COLUMN"
+    )
+    split: str | None = option(
+        None, "the split to evaluate on; none: test, or val where no test image has a label", SPLITS
+    )
     fold: int | None = option(None, "of data with folds, the one that is the test split; none: the training's", least=0)
     threshold_metric: str | None = option(
-        None, 'choose thresholds anew on the validation split, for the best "F1", "F2" or "balanced accuracy"; none: the model\'s own'
+        None,
+        'choose thresholds anew on the validation split, for the best "F1", "F2" or "balanced accuracy"; none: the '
+        "model's own",
     )
     resamples: int = option(1000, "resamples of the bootstrap for 95 % intervals; 0: no intervals", least=0)
     batch: int = option(64, "images per batch", least=1)
@@ -43,7 +56,8 @@ class EvaluateOptions(Options):
 class ExplainOptions(Options):
     faithful: int | None = option(
         None,
-        "measure on N images how far the maps explain the answers: rendered pipes, or images of --data; none: explain one image",
+        "measure on N images how far the maps explain the answers: rendered pipes, or images of --data; none: explain "
+        "one image",
         least=1,
     )
     data: str | None = option(
@@ -58,11 +72,18 @@ class ExplainOptions(Options):
         least=0,
         below=LARGEST_SEED + 1,
     )
-    fill: str = option("mean", "what hidden cells show in the measure: the image's mean colour, or the image blurred", FILLS)
+    fill: str = option(
+        "mean", "what hidden cells show in the measure: the image's mean colour, or the image blurred", FILLS
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect(self.data is None or self.faithful is not None, "--data", "--faithful beside it, which says how many images", "none")
+        expect(
+            self.data is None or self.faithful is not None,
+            "--data",
+            "--faithful beside it, which says how many images",
+            "none",
+        )
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""What a classifier finds in images: one row per image as soon as it is known, whatever computes it. Nothing here needs torch.
+"""What a classifier finds in images: one row per image as soon as it is known, whatever computes it.
+
+Nothing here needs torch.
 
     probability, found = the card's temperature and thresholds on the logits (runtime/answers.py); of an exported file, the graph's own
 
@@ -51,7 +53,9 @@ class Classifier(ImagePredictor, Predictor):
         """Images of the card's side, (S, S, 3) uint8 each → (B, C)."""
 
     def decided(self, frames: Sequence[Pixels]) -> tuple[Array, Marks]:
-        """The probabilities (B, C) of images of the card's side, and what counts as found (B, C); a row is nan where the model gave no number."""
+        """The probabilities (B, C) of images of the card's side, and what counts as found (B, C); a row is nan where
+        the model gave no number.
+        """
         probability = self.probabilities(self.logits(frames))
         return probability, self.found(probability)
 
@@ -85,7 +89,9 @@ class Classifier(ImagePredictor, Predictor):
 
 
 class OnnxClassifier(Classifier):
-    """An exported file at work: the graph itself makes probabilities and decides, unless the caller has a threshold of their own."""
+    """An exported file at work: the graph itself makes probabilities and decides, unless the caller has a threshold of
+    their own.
+    """
 
     def __init__(self, session: Session, batch: int = 16, threshold: float | None = None) -> None:
         super().__init__(session.card, batch, threshold)
@@ -97,7 +103,9 @@ class OnnxClassifier(Classifier):
     def decided(self, frames: Sequence[Pixels]) -> tuple[Array, Marks]:
         answers = self.session(np.stack(frames), ["probability", "found"])
         probability = np.asarray(answers["probability"], np.float64)
-        return probability, np.asarray(answers["found"], bool) if self.own_threshold is None else self.found(probability)
+        return probability, np.asarray(answers["found"], bool) if self.own_threshold is None else self.found(
+            probability
+        )
 
 
 def threshold_of(card: ClassifyCard, own: float | None) -> Array | float | None:

@@ -17,7 +17,14 @@ from foveal.tasks.classify.predict import Classifier
 
 
 class TorchClassifier(Classifier):
-    def __init__(self, model: nn.Module, card: ClassifyCard, device: str = "auto", batch: int = 16, threshold: float | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        card: ClassifyCard,
+        device: str = "auto",
+        batch: int = 16,
+        threshold: float | None = None,
+    ) -> None:
         super().__init__(card, batch, threshold)
         self.device = choose(device)
         self.model = model.to(self.device).eval()

@@ -41,5 +41,7 @@ def read_predicted(file: Path, multi_label: bool) -> Predicted:
                 present[place[name]] = 1
         logits = np.array([[float(value) for value in row[2:]] for row in rows]).reshape(len(rows), len(classes))
     except (KeyError, ValueError, IndexError) as error:
-        raise FovealError(f"{file}: expected a class and numbers in each row, got {error}; the file is damaged") from None
+        raise FovealError(
+            f"{file}: expected a class and numbers in each row, got {error}; the file is damaged"
+        ) from None
     return Predicted(tuple(row[0] for row in rows), classes, marks if multi_label else marks.argmax(1), logits)

@@ -126,4 +126,6 @@ def timed(answers: dict[str, Answering], frame: NDArray[np.uint8]) -> dict[str, 
         taken = interleaved(jobs, rounds=ROUNDS, warm_up=WARM_UP)
     finally:
         torch.set_num_threads(threads)
-    return {name: {"median": 1e3 * one.median, "p10": 1e3 * one.p10, "p90": 1e3 * one.p90} for name, one in taken.items()}
+    return {
+        name: {"median": 1e3 * one.median, "p10": 1e3 * one.p10, "p90": 1e3 * one.p90} for name, one in taken.items()
+    }

@@ -1,4 +1,6 @@
-"""A recipe: every option of training a classifier, from flags, from a YAML file, or from one of the recipes that are shipped."""
+"""A recipe: every option of training a classifier, from flags, from a YAML file, or from one of the recipes that are
+shipped.
+"""
 
 import glob
 from dataclasses import dataclass
@@ -22,47 +24,65 @@ class ClassifyRecipe(Recipe):
 
     data: str = option(
         "pipes",
-        "the images: a folder of class folders, a labels.csv or its folder, Sewer-ML's folder, or pipes:N for N rendered ones",
+        "the images: a folder of class folders, a labels.csv or its folder, Sewer-ML's folder, or pipes:N for N "
+        "rendered ones",
         metavar="PATH",
     )
     model: str = option(
-        "icam-31k", "the model: a preset, or a model file, such as a pruned one, whose build and weights to begin with", metavar="NAME"
+        "icam-31k",
+        "the model: a preset, or a model file, such as a pruned one, whose build and weights to begin with",
+        metavar="NAME",
     )
     epochs: int = option(90, "epochs: how often the training split is seen", least=1)
     weight_decay: float = option(0.01, "weight decay of AdamW, on matrices only", least=0)
     clip: float = option(1.0, "largest norm of the gradient; 0 clips nothing", least=0)
     ema: float = option(
-        0.99, "decay of the moving average of the weights, which is then what is evaluated and kept; 0: none", least=0, below=1
+        0.99,
+        "decay of the moving average of the weights, which is then what is evaluated and kept; 0: none",
+        least=0,
+        below=1,
     )
-    checkpoint: str = option("best", "which epoch is kept: the best by the validation score, or the last", ("best", "last"))
+    checkpoint: str = option(
+        "best", "which epoch is kept: the best by the validation score, or the last", ("best", "last")
+    )
 
     label: str | None = option(
         None,
-        "the column of labels.csv that holds the classes, or several 0/1 columns as a,b,c; none: label, or all 0/1 columns",
+        "the column of labels.csv that holds the classes, or several 0/1 columns as a,b,c; none: label, or all 0/1 "
+        "columns",
         metavar="COLUMN",
     )
     teachers: str | None = option(
         None,
-        "trained models whose probabilities to learn: a pattern of files or run folders, {fold} standing for the fold; none: labels alone",
+        "trained models whose probabilities to learn: a pattern of files or run folders, {fold} standing for the "
+        "fold; none: labels alone",
         metavar="PATTERN",
     )
     label_weight: float = option(0.2, "weight of the labels in the loss beside the teachers' probabilities", least=0)
     size: int = option(224, "side of the images in pixels", least=16)
     batch: int = option(32, "images per batch", least=1)
     backbone_lr: float = option(
-        1.0, "share of the learning rate for what sees pixels: ICAM's Φ, and of other models all but the last layer", least=0
+        1.0,
+        "share of the learning rate for what sees pixels: ICAM's Φ, and of other models all but the last layer",
+        least=0,
     )
     warmup: float = option(0.05, "share of the run in which the learning rate rises", least=0, below=1)
-    balance: str = option("none", "rare classes count more in the loss (weights), get a wider margin, or are sampled more often", BALANCES)
+    balance: str = option(
+        "none", "rare classes count more in the loss (weights), get a wider margin, or are sampled more often", BALANCES
+    )
     margin: float = option(
-        1.0, "strength of --balance margin: 1 treats all classes as equally frequent, more favours rare ones further", least=0
+        1.0,
+        "strength of --balance margin: 1 treats all classes as equally frequent, more favours rare ones further",
+        least=0,
     )
     mixup: float = option(0.0, "α of mixup; 0: none", least=0)
     augment: str = option("pipe", "how strongly images are augmented", AUGMENTATIONS)
     fold_column: str | None = option(
         None, "the column of labels.csv whose values are the folds, such as a campaign; none: fold", metavar="COLUMN"
     )
-    fold: int | None = option(None, "cross-validation: this fold tests, and the next one validates; none: the splits of the data", least=0)
+    fold: int | None = option(
+        None, "cross-validation: this fold tests, and the next one validates; none: the splits of the data", least=0
+    )
     blank: list[list[float]] = option(  # noqa: RUF009 — it is a field
         [], "boxes [x0, y0, x1, y1] in shares of the image that are painted grey, such as burnt-in text; none: no box"
     )
@@ -72,7 +92,13 @@ class ClassifyRecipe(Recipe):
         for box in self.blank:
             expect_box(box)
         fits = self.margin == 1 or self.balance == "margin"
-        expect(fits, "--margin", f"1 beside --balance {self.balance}", f"{self.margin:g}", "choose --margin 1 or --balance margin")
+        expect(
+            fits,
+            "--margin",
+            f"1 beside --balance {self.balance}",
+            f"{self.margin:g}",
+            "choose --margin 1 or --balance margin",
+        )
 
     def check_folds(self, chosen: bool) -> None:
         asked = self.fold_column is None or self.fold is not None or chosen

@@ -1,7 +1,7 @@
 """The evaluation report: scores as a page to look at, tables to paste, and data to make them again from.
 
-report.html           one page, nothing beside it           report.md, .csv, .tex     its tables
-figures.md, .csv, .tex   every figure with its interval     evaluation.json           everything: Scores.from_json(text) gives the scores again
+report.html           one page, nothing beside it           report.md, .csv, .tex     its tables figures.md, .csv, .tex
+every figure with its interval     evaluation.json           everything: Scores.from_json(text) gives the scores again
 """
 
 from collections.abc import Callable, Mapping
@@ -30,8 +30,9 @@ def write_report(
 ) -> list[Path]:
     """Write all files and return where they are, the page first.
 
-    facts: where the figures come from (origin, model, data, run), words, numbers, lists or dicts of them. images(index) gives the image
-    at that place among those evaluated, (H, W, 3) uint8; where it raises a FovealError, the page has that sentence in its place.
+    facts: where the figures come from (origin, model, data, run), words, numbers, lists or dicts of them.
+    images(index) gives the image at that place among those evaluated, (H, W, 3) uint8; where it raises a FovealError,
+    the page has that sentence in its place.
     """
     expect_folder(folder)
     html, origin, words = page(scores, title, facts, images), dict(flat(facts)), caption(scores)

@@ -1,4 +1,7 @@
-"""The curves of an evaluation: precision–recall, ROC and reliability. Colours come from the page's style, so they follow light and dark."""
+"""The curves of an evaluation: precision–recall, ROC and reliability.
+
+Colours come from the page's style, so they follow light and dark.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -12,7 +15,9 @@ BARS = 0.25  # of the frame's height
 
 
 def precision_recall(one: Class, images: int) -> str:
-    """The staircase whose area is AP; what guessing gets (the share of images that have the class); where the decision stands."""
+    """The staircase whose area is AP; what guessing gets (the share of images that have the class); where the decision
+    stands.
+    """
     frame = unit_frame()
     corners: list[Point] = []
     before = 0.0
@@ -30,19 +35,28 @@ def roc(one: Class) -> str:
     """The true positive rate against the false positive rate; guessing is the diagonal."""
     frame = unit_frame()
     hit, false, missed, passed = one.counts
-    parts = [_line(frame, [(0, 0), (1, 1)], "guess"), *_filled(frame, list(zip(one.false_rate, one.true_rate, strict=True)))]
+    parts = [
+        _line(frame, [(0, 0), (1, 1)], "guess"),
+        *_filled(frame, list(zip(one.false_rate, one.true_rate, strict=True))),
+    ]
     if hit + missed and false + passed:
         parts += _dot(frame, (false / (false + passed), hit / (hit + missed)))
     return _plot(frame, f"ROC curve of {one.name}", "false positive rate", "true positive rate", parts)
 
 
 def reliability(calibration: Calibration) -> str:
-    """How often right against how confident, before and after the temperature; bars below show how many answers are that confident."""
+    """How often right against how confident, before and after the temperature; bars below show how many answers are
+    that confident.
+    """
     frame = unit_frame()
     parts = [*_bars(frame, calibration.before), _line(frame, [(0, 0), (1, 1)], "guess")]
     for side, kind in ((calibration.after, "after"), (calibration.before, "before")):
         if side is not None:
-            points = [(x, y) for x, y in zip(side.confidence, side.right, strict=True) if math.isfinite(x) and math.isfinite(y)]
+            points = [
+                (x, y)
+                for x, y in zip(side.confidence, side.right, strict=True)
+                if math.isfinite(x) and math.isfinite(y)
+            ]
             parts.append(_line(frame, points, kind))
             parts += [frame.dot(point, f'class="{kind}"', 2.6) for point in points]
     return _plot(frame, "How often right against how confident", "confidence", "right", parts)
@@ -52,7 +66,9 @@ def _bars(frame: Frame, side: Reliability) -> Iterable[str]:
     most, wide = max(side.count) or 1.0, 1 / len(side.count)
     for place, count in enumerate(side.count):
         if count:
-            yield frame.bar(place * wide, (place + 1) * wide, BARS * count / most, 'class="amount"', f"{count:,.0f} answers")
+            yield frame.bar(
+                place * wide, (place + 1) * wide, BARS * count / most, 'class="amount"', f"{count:,.0f} answers"
+            )
 
 
 def _filled(frame: Frame, points: Sequence[Point]) -> list[str]:

@@ -41,7 +41,8 @@ def page(scores: Scores, title: str, facts: Facts, images: Images | None) -> str
     ]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="color-scheme" content="light dark">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="color-scheme" '
+        'content="light dark">\n'
         f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n{''.join(sections)}</body>\n</html>\n"
     )
 
@@ -50,7 +51,8 @@ def _head(scores: Scores, title: str) -> str:
     tiles = "".join(_tile(name, figure) for name, figure in scores.figures.items())
     return (
         f"<header>\n<h1>{escape(title)}</h1>\n<p>{escape(table.summary(scores))}</p>\n"
-        f'<p class="soft">Decision: {escape(scores.decision)}.<br>Intervals: {escape(scores.interval)}.</p>\n</header>\n'
+        f'<p class="soft">Decision: {escape(scores.decision)}.<br>Intervals: '
+        f"{escape(scores.interval)}.</p>\n</header>\n"
         f'<ul class="tiles">\n{tiles}</ul>\n'
     )
 
@@ -58,7 +60,8 @@ def _head(scores: Scores, title: str) -> str:
 def _tile(name: str, figure: Figure) -> str:
     unit = "<i>%</i>" if math.isfinite(figure.value) else ""
     return (
-        f'<li><span class="name">{escape(name)}{" · less is better" if name == "ECE" else ""}</span><span class="value">{percent(figure.value)}{unit}</span>'
+        f'<li><span class="name">{escape(name)}{" · less is better" if name == "ECE" else ""}</span><span '
+        f'class="value">{percent(figure.value)}{unit}</span>'
         f"{_range(figure)}<small>{_between(figure) or '&nbsp;'}</small></li>\n"
     )
 
@@ -81,7 +84,10 @@ def _between(figure: Figure) -> str:
 def _classes(scores: Scores) -> str:
     names = list(scores.classes[0].figures)
     cut = any(one.threshold is not None for one in scores.classes)
-    head = "".join(f"<th>{escape(name)}</th>" for name in ["images", *(["threshold"] if cut else []), *(f"{name}, %" for name in names)])
+    head = "".join(
+        f"<th>{escape(name)}</th>"
+        for name in ["images", *(["threshold"] if cut else []), *(f"{name}, %" for name in names)]
+    )
     rows = "".join(
         f"<tr><th>{escape(one.name)}</th><td>{one.images:,}</td>"
         + (f"<td>{table.threshold(one.threshold)}</td>" if cut else "")
@@ -90,10 +96,12 @@ def _classes(scores: Scores) -> str:
         for one in scores.classes
     )
     return (
-        '<section>\n<h2>Classes</h2>\n<p class="soft">Each against all others. Precision: of those given, how many are right. '
+        '<section>\n<h2>Classes</h2>\n<p class="soft">Each against all others. Precision: of those given, how many '
+        "are right. "
         "Recall: of those there, how many were found. AP and AUC measure the ranking, whatever the threshold. "
         f"{UNDEFINED} is undefined: there was nothing to divide by.</p>\n"
-        f'<div class="wide"><table><thead><tr><th>class</th>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n</section>\n'
+        "<div "
+        f'class="wide"><table><thead><tr><th>class</th>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n</section>\n'
     )
 
 
@@ -116,7 +124,8 @@ def _confusion(scores: Scores) -> str:
         kind = "matrix dense" if len(names) >= DENSE else "matrix"
         body = f'<table class="{kind}"><thead><tr><th>true ↓ predicted →</th>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table>'
     return (
-        '<section>\n<h2>Confusion</h2>\n<p class="soft">One row per true class, one column per predicted class; the shade is the share '
+        '<section>\n<h2>Confusion</h2>\n<p class="soft">One row per true class, one column per predicted class; the '
+        "shade is the share "
         f'of the row.</p>\n<div class="wide snug">{body}</div>\n</section>\n'
     )
 
@@ -136,18 +145,24 @@ def _counts(scores: Scores) -> str:
     rows = "".join(_count_row(one) for one in scores.classes)
     return (
         "<section>\n<h2>Counts</h2>\n"
-        '<p class="keys"><span class="key found"></span>true positives<span class="key missed"></span>false negatives<span class="key given"></span>'
+        '<p class="keys"><span class="key found"></span>true positives<span class="key missed"></span>false '
+        'negatives<span class="key given"></span>'
         "false positives</p>\n"
-        '<div class="wide"><table><thead><tr><th>class</th><th></th><th>true positives</th><th>false negatives</th><th>false positives</th>'
+        '<div class="wide"><table><thead><tr><th>class</th><th></th><th>true positives</th><th>false '
+        "negatives</th><th>false positives</th>"
         f"<th>true negatives</th></tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n</section>\n"
     )
 
 
 def _count_row(one: Class) -> str:
     hit, false, missed, passed = one.counts
-    parts = "".join(f'<i class="{kind}" style="flex-grow:{n}"></i>' for kind, n in (("found", hit), ("missed", missed), ("given", false)))
+    parts = "".join(
+        f'<i class="{kind}" style="flex-grow:{n}"></i>'
+        for kind, n in (("found", hit), ("missed", missed), ("given", false))
+    )
     return (
-        f'<tr><th>{escape(one.name)}</th><td><div class="stack">{parts}</div></td><td>{hit:,}</td><td>{missed:,}</td><td>{false:,}</td>'
+        f"<tr><th>{escape(one.name)}</th><td><div "
+        f'class="stack">{parts}</div></td><td>{hit:,}</td><td>{missed:,}</td><td>{false:,}</td>'
         f"<td>{passed:,}</td></tr>\n"
     )
 
@@ -160,9 +175,14 @@ def _curves(scores: Scores) -> str:
     sides = [one for one in (scores.classes[1:] if one_is_enough else drawn) if one.false_rate][:PLOTS]
     precision = [(curve.precision_recall(one, scores.images), one, "AP") for one in drawn]
     roc = [(curve.roc(one), one, "AUC") for one in sides]
-    plots = _plots(precision, small) + f"<details><summary>ROC curves</summary>{_plots(roc, small)}</details>\n" if small else ""
+    plots = (
+        _plots(precision, small) + f"<details><summary>ROC curves</summary>{_plots(roc, small)}</details>\n"
+        if small
+        else ""
+    )
     return (
-        '<section>\n<h2>Curves</h2>\n<p class="soft">Precision against recall as the threshold falls, the area under it is AP; and the ROC '
+        '<section>\n<h2>Curves</h2>\n<p class="soft">Precision against recall as the threshold falls, the area under '
+        "it is AP; and the ROC "
         "curve, the area under it is AUC. The dashed line is what guessing gets, the dot is where the decision stands."
         f"{few}</p>\n{plots or _plots(precision + roc, small)}</section>\n"
     )
@@ -170,7 +190,8 @@ def _curves(scores: Scores) -> str:
 
 def _plots(plots: list[tuple[str, Class, str]], small: bool) -> str:
     figures = "".join(
-        f"<figure>{svg}<figcaption><b>{escape(one.name)}</b> · {name} {percent(one.figures[name].value, 1)} %</figcaption></figure>\n"
+        f"<figure>{svg}<figcaption><b>{escape(one.name)}</b> · {name} {percent(one.figures[name].value, 1)} "
+        "%</figcaption></figure>\n"
         for svg, one, name in plots
     )
     return f'<div class="plots{" small" if small else ""}">\n{figures}</div>\n'
@@ -180,16 +201,21 @@ def _calibration(scores: Scores) -> str:
     grid, after = table.calibration(scores), scores.calibration.after
     head = "".join(f"<th>{escape(name)}</th>" for name in grid.head)
     rows = "".join(
-        f'<tr><td class="word">{escape(row[0])}</td>{"".join(f"<td>{escape(cell)}</td>" for cell in row[1:])}</tr>\n' for row in grid.rows
+        f'<tr><td class="word">{escape(row[0])}</td>{"".join(f"<td>{escape(cell)}</td>" for cell in row[1:])}</tr>\n'
+        for row in grid.rows
     )
-    keys = '<span class="key before"></span>as trained' + ('<span class="key after"></span>with the temperature' if after else "")
+    keys = '<span class="key before"></span>as trained' + (
+        '<span class="key after"></span>with the temperature' if after else ""
+    )
     note = "The temperature, by which the logits are divided, was fitted on the validation images. No figure above uses it."
     if after is None:
         note = "No temperature was fitted: there were no validation images."
     return (
-        '<section>\n<h2>Calibration</h2>\n<p class="soft">Of the answers given with confidence 0.8, are 80 % right? On the diagonal, yes; '
+        '<section>\n<h2>Calibration</h2>\n<p class="soft">Of the answers given with confidence 0.8, are 80 % right? '
+        "On the diagonal, yes; "
         f"below it the model is too sure of itself. Bars: how many answers are that confident.</p>\n"
-        f'<div class="beside"><figure>{curve.reliability(scores.calibration)}<figcaption class="keys">{keys}</figcaption></figure>\n'
+        f'<div class="beside"><figure>{curve.reliability(scores.calibration)}<figcaption '
+        f'class="keys">{keys}</figcaption></figure>\n'
         f'<div><div class="wide"><table><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>'
         f'<p class="soft">{note}</p></div></div>\n</section>\n'
     )
@@ -216,7 +242,8 @@ def _shot(one: Mistake, multi_label: bool, images: Images | None) -> str:
     return (
         f"<figure>{image}<figcaption><span>true <b>{escape(table.named(one.truth))}</b></span>"
         f"<span>predicted <b>{escape(table.named(one.predicted))}</b></span>"
-        f'<span class="sure">{escape(about)}{percent(one.confidence, 1)}&nbsp;%&nbsp;confident</span><span>{escape(one.file)}</span></figcaption></figure>\n'
+        "<span "
+        f'class="sure">{escape(about)}{percent(one.confidence, 1)}&nbsp;%&nbsp;confident</span><span>{escape(one.file)}</span></figcaption></figure>\n'
     )
 
 
@@ -231,9 +258,7 @@ def _picture(one: Mistake, images: Images) -> str:
     image.thumbnail((SHOT, SHOT))
     image.save(content, "JPEG", quality=82)
     coded = base64.b64encode(content.getvalue()).decode()
-    return (
-        f'<img src="data:image/jpeg;base64,{coded}" width="{image.width}" height="{image.height}" alt="{escape(one.file)}" loading="lazy">'
-    )
+    return f'<img src="data:image/jpeg;base64,{coded}" width="{image.width}" height="{image.height}" alt="{escape(one.file)}" loading="lazy">'
 
 
 def _facts(facts: Facts) -> str:

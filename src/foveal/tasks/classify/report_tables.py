@@ -33,7 +33,12 @@ def classes(scores: Scores) -> Table:
     names = list(scores.classes[0].figures)
     cut = any(one.threshold is not None for one in scores.classes)
     rows = [
-        [one.name, str(one.images), *([threshold(one.threshold)] if cut else []), *(with_interval(one.figures[name]) for name in names)]
+        [
+            one.name,
+            str(one.images),
+            *([threshold(one.threshold)] if cut else []),
+            *(with_interval(one.figures[name]) for name in names),
+        ]
         for one in scores.classes
     ]
     return Table(["class", "images", *(["threshold"] if cut else []), *(f"{name} %" for name in names)], rows)
@@ -44,13 +49,18 @@ def threshold(value: float | None) -> str:
 
 
 def confusion(scores: Scores) -> Table:
-    """One label: true against predicted classes, or the most frequent confusions of very many classes. Several: the four counts."""
+    """One label: true against predicted classes, or the most frequent confusions of very many classes.
+
+    Several: the four counts.
+    """
     if scores.confusion is None:
         rows = [[one.name, *map(str, one.counts)] for one in scores.classes]
         return Table(["class", "true positives", "false positives", "false negatives", "true negatives"], rows)
     names = [one.name for one in scores.classes]
     if len(names) > WIDEST:
-        return Table(["true", "predicted", "images"], [[names[i], names[j], str(n)] for n, i, j in pairs(scores)], words=2)
+        return Table(
+            ["true", "predicted", "images"], [[names[i], names[j], str(n)] for n, i, j in pairs(scores)], words=2
+        )
     rows = [[name, *map(str, row)] for name, row in zip(names, scores.confusion, strict=True)]
     return Table(["true ↓ predicted →", *names], rows)
 
@@ -123,10 +133,18 @@ def caption(scores: Scores) -> str:
 
 
 def figure_rows(scores: Scores) -> Table:
-    """One row per figure; shares in [0, 1] with all their digits, empty where undefined; `class` is empty for figures of the whole."""
-    rows = [["", name, *map(_digits, (one.value, one.low, one.high)), str(scores.images)] for name, one in scores.figures.items()]
+    """One row per figure; shares in [0, 1] with all their digits, empty where undefined; `class` is empty for figures
+    of the whole.
+    """
+    rows = [
+        ["", name, *map(_digits, (one.value, one.low, one.high)), str(scores.images)]
+        for name, one in scores.figures.items()
+    ]
     for one in scores.classes:
-        rows += [[one.name, name, *map(_digits, (f.value, f.low, f.high)), str(one.images)] for name, f in one.figures.items()]
+        rows += [
+            [one.name, name, *map(_digits, (f.value, f.low, f.high)), str(one.images)]
+            for name, f in one.figures.items()
+        ]
     return Table(["class", "figure", "value", "low", "high", "images"], rows)
 
 

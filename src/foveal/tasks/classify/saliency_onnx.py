@@ -13,12 +13,22 @@ from foveal.tasks.classify.predict import OnnxClassifier
 def attention_maps(model: OnnxClassifier, frame: Pixels) -> SaliencyMaps:
     """The attention maps of one image of the card's side (S, S, 3); an error where the file has none."""
     session, config = model.session, model.card.config
-    expect(LOOKED in session.outputs, session.file, "a model whose attention looks at the image, such as an icam", model.card.model)
+    expect(
+        LOOKED in session.outputs,
+        session.file,
+        "a model whose attention looks at the image, such as an icam",
+        model.card.model,
+    )
     expect({"heads", "layers"} <= set(config), session.file, "heads and layers in its card's config", sorted(config))
     maps = np.asarray(session(frame[None], [LOOKED])[LOOKED], np.float64)  # (1, M, N, P)
     heads = [_heads(model, layer) for layer in range(int(config["layers"]))]
     first, side = maps.shape[1] - sum(heads), round(maps.shape[3] ** 0.5)
-    expect(first in (0, 1) and side * side == maps.shape[3], session.file, f"maps of {len(heads)} layers of {heads} heads", maps.shape)
+    expect(
+        first in (0, 1) and side * side == maps.shape[3],
+        session.file,
+        f"maps of {len(heads)} layers of {heads} heads",
+        maps.shape,
+    )
     grids = maps.reshape(*maps.shape[:3], side, side)
     named = {"first query": grids[:, :1]} if first else {}
     for layer, count in enumerate(heads):
@@ -37,7 +47,8 @@ def _heads(model: OnnxClassifier, layer: int) -> int:
 def occlusion(model: OnnxClassifier, frame: Pixels, sides: Sides) -> Array:
     """(C, rows, columns): what each class's probability loses when a cell is hidden under the image's mean colour.
 
-    Where the card has boxes to blank, the file paints them itself: a cell inside of them loses nothing, as in explain/saliency.py.
+    Where the card has boxes to blank, the file paints them itself: a cell inside of them loses nothing, as in
+    explain/saliency.py.
     """
     rows, columns = sides
     frame = frame.copy()

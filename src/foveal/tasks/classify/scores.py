@@ -1,7 +1,8 @@
-"""Everything that an evaluation says, as data: figures with intervals, classes, confusion, calibration, curves, worst mistakes.
+"""Everything that an evaluation says, as data: figures with intervals, classes, confusion, calibration, curves, worst
+mistakes.
 
-Plain numbers and words only: they go to JSON and back unchanged, and a report can be made again from the file. nan (undefined) is null there.
-scoring.py makes them.
+Plain numbers and words only: they go to JSON and back unchanged, and a report can be made again from the file. nan
+(undefined) is null there. scoring.py makes them.
 """
 
 import dataclasses
@@ -61,7 +62,10 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A wrong answer. Its confidence is the probability of what was wrongly predicted, or 1 − the probability of what was missed."""
+    """A wrong answer.
+
+    Its confidence is the probability of what was wrongly predicted, or 1 − the probability of what was missed.
+    """
 
     index: int  # place among the images that were evaluated
     file: str
@@ -99,7 +103,9 @@ class Scores:
         try:
             scores: Scores = _built(cls, content)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise FovealError(f"scores: expected what to_dict() gave, got something else ({type(error).__name__}: {error})") from None
+            raise FovealError(
+                f"scores: expected what to_dict() gave, got something else ({type(error).__name__}: {error})"
+            ) from None
         return scores
 
     @classmethod

@@ -3,8 +3,9 @@
     probability = softmax(logits), with several labels sigmoid(logits): the model's own, temperature 1
     answer      = the most probable class; with several labels every class whose probability reaches its threshold
 
-Whatever is chosen (thresholds, temperature) is chosen on the validation images, never on those that are evaluated; without validation
-images nothing is chosen, and the scores say so. The temperature changes the calibration only, no figure.
+Whatever is chosen (thresholds, temperature) is chosen on the validation images, never on those that are evaluated;
+without validation images nothing is chosen, and the scores say so. The temperature changes the calibration only, no
+figure.
 """
 
 from collections.abc import Sequence
@@ -44,23 +45,41 @@ def score(
 ) -> Scores:
     """The scores of what was predicted for the images of a split; labels (N, C) mean several per image.
 
-    validation: labels and logits to choose thresholds and the temperature on. metric: what thresholds maximise, "F1" (with several labels
-    the default), "F2", another "F<β>" or "balanced accuracy"; with one label it is for two classes only, and makes one threshold
-    on the second. importance: the classes' weights (C,), asks for F2_CIW and F1_Normal. groups (N,): images that belong together.
-    resamples: 0 makes no intervals. given: thresholds that the model comes with, on its own probabilities: with them nothing is chosen.
+    validation: labels and logits to choose thresholds and the temperature on. metric: what thresholds maximise, "F1"
+    (with several labels the default), "F2", another "F<β>" or "balanced accuracy"; with one label it is for two
+    classes only, and makes one threshold on the second. importance: the classes' weights (C,), asks for F2_CIW and
+    F1_Normal. groups (N,): images that belong together. resamples: 0 makes no intervals. given: thresholds that the
+    model comes with, on its own probabilities: with them nothing is chosen.
     """
-    files, classes, logits, multi_label = predicted.files, predicted.classes, predicted.logits, predicted.truth.ndim == 2
+    files, classes, logits, multi_label = (
+        predicted.files,
+        predicted.classes,
+        predicted.logits,
+        predicted.truth.ndim == 2,
+    )
     truth, probability = _fit(predicted.truth, logits, classes, multi_label, "truth")
     expect(len(files) == len(truth), "files", f"{len(truth)}, one per image", len(files))
     expect(is_integer(resamples) and resamples >= 0, "resamples", "an integer, at least 0", resamples)
     expect(multi_label or importance is None, "importance", "several labels per image", "one")
-    known = None if validation is None else (_fit(*validation, classes, multi_label, "validation"), np.asarray(validation[1]))
+    known = (
+        None
+        if validation is None
+        else (_fit(*validation, classes, multi_label, "validation"), np.asarray(validation[1]))
+    )
     expect(given is None or metric is None, "thresholds", "those that are given, or a metric to choose them by", "both")
     if given is None:
         threshold, decision = _choose(None if known is None else known[0], classes, multi_label, metric)
     else:
-        expect(len(given) == (len(classes) if multi_label else 1), "the thresholds that are given", "one per class", len(given))
-        threshold, decision = np.array(given) if multi_label else given[0], "the model's own thresholds, chosen when it was trained"
+        expect(
+            len(given) == (len(classes) if multi_label else 1),
+            "the thresholds that are given",
+            "one per class",
+            len(given),
+        )
+        threshold, decision = (
+            np.array(given) if multi_label else given[0],
+            "the model's own thresholds, chosen when it was trained",
+        )
     chosen = decide(probability, multi_label, threshold)
 
     everything = _figures(truth, chosen, probability, threshold, importance)
@@ -76,7 +95,9 @@ def score(
         interval=_how(resamples, seed, groups),
         figures={name: _figure(value, spans.get(name)) for name, value in values.items() if name not in OF_A_CLASS},
         classes=_classes(truth, chosen, probability, classes, threshold, values, spans),
-        confusion=None if multi_label else tuple(tuple(int(cell) for cell in row) for row in confusion(truth, chosen, len(classes))),
+        confusion=None
+        if multi_label
+        else tuple(tuple(int(cell) for cell in row) for row in confusion(truth, chosen, len(classes))),
         calibration=Calibration(
             before=_reliability(truth, logits, 1.0),
             temperature=temperature,
@@ -89,8 +110,18 @@ def score(
 
 def _fit(truth: Labels, logits: Logits, classes: Sequence[str], multi_label: bool, what: str) -> tuple[Labels, Array]:
     labels, probability = checked(truth, probabilities(logits, multi_label))
-    expect(probability.shape[1] == len(classes), f"{what}: logits", f"(N, {len(classes)}), one column per class", probability.shape)
-    expect((labels.ndim == 2) == multi_label, f"{what}: labels", "(N, C) with several labels, (N,) with one", f"the shape {labels.shape}")
+    expect(
+        probability.shape[1] == len(classes),
+        f"{what}: logits",
+        f"(N, {len(classes)}), one column per class",
+        probability.shape,
+    )
+    expect(
+        (labels.ndim == 2) == multi_label,
+        f"{what}: labels",
+        "(N, C) with several labels, (N,) with one",
+        f"the shape {labels.shape}",
+    )
     return labels, probability
 
 
@@ -105,13 +136,21 @@ def _choose(
         "none",
         "evaluate on data with a validation split",
     )
-    expect(metric is None or multi_label or len(classes) == 2, "a threshold with one label per image", "two classes", len(classes))
+    expect(
+        metric is None or multi_label or len(classes) == 2,
+        "a threshold with one label per image",
+        "two classes",
+        len(classes),
+    )
     if multi_label and known is not None:
         metric = metric or "F1"
         sentence = f"a class is given from its own threshold on, chosen for the best {metric} on {len(known[1])} validation images"
         return thresholds(*known, metric), sentence
     if multi_label:
-        return None, f"a class is given from probability {DEFAULT} on; no validation images were there to choose thresholds on"
+        return (
+            None,
+            f"a class is given from probability {DEFAULT} on; no validation images were there to choose thresholds on",
+        )
     if metric is not None and known is not None:
         threshold = threshold_of_two(*known, metric)
         sentence = f"{classes[1]} from probability {threshold:.4f} on, chosen for the best {metric} on {len(known[1])} validation images"
@@ -119,7 +158,9 @@ def _choose(
     return None, "the most probable class; no threshold was chosen"
 
 
-def _figures(truth: Labels, chosen: Labels, probability: Array, threshold: Array | float | None, importance: Array | None) -> Measure:
+def _figures(
+    truth: Labels, chosen: Labels, probability: Array, threshold: Array | float | None, importance: Array | None
+) -> Measure:
     """Everything that gets an interval, as a function of the weights of the images."""
     plain = measure(truth, chosen, probability)
     if importance is not None:
@@ -133,7 +174,9 @@ def _figures(truth: Labels, chosen: Labels, probability: Array, threshold: Array
                 "F1_Normal": f1_normal(truth, probability, weight),
             }
             if threshold is not None:  # the benchmark's own are those at 0.5
-                benchmark["F2_CIW, chosen thresholds"] = f2_ciw(truth, probability, importance, weight, threshold=threshold)
+                benchmark["F2_CIW, chosen thresholds"] = f2_ciw(
+                    truth, probability, importance, weight, threshold=threshold
+                )
                 benchmark["F1_Normal, chosen thresholds"] = f1_normal(truth, probability, weight, threshold=threshold)
             figures = benchmark | figures
         return figures | {"ECE": calibration_error(truth, probability, weight)}
@@ -190,7 +233,9 @@ def _classes(
 
 
 def _thinned(x: Array, y: Array) -> tuple[Numbers, Numbers]:
-    """At most CORNERS of a curve's corners, the first and the last among them, spread evenly along the curve; none if undefined."""
+    """At most CORNERS of a curve's corners, the first and the last among them, spread evenly along the curve; none if
+    undefined.
+    """
     if np.isnan(x).any() or np.isnan(y).any():
         return (), ()
     if len(x) > CORNERS:
@@ -211,7 +256,9 @@ def _reliability(truth: Labels, logits: Logits, temperature: float) -> Reliabili
 def _mistakes(
     truth: Labels, chosen: Labels, probability: Array, classes: Sequence[str], files: Sequence[str]
 ) -> tuple[tuple[Mistake, ...], int]:
-    """The images that are wrong and most sure of it, worst first, each with the class where it is worst; and how many are wrong."""
+    """The images that are wrong and most sure of it, worst first, each with the class where it is worst; and how many
+    are wrong.
+    """
     real, answered = marks(truth, len(classes)), marks(chosen, len(classes))
     missed = real & ~answered
     blame = np.where(answered & ~real, probability, -1.0)  # (N, C)

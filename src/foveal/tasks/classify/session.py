@@ -25,7 +25,12 @@ class Session:
     def __call__(self, frames: NDArray[np.uint8], outputs: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
         """frames (B, S, S, 3) of the card's side."""
         side = self.card.size
-        fits = isinstance(frames, np.ndarray) and frames.dtype == np.uint8 and frames.ndim == 4 and frames.shape[1:] == (side, side, 3)
+        fits = (
+            isinstance(frames, np.ndarray)
+            and frames.dtype == np.uint8
+            and frames.ndim == 4
+            and frames.shape[1:] == (side, side, 3)
+        )
         got = f"{frames.dtype} {frames.shape}" if isinstance(frames, np.ndarray) else short_repr(frames)
         expect(fits and len(frames) > 0, "frames", f"uint8 (B, {side}, {side}, 3), B at least 1", got)
         names = list(self.outputs if outputs is None else outputs)
@@ -52,4 +57,6 @@ class Session:
         expect(fits, self.file, f"logits for the card's {count} classes and any number of frames", f"the shape {shape}")
         batch, *side = self.session.get_inputs()[0].shape
         fits = side == [self.card.size, self.card.size, 3] and not isinstance(batch, int)
-        expect(fits, self.file, f"any number of frames of the card's side, {self.card.size}", f"the shape {[batch, *side]}")
+        expect(
+            fits, self.file, f"any number of frames of the card's side, {self.card.size}", f"the shape {[batch, *side]}"
+        )

@@ -1,8 +1,8 @@
 """Several runs as one table: mean and spread of every figure over folds and seeds.
 
-A fold may be one campaign, and that may hold one class only. So beside the figures of each run stand those of all test images of a seed
-taken together, each predicted by the run whose fold it is in. Decisions can be counted together; the scores of different models cannot be
-ranked against each other, so that AP and AUC are those of each run.
+A fold may be one campaign, and that may hold one class only. So beside the figures of each run stand those of all test
+images of a seed taken together, each predicted by the run whose fold it is in. Decisions can be counted together; the
+scores of different models cannot be ranked against each other, so that AP and AUC are those of each run.
 """
 
 import json
@@ -31,7 +31,9 @@ from foveal.tasks.classify.scoring import score
 from foveal.training.run_folder import read_result
 
 TESTED = "Every run is tested on images that chose nothing."
-CHOSEN = "There are no labelled test images: these are the validation images, which chose the epoch, so the figures flatter."
+CHOSEN = (
+    "There are no labelled test images: these are the validation images, which chose the epoch, so the figures flatter."
+)
 RANKED = ("mAP", "ROC AUC")  # figures that compare scores
 
 Figures = dict[str, float]
@@ -57,7 +59,10 @@ class Evaluated:
     def figures(self) -> Figures:
         figures = {name: float(figure.value) for name, figure in self.scores.figures.items()}
         for one in self.scores.classes:
-            figures |= {f"F1 {one.name}": float(one.figures["F1"].value), f"AP {one.name}": float(one.figures["AP"].value)}
+            figures |= {
+                f"F1 {one.name}": float(one.figures["F1"].value),
+                f"AP {one.name}": float(one.figures["AP"].value),
+            }
         return figures
 
     @property
@@ -71,7 +76,9 @@ class Evaluated:
 
 
 def summarise(folders: Sequence[Path], out: Path) -> str:
-    """Evaluate every run on its test split, or without one on val; write summary.md, .csv, .tex and .json, and return the tables."""
+    """Evaluate every run on its test split, or without one on val; write summary.md, .csv, .tex and .json, and return
+    the tables.
+    """
     predicted = [{split: _predicted(folder, split) for split in ("val", "test")} for folder in folders]
     tested = all(run["test"] is not None for run in predicted)
     split = "test" if tested else "val"
@@ -135,7 +142,8 @@ def _by_seed(runs: Sequence[Evaluated]) -> dict[int, list[Evaluated]]:
 def _together(runs: Sequence[Evaluated]) -> Figures:
     """The decisions of several runs, each on its own images, as if one had made them all."""
     truth, decided, probability = (
-        np.concatenate(parts) for parts in zip(*((run.predicted.truth, run.decided, run.probability) for run in runs), strict=True)
+        np.concatenate(parts)
+        for parts in zip(*((run.predicted.truth, run.decided, run.probability) for run in runs), strict=True)
     )
     found = measure(truth, decided, probability)(None)
     figures = {name: float(value) for name, value in found.items() if value.ndim == 0 and name not in RANKED}

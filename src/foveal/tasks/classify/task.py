@@ -39,7 +39,13 @@ class ClassifyTask(Task):
         return read_for(recipe)
 
     def training(
-        self, recipe: "ClassifyRecipe", data: "Source", folder: Path, machine: "Machine", progress: "Progress", fresh: bool
+        self,
+        recipe: "ClassifyRecipe",
+        data: "Source",
+        folder: Path,
+        machine: "Machine",
+        progress: "Progress",
+        fresh: bool,
     ) -> "Training":
         from foveal.tasks.classify.training import ClassifyTraining
 
@@ -79,7 +85,9 @@ class ClassifyTask(Task):
 
         return classifier_of(model, options.batch, options.threshold)
 
-    def evaluate(self, model: "Model", options: Any, progress: "Progress", others: "Sequence[Model]" = ()) -> Evaluation:
+    def evaluate(
+        self, model: "Model", options: Any, progress: "Progress", others: "Sequence[Model]" = ()
+    ) -> Evaluation:
         from foveal.tasks.classify.evaluate import evaluate
 
         return evaluate(model, options, progress, others)

@@ -2,18 +2,18 @@
 
     soft = mean over teachers of softmax(teacher(x));   L = w · L_true − Σ_k soft_k log softmax(pupil(x))_k
 
-Symbols: x the image as the pupil sees it, varied in the same way; w how much the true labels count beside that. Of several labels: sigmoid
-and the two-sided cross-entropy of each class.
+Symbols: x the image as the pupil sees it, varied in the same way; w how much the true labels count beside that. Of
+several labels: sigmoid and the two-sided cross-entropy of each class.
 
-A teacher may know finer classes than its pupil, each within one of the pupil's, such as eight families of findings where the pupil knows normal
-and defect:
+A teacher may know finer classes than its pupil, each within one of the pupil's, such as eight families of findings
+where the pupil knows normal and defect:
 
     soft_k ∝ Σ_(f in k) softmax(teacher(x))_f · share of f in k
 
-The share stands where the teacher was trained as if all its classes were equally frequent; else the probabilities are added. A teacher that was
-trained on images of another size sees the pupil's at that size.
-Paper: Geoffrey Hinton, Oriol Vinyals, Jeff Dean (2015). Distilling the knowledge in a neural network. arXiv:1503.02531. The same view for both:
-Lucas Beyer et al. (2022). Knowledge distillation: a good teacher is patient and consistent. CVPR.
+The share stands where the teacher was trained as if all its classes were equally frequent; else the probabilities are
+added. A teacher that was trained on images of another size sees the pupil's at that size. Paper: Geoffrey Hinton,
+Oriol Vinyals, Jeff Dean (2015). Distilling the knowledge in a neural network. arXiv:1503.02531. The same view for
+both: Lucas Beyer et al. (2022). Knowledge distillation: a good teacher is patient and consistent. CVPR.
 """
 
 import glob
@@ -48,7 +48,9 @@ class Teachers:
         coarser: "Sequence[Tensor | None] | None" = None,
         sizes: "Sequence[int | None] | None" = None,
     ) -> None:
-        """coarser: for each model None, or (finer classes, C), what its classes count for in the pupil's. sizes: of the images it takes, or None."""
+        """coarser: for each model None, or (finer classes, C), what its classes count for in the pupil's. sizes: of
+        the images it takes, or None.
+        """
         self.models, self.multi_label = [model.eval().requires_grad_(False) for model in models], multi_label
         self.coarser = list(coarser or [None] * len(self.models))
         self.sizes = list(sizes or [None] * len(self.models))
@@ -111,15 +113,25 @@ class Wanted:
 
 
 def load_teachers(pattern: str, wanted: Wanted, folder: Path) -> tuple[Teachers, dict[str, str]]:
-    """The models of all files and run folders that the pattern meets, where {fold} stands for the fold, and the digest of each file.
+    """The models of all files and run folders that the pattern meets, where {fold} stands for the fold, and the digest
+    of each file.
 
     folder: the pupil's own. Runs beside it are no teachers: which of them have ended would depend on the hour.
     """
     fold = wanted.fold
-    expect(fold is not None or PLACE not in pattern, "--teachers", f"a pattern without {PLACE} where no fold is given", pattern)
-    expect(fold is None or PLACE in pattern, "--teachers", f"{PLACE} in it, or a teacher has seen what is tested", pattern)
+    expect(
+        fold is not None or PLACE not in pattern,
+        "--teachers",
+        f"a pattern without {PLACE} where no fold is given",
+        pattern,
+    )
+    expect(
+        fold is None or PLACE in pattern, "--teachers", f"{PLACE} in it, or a teacher has seen what is tested", pattern
+    )
     met = sorted(glob.glob(pattern.replace(PLACE, str(fold))))  # noqa: PTH207 — a pattern may begin anywhere
-    paths = [path for path in met if path.endswith(".safetensors") or (Path(path) / FILE).is_file()]  # a run's log lies beside it
+    paths = [
+        path for path in met if path.endswith(".safetensors") or (Path(path) / FILE).is_file()
+    ]  # a run's log lies beside it
     expect(bool(paths), "--teachers", "a pattern of model files or run folders", f"{pattern}, which meets none")
     models, coarser, sizes, digests = [], [], [], {}
     for path in paths:
@@ -138,10 +150,19 @@ def load_teachers(pattern: str, wanted: Wanted, folder: Path) -> tuple[Teachers,
 def _coarser(path: str, card: ClassifyCard, own: Source, wanted: Wanted) -> Tensor:
     """(finer classes, C): the share of each in the class of the pupil's in which it lies."""
     pupils = wanted.source
-    expect(not (own.multi_label or pupils.multi_label), f"the teacher {path}", f"the pupil's classes, {pupils.classes}", card.classes)
-    place = {pupils.file(index): index for index in range(len(pupils))}  # a row without a label of one kind is in one set only
+    expect(
+        not (own.multi_label or pupils.multi_label),
+        f"the teacher {path}",
+        f"the pupil's classes, {pupils.classes}",
+        card.classes,
+    )
+    place = {
+        pupils.file(index): index for index in range(len(pupils))
+    }  # a row without a label of one kind is in one set only
     pairs = [(index, place[file]) for index in range(len(own)) if (file := own.file(index)) in place]
-    mine, theirs = (np.array(part, np.int64) for part in zip(*pairs, strict=True)) if pairs else (np.empty(0, np.int64),) * 2
+    mine, theirs = (
+        (np.array(part, np.int64) for part in zip(*pairs, strict=True)) if pairs else (np.empty(0, np.int64),) * 2
+    )
     for what, of_own, of_pupils in (("split", own.split, pupils.split), ("fold", own.fold, pupils.fold)):
         same = of_own is of_pupils is None or (
             of_own is not None and of_pupils is not None and np.array_equal(of_own[mine], of_pupils[theirs])
@@ -152,7 +173,12 @@ def _coarser(path: str, card: ClassifyCard, own: Source, wanted: Wanted) -> Tens
     np.add.at(together, (own.labels[mine[both]], pupils.labels[theirs[both]]), 1)
     lies = together > 0
     for name, row in zip(own.classes, lies, strict=True):
-        expect(row.sum() < 2, f"the teacher {path}", "classes that each lie within one of the pupil's", f"{name}, which lies in several")
+        expect(
+            row.sum() < 2,
+            f"the teacher {path}",
+            "classes that each lie within one of the pupil's",
+            f"{name}, which lies in several",
+        )
     if card.recipe.get("balance", "none") == "none":
         return torch.from_numpy(lies).float()
     trained = divided(own, wanted.fold).train

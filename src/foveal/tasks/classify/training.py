@@ -34,9 +34,13 @@ FAMILIES = ("icam", "peer")
 class ClassifyTraining(Training):
     watched = ("val_score", "max")
 
-    def __init__(self, recipe: ClassifyRecipe, source: Source, folder: Path, machine: Machine, progress: Progress, fresh: bool) -> None:
+    def __init__(
+        self, recipe: ClassifyRecipe, source: Source, folder: Path, machine: Machine, progress: Progress, fresh: bool
+    ) -> None:
         """fresh: the run does not continue from a checkpoint, so that the weights to begin with are needed."""
-        expect(len(source.classes) > 1 or source.multi_label, recipe.data, "at least 2 classes", f"{len(source.classes)}")
+        expect(
+            len(source.classes) > 1 or source.multi_label, recipe.data, "at least 2 classes", f"{len(source.classes)}"
+        )
         model = build(recipe, len(source.classes), fresh)
         self.teachers = teachers_of(recipe, source, folder)
         splits = divided(source, recipe.fold)
@@ -66,7 +70,9 @@ class ClassifyTraining(Training):
 
 
 def build(recipe: ClassifyRecipe, classes: int, fresh: bool = True) -> nn.Module:
-    """The recipe's model, with the weights to begin with where the run is fresh; an error unless it takes the recipe's images."""
+    """The recipe's model, with the weights to begin with where the run is fresh; an error unless it takes the recipe's
+    images.
+    """
     for key in recipe.config:
         named = isinstance(key, str) and key not in ("family", "classes")
         expect(named, "--config", "fields of the model's config, and the data name the classes", short_repr(key))
@@ -102,7 +108,13 @@ def teachers_of(recipe: ClassifyRecipe, source: Source, folder: Path) -> tuple[T
     teachers, digests = load_teachers(recipe.teachers, wanted, folder)
     if (folder / TEACHERS).exists():
         kept = read_json(folder / TEACHERS)
-        expect(kept == digests, f"the run in {folder}", f"the {len(kept)} teachers it was begun with", "others", "choose another --out")
+        expect(
+            kept == digests,
+            f"the run in {folder}",
+            f"the {len(kept)} teachers it was begun with",
+            "others",
+            "choose another --out",
+        )
     return teachers, digests
 
 

@@ -1,4 +1,6 @@
-"""`foveal ablate transformer`: what each part of the Transformer is worth, beside what the paper of 2017 measured on another, larger set."""
+"""`foveal ablate transformer`: what each part of the Transformer is worth, beside what the paper of 2017 measured on
+another, larger set.
+"""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -88,12 +90,16 @@ class TransformerAblation(Ablation):
     def results(self, variants: Variants, plans: Plans, data: Parallel) -> list[Table]:
         from foveal.training.sweep import diverged
 
-        outcomes = {key: [None if diverged(run) else read_result(run.folder) for run in runs] for key, runs in plans.items()}
+        outcomes = {
+            key: [None if diverged(run) else read_result(run.folder) for run in runs] for key, runs in plans.items()
+        }
         return [table_of(outcomes, list(variants), split_of(data))]
 
     def caption(self, recipe: TranslateRecipe, data: Parallel, seeds: int) -> str:
         what = f"{recipe.model} on {data.name}, split {split_of(data)}, {seeds} seeds, {recipe.epochs} epochs"
-        return f"{what}; mean ± standard deviation over seeds; the last column is the paper's base model on newstest2013"
+        return (
+            f"{what}; mean ± standard deviation over seeds; the last column is the paper's base model on newstest2013"
+        )
 
 
 def split_of(data: Parallel) -> str:
@@ -122,7 +128,9 @@ def varied(recipe: TranslateRecipe, change: Change) -> TranslateRecipe:
     return recipe.changed(config=recipe.config | config, **change.recipe)
 
 
-def table_of(outcomes: Mapping[tuple[str, str], list[dict[str, Any] | None]], tables: Sequence[str], split: str) -> Table:
+def table_of(
+    outcomes: Mapping[tuple[str, str], list[dict[str, Any] | None]], tables: Sequence[str], split: str
+) -> Table:
     """outcomes: of each variant the results of its seeds; None: the run has diverged."""
     rows = [_row("", AS_IT_IS, outcomes[BASE, AS_IT_IS], f"{BASE_OF_PAPER[:-1]}, post-norm)", split)]
     for table in tables:
@@ -138,7 +146,9 @@ def _row(table: str, name: str, outcomes: list[dict[str, Any] | None], paper: st
         name += f" ({len(outcomes) - len(results)} of {len(outcomes)} diverged)"
     if not results:
         return [table, name, "–", "–", "–", "–", paper]
-    bleu, lowercased = (_spread([result[split][kind]["value"] for result in results]) for kind in ("bleu", "lowercased"))
+    bleu, lowercased = (
+        _spread([result[split][kind]["value"] for result in results]) for kind in ("bleu", "lowercased")
+    )
     loss = _spread([result["val_loss"] for result in results], 3)
     return [table, name, f"{results[0]['parameters']:,}", bleu, lowercased, loss, paper]
 

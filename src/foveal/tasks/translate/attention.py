@@ -1,11 +1,13 @@
-"""The attention maps of a translator that generates a given sentence: every layer and head, in one pass over source and translation.
+"""The attention maps of a translator that generates a given sentence: every layer and head, in one pass over source
+and translation.
 
     encoder   α (L, H, M, M)   a token of the source attends to all of its source
     decoder   α (L, H, N, N)   the token that is generated attends to the mark that begins, and to the tokens before it
     cross     α (L, H, N, M)   the token that is generated attends to the source
 
-Symbols: M tokens of the source and its end; N tokens of the translation and its end. Row i is of the step that generates token i. The translation
-is given, so these are the maps of that sentence, whichever beam it was and whatever the others attended to on the way.
+Symbols: M tokens of the source and its end; N tokens of the translation and its end. Row i is of the step that
+generates token i. The translation is given, so these are the maps of that sentence, whichever beam it was and whatever
+the others attended to on the way.
 """
 
 from collections.abc import Sequence
@@ -35,7 +37,10 @@ class AttentionMaps:
 
 @torch.no_grad()
 def attention_maps(model: Any, source: Sequence[int], tokens: Sequence[int]) -> AttentionMaps:
-    """The maps of a Transformer, or of a recurrent model with attention, that generates these tokens. Both without marks."""
+    """The maps of a Transformer, or of a recurrent model with attention, that generates these tokens.
+
+    Both without marks.
+    """
     expect(bool(source), "the sentence", "at least one token", "none")
     config, device = model.config, next(model.parameters()).device
     given = torch.tensor([[config.begin, *tokens]], device=device)

@@ -22,7 +22,13 @@ def labelled_batches(model: "Model", count: int) -> LabelledBatches:
     card = model.card
     assert isinstance(card, TranslateCard)
     where = card.recipe.get("data")
-    expect(bool(card.vocabulary) and bool(where), model.name, "a trained model that names its data", "one without", "name the heads")
+    expect(
+        bool(card.vocabulary) and bool(where),
+        model.name,
+        "a trained model that names its data",
+        "one without",
+        "name the heads",
+    )
     data = read_like(card, str(where))
     pairs = data.splits["val"]
     some = Pairs(pairs.source[:count], pairs.target[:count])

@@ -1,10 +1,12 @@
-"""`foveal bench translate [MODEL]`: sentences per second on a CPU, beside transformers' generate and CTranslate2 with the same weights.
+"""`foveal bench translate [MODEL]`: sentences per second on a CPU, beside transformers' generate and CTranslate2 with
+the same weights.
 
     sentences/s = sources of a batch / median time of a decoding;   every decoding takes the same number of steps: the end is forbidden, then forced
 
-Before anything is timed, all are asked for the same sentences: a contender with other tokens than ours is named, since it would be another model.
-Then what the cache is worth: the time of a sentence against its length, with it and without. Random weights unless a model is named: a step
-costs the same whatever its tokens are. transformers and CTranslate2 are left out where they are not installed, or the model is none of theirs.
+Before anything is timed, all are asked for the same sentences: a contender with other tokens than ours is named, since
+it would be another model. Then what the cache is worth: the time of a sentence against its length, with it and
+without. Random weights unless a model is named: a step costs the same whatever its tokens are. transformers and
+CTranslate2 are left out where they are not installed, or the model is none of theirs.
 """
 
 import copy
@@ -37,7 +39,10 @@ from foveal.tasks.load import find_model, load
 
 VOCABULARY, SOURCE = 32000, 15  # tokens that random weights know, and of a source, its end included
 LENGTHS = (20, 50, 100, 200)
-UNCACHED, QUICK = (20, 50, 100, 200, 400, 800), 400  # the last takes minutes: it is left out unless --max-length asks for it
+UNCACHED, QUICK = (
+    (20, 50, 100, 200, 400, 800),
+    400,
+)  # the last takes minutes: it is left out unless --max-length asks for it
 OURS, TORCH, THEIRS, FASTEST = "foveal", "foveal, TorchEngine", "transformers", "CTranslate2"
 BARS = {  # of the base model: what ours is at least, as a multiple of theirs
     (OURS, "fp32", THEIRS): {(1, 1): 1.4, (1, 4): 2.0, (32, 1): 1.2, (32, 4): 1.1},
@@ -46,7 +51,9 @@ BARS = {  # of the base model: what ours is at least, as a multiple of theirs
 LARGEST = 4096  # sentences at once, or sentences of a beam
 OBEYS = ("models", "batch", "beam", "tokens", "max_length")  # flags of `foveal bench`
 ON_CPU = True  # unless --device names another
-Decoding = Callable[[list[list[int]], int, int], list[list[int]]]  # sources, beam, steps → the best sentence of each, without marks
+Decoding = Callable[
+    [list[list[int]], int, int], list[list[int]]
+]  # sources, beam, steps → the best sentence of each, without marks
 
 
 @dataclass(frozen=True)
@@ -92,12 +99,16 @@ def _model(named: Sequence[str]) -> tuple[Transformer, bool]:
     expect(len(named) <= 1, "foveal bench translate", "one model at most", " ".join(named))
     name = named[0] if named else "transformer-base"
     preset = find_model(name) is None
-    config = {"source_words": VOCABULARY, "target_words": VOCABULARY} if preset and name in presets("transformer") else None
+    config = (
+        {"source_words": VOCABULARY, "target_words": VOCABULARY} if preset and name in presets("transformer") else None
+    )
     model = load(name, device="cpu", config=config).network
     if not isinstance(model, Transformer):
         raise FovealError(f"{name}: expected a Transformer, got a {type(model).__name__}")
     if preset:
-        with torch.no_grad():  # as after training, the marks of padding and beginning never come; ours and CTranslate2 would forbid them
+        with (
+            torch.no_grad()
+        ):  # as after training, the marks of padding and beginning never come; ours and CTranslate2 would forbid them
             model.tables.of_output[[model.config.pad, model.config.begin]] = 0.0
     return model, name == "transformer-base"
 
@@ -105,7 +116,10 @@ def _model(named: Sequence[str]) -> tuple[Transformer, bool]:
 @contextmanager
 def contenders(bench: Bench, model: Transformer) -> Iterator[list[Contender]]:
     with tempfile.TemporaryDirectory() as folder:
-        those = [Contender(OURS, "fp32", _searched(engine_of(model))), Contender(TORCH, "fp32", _searched(TorchEngine(model)))]
+        those = [
+            Contender(OURS, "fp32", _searched(engine_of(model))),
+            Contender(TORCH, "fp32", _searched(TorchEngine(model))),
+        ]
         if can_quantise():
             those.append(Contender(OURS, "int8", _searched(engine_of(model, "int8"))))
         try:
@@ -126,7 +140,8 @@ def contenders(bench: Bench, model: Transformer) -> Iterator[list[Contender]]:
         else:
             with quiet():
                 those += [
-                    Contender(FASTEST, kind, _translated(marian, Path(folder) / kind, kind, bench.threads)) for kind in ("fp32", "int8")
+                    Contender(FASTEST, kind, _translated(marian, Path(folder) / kind, kind, bench.threads))
+                    for kind in ("fp32", "int8")
                 ]
         yield those
 
@@ -144,7 +159,11 @@ def _marian(config: dict[str, Any], weights: dict[str, torch.Tensor]) -> Any:
 
     model: Any = MarianMTModel(MarianConfig(**config))
     missing, surplus = model.load_state_dict(weights, strict=False)
-    left = [name for name in missing if not name.endswith(("embed_positions.weight", "embed_tokens.weight", "lm_head.weight"))]
+    left = [
+        name
+        for name in missing
+        if not name.endswith(("embed_positions.weight", "embed_tokens.weight", "lm_head.weight"))
+    ]
     expect(not left and not surplus, "Marian's weights", "all of them", f"without {left[:3]}, with {surplus[:3]}")
     model.tie_weights()
     return model.eval()
@@ -174,7 +193,9 @@ def _translated(marian: Any, folder: Path, precision: str, threads: int) -> Deco
     import ctranslate2
     from ctranslate2.converters.transformers import BartLoader
 
-    marian = copy.deepcopy(marian)  # the converter changes what it is given, and transformers would generate other tokens
+    marian = copy.deepcopy(
+        marian
+    )  # the converter changes what it is given, and transformers would generate other tokens
     config = marian.config
     config.normalize_before, config.normalize_embedding = False, False
     spec = BartLoader().get_model_spec(marian)
@@ -189,12 +210,19 @@ def _translated(marian: Any, folder: Path, precision: str, threads: int) -> Deco
     folder.mkdir()
     spec.save(str(folder))
     kind = "float32" if precision == "fp32" else precision
-    translator = ctranslate2.Translator(str(folder), device="cpu", compute_type=kind, inter_threads=1, intra_threads=threads)
+    translator = ctranslate2.Translator(
+        str(folder), device="cpu", compute_type=kind, inter_threads=1, intra_threads=threads
+    )
 
     def decoding(sources: list[list[int]], beam: int, steps: int) -> list[list[int]]:
         given = [[names[token] for token in source] + [names[config.eos_token_id]] for source in sources]
         found = translator.translate_batch(
-            given, beam_size=beam, min_decoding_length=steps, max_decoding_length=steps, length_penalty=0.6, return_scores=True
+            given,
+            beam_size=beam,
+            min_decoding_length=steps,
+            max_decoding_length=steps,
+            length_penalty=0.6,
+            return_scores=True,
         )
         return [[int(name[1:]) for name in one.hypotheses[0]][: steps - 1] for one in found]
 
@@ -210,7 +238,9 @@ def _agreement(bench: Bench, those: list[Contender], sources: list[list[int]], s
         bench.add(Row(f"greedy sentences of {one}", f"{same} of {len(sources)} are TorchEngine's", "", None, ""))
 
 
-def _rates(bench: Bench, those: list[Contender], sources: list[list[int]], beam: int, steps: int, evaluated: bool) -> None:
+def _rates(
+    bench: Bench, those: list[Contender], sources: list[list[int]], beam: int, steps: int, evaluated: bool
+) -> None:
     batch = len(sources)
     jobs = {str(one): (lambda one=one: one.decoding(sources, beam, steps)) for one in those}
     what = f"batch {batch}, beam {beam}"
@@ -229,7 +259,17 @@ def _rates(bench: Bench, those: list[Contender], sources: list[list[int]], beam:
         bar, met = "", None
         if first is not None and evaluated:
             bar, met = f"at least {first[1]:g}", ratios[first[0]] >= first[1]
-        bench.add(Row(f"{what}: {one}", rates[str(one)], others, None if other is None else ratios[other], f"× {other}", bar, met))
+        bench.add(
+            Row(
+                f"{what}: {one}",
+                rates[str(one)],
+                others,
+                None if other is None else ratios[other],
+                f"× {other}",
+                bar,
+                met,
+            )
+        )
 
 
 def _rate(batch: int, timing: Timing) -> str:
@@ -256,13 +296,18 @@ def _forced(engine: Engine, sources: list[list[int]], forced: Rows) -> np.ndarra
     for row in forced:
         following = engine.step(tokens, 2**31 - 1, None)
         order = np.argsort(following.tokens, 1)
-        found.append(np.concatenate([np.take_along_axis(following.values, order, 1)[:, 4:1000], following.ends[:, None]], 1))
+        found.append(
+            np.concatenate([np.take_along_axis(following.values, order, 1)[:, 4:1000], following.ends[:, None]], 1)
+        )
         tokens = np.ascontiguousarray(row)
     return np.stack(found)
 
 
 def _against_length(bench: Bench, model: Transformer, sources: list[list[int]], longest: int) -> None:
-    """One sentence, greedy. Without a cache, each step reads all tokens again: to the power 2, once they cost more than what any step costs."""
+    """One sentence, greedy.
+
+    Without a cache, each step reads all tokens again: to the power 2, once they cost more than what any step costs.
+    """
     fast = _searched(engine_of(model))
     jobs = {str(steps): (lambda steps=steps: fast(sources, 1, steps)) for steps in LENGTHS}
     taken = bench.time("with the cache", jobs, max(3, bench.rounds // 3))
@@ -282,7 +327,13 @@ def _curve(bench: Bench, what: str, taken: dict[str, Timing], lengths: tuple[int
     meaning = f"× the time for {lengths[-1] // lengths[0]} × the tokens"
     bench.add(
         Row(
-            f"time against length, {what}", found, f"grows at the end with tokens to the power {power:.2f}", last / first, meaning, bar, met
+            f"time against length, {what}",
+            found,
+            f"grows at the end with tokens to the power {power:.2f}",
+            last / first,
+            meaning,
+            bar,
+            met,
         )
     )
 

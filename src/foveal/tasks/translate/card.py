@@ -1,4 +1,6 @@
-"""What a translator's file has beside what every model's has: its vocabulary, so that one file is all there is to give away."""
+"""What a translator's file has beside what every model's has: its vocabulary, so that one file is all there is to give
+away.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -43,13 +45,22 @@ class TranslateCard(Card):
 
     def check(self, where: str) -> None:
         super().check(where)
-        expect(isinstance(self.vocabulary, str), where, "a card whose vocabulary is text", short_repr(self.vocabulary)[:80])
+        expect(
+            isinstance(self.vocabulary, str), where, "a card whose vocabulary is text", short_repr(self.vocabulary)[:80]
+        )
         languages = self.data.get("languages") or []
-        named = isinstance(languages, list) and all(isinstance(one, str) for one in languages) and len(languages) in (0, 2)
+        named = (
+            isinstance(languages, list) and all(isinstance(one, str) for one in languages) and len(languages) in (0, 2)
+        )
         expect(named, where, "a card whose data have two languages", short_repr(languages))
         beam, penalty = self.recipe.get("beam", 4), self.recipe.get("length_penalty", 0.6)
         expect(is_integer(beam) and beam > 0, where, "a recipe whose beam is an integer above 0", short_repr(beam))
         expect(is_number(penalty), where, "a recipe whose length_penalty is a number", short_repr(penalty))
         data, length = self.recipe.get("data", ""), self.recipe.get("max_length", 1)
         expect(isinstance(data, str), where, "a recipe whose data is text", short_repr(data))
-        expect(is_integer(length) and length > 0, where, "a recipe whose max_length is an integer above 0", short_repr(length))
+        expect(
+            is_integer(length) and length > 0,
+            where,
+            "a recipe whose max_length is an integer above 0",
+            short_repr(length),
+        )

@@ -27,10 +27,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     options = PredictOptions(**from_flags(args, PredictOptions))
     model = load(args.model, device=args.device, threads=1 if args.threads is None else args.threads)
-    expect(args.threads is None or model.is_exported, "--threads", "an exported file", "a model of torch", "set OMP_NUM_THREADS for it")
+    expect(
+        args.threads is None or model.is_exported,
+        "--threads",
+        "an exported file",
+        "a model of torch",
+        "set OMP_NUM_THREADS for it",
+    )
     expect(model.task == "translate", model.name, "a model that translates", f"one for the task {model.task}")
     if model.random:
-        raise FovealError(f"{model.name}: expected a trained model, got a preset with random weights; foveal train makes one of it")
+        raise FovealError(
+            f"{model.name}: expected a trained model, got a preset with random weights; foveal train makes one of it"
+        )
     predictor = model.predictor(**from_flags(args, PredictOptions))
     assert isinstance(predictor, TranslatePredictor)
 
@@ -52,7 +60,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def lines_ahead(stdin: int, batch: int) -> int:
-    """Lines that are read before the first is answered: of a file, whose lines are all there, more than a batch, to sort them by length."""
+    """Lines that are read before the first is answered: of a file, whose lines are all there, more than a batch, to
+    sort them by length.
+    """
     if os.isatty(stdin):
         return 1  # a person waits for each line
     return batch * AHEAD if batch > 1 and stat.S_ISREG(os.fstat(stdin).st_mode) else batch
@@ -67,6 +77,8 @@ def _lines(stream: IO[bytes]) -> Iterator[str]:
             yield line.decode()
         except UnicodeDecodeError:
             if not warned:
-                print(f"line {number}: expected UTF-8, got other bytes, which are read as �", file=sys.stderr, flush=True)
+                print(
+                    f"line {number}: expected UTF-8, got other bytes, which are read as �", file=sys.stderr, flush=True
+                )
             warned = True
             yield line.decode(errors="replace")

@@ -1,4 +1,6 @@
-"""The data of a run of translation: sentences read, cut into subwords once, and fed to Lightning in batches of tokens."""
+"""The data of a run of translation: sentences read, cut into subwords once, and fed to Lightning in batches of
+tokens.
+"""
 
 from functools import cached_property
 
@@ -26,7 +28,12 @@ class Batched(Dataset[TextBatch]):
 
 class TranslateData(pl.LightningDataModule):
     def __init__(
-        self, data: Parallel, recipe: TranslateRecipe, source: Vocabulary, target: Vocabulary, positions: int | None = None
+        self,
+        data: Parallel,
+        recipe: TranslateRecipe,
+        source: Vocabulary,
+        target: Vocabulary,
+        positions: int | None = None,
     ) -> None:
         """positions: of tokens that the model has learned; None: any number."""
         super().__init__()
@@ -35,7 +42,9 @@ class TranslateData(pl.LightningDataModule):
 
     @cached_property
     def encoded(self) -> dict[str, TokenPairs]:
-        return {split: TokenPairs.encoded(self.data.splits[split], self.source, self.target) for split in ("train", "val")}
+        return {
+            split: TokenPairs.encoded(self.data.splits[split], self.source, self.target) for split in ("train", "val")
+        }
 
     @cached_property
     def order(self) -> TokenBatches:
@@ -45,13 +54,16 @@ class TranslateData(pl.LightningDataModule):
     def summary(self) -> list[str]:
         """The training split's batches, and what the validation loss leaves out; a line each."""
         left = self._batches("val", shuffle=False).left_out
-        missed = f"{left} pairs of val have more than {self.limit - 1:,} tokens: the loss leaves them out, BLEU does not"
+        missed = (
+            f"{left} pairs of val have more than {self.limit - 1:,} tokens: the loss leaves them out, BLEU does not"
+        )
         return [self.order.summary(), *([missed] if left else [])]
 
     def _batches(self, split: str, shuffle: bool) -> TokenBatches:
         pairs = self.encoded[split]
         rank, world = (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
-        # A sentence longer than a whole batch would stop the run, and one longer than its positions would train stretched ones: they are left out, and counted in the summary.
+        # A sentence longer than a whole batch would stop the run, and one longer than its positions would train
+        # stretched ones: they are left out, and counted in the summary.
         return TokenBatches(
             pairs.source.lengths,
             pairs.target.lengths,
@@ -70,4 +82,6 @@ class TranslateData(pl.LightningDataModule):
         return self._loader("val", self._batches("val", shuffle=False))
 
     def _loader(self, split: str, order: TokenBatches) -> "DataLoader[TextBatch]":
-        return DataLoader(Batched(self.encoded[split]), sampler=order, batch_size=None, pin_memory=torch.cuda.is_available())
+        return DataLoader(
+            Batched(self.encoded[split]), sampler=order, batch_size=None, pin_memory=torch.cuda.is_available()
+        )

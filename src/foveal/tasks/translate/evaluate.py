@@ -1,6 +1,7 @@
 """How good translators are: BLEU and chrF with intervals and signature, and BLEU against the length of the source.
 
-Other models beside the first translate the same sentences: a column each, and their curves over the length as a picture.
+Other models beside the first translate the same sentences: a column each, and their curves over the length as a
+picture.
 """
 
 from collections.abc import Sequence
@@ -37,7 +38,10 @@ class _Translator(NamedTuple):
 
 
 def evaluate(models: "Sequence[Model]", options: EvaluateOptions, progress: "Progress") -> TranslateEvaluation:
-    """The first model, and the others beside it. All that can be wrong is found before the first one translates, which takes a while."""
+    """The first model, and the others beside it.
+
+    All that can be wrong is found before the first one translates, which takes a while.
+    """
     paths = [model.name for model in models]
     expect(len(set(paths)) == len(paths), "--beside", "other models", "one of them twice")
     translators = [_opened(model) for model in models]
@@ -118,10 +122,17 @@ def _leaks(model: "Model", data: Parallel, options: EvaluateOptions) -> list[str
         except (FovealError, KeyError):
             own = data
         if own.fingerprint() != card.data.get("fingerprint"):
-            return [f"the data that {model.name} was trained on are not here as they were: whether sentences overlap is unknown"]
+            return [
+                (
+                    f"the data that {model.name} was trained on are not here as they were: whether sentences overlap is "
+                    "unknown"
+                )
+            ]
     known = set(own.splits["train"].source)
     count = sum(sentence in known for sentence in data.splits[options.split].source)
-    return [f"{count} source sentences of {options.split} are in the training split of {own.name}, too"] if count else []
+    return (
+        [f"{count} source sentences of {options.split} are in the training split of {own.name}, too"] if count else []
+    )
 
 
 def _truncated(translators: Sequence[_Translator], pairs: Pairs) -> list[str]:
@@ -130,7 +141,11 @@ def _truncated(translators: Sequence[_Translator], pairs: Pairs) -> list[str]:
     for one in translators:
         if (limit := max_positions(one.card.config)) is not None:
             cut = sum(len(tokens) >= limit for tokens in both_from(one.card.vocabulary)[0].encode(pairs.source))
-            notes += [f"{one.name}: {cut} sentences have more than {limit - 1:,} tokens, of which the first are read"] if cut else []
+            notes += (
+                [f"{one.name}: {cut} sentences have more than {limit - 1:,} tokens, of which the first are read"]
+                if cut
+                else []
+            )
     return notes
 
 

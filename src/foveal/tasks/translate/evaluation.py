@@ -1,4 +1,6 @@
-"""An evaluation of translators: its figures, and the report as Markdown, CSV, LaTeX, JSON, translations and a picture."""
+"""An evaluation of translators: its figures, and the report as Markdown, CSV, LaTeX, JSON, translations and a
+picture.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -29,7 +31,9 @@ class Evaluated(NamedTuple):
 
 
 class TranslateEvaluation(Evaluation):
-    def __init__(self, data: Parallel, split: str, models: dict[str, Evaluated], origin: Mapping[str, str], notes: Sequence[str]) -> None:
+    def __init__(
+        self, data: Parallel, split: str, models: dict[str, Evaluated], origin: Mapping[str, str], notes: Sequence[str]
+    ) -> None:
         """models: by name, the first one first."""
         self.data, self.split, self.models, self.origin, self.notes = data, split, models, dict(origin), list(notes)
         self.first = next(iter(models.values()))
@@ -51,7 +55,9 @@ class TranslateEvaluation(Evaluation):
         return f"{self.data.summary()}\n{self.title}, {self.caption}\n\n{tables}"
 
     def write(self, folder: Path) -> list[Path]:
-        files = write_tables(folder, "evaluation", [self.scores(), self.lengths()], self.title, self.caption, self.origin)
+        files = write_tables(
+            folder, "evaluation", [self.scores(), self.lengths()], self.title, self.caption, self.origin
+        )
         write_atomic(folder / "evaluation.json", json.dumps(self.facts(), indent=1).encode())
         pairs = self.data.splits[self.split]
         for number, one in enumerate(self.models.values(), 1):
@@ -78,7 +84,9 @@ class TranslateEvaluation(Evaluation):
 
     def scores(self) -> Table:
         """One row per figure, one column per model."""
-        rows = [[title, *(_interval(one.scores[name]) for one in self.models.values())] for name, title in FIGURES.items()]
+        rows = [
+            [title, *(_interval(one.scores[name]) for one in self.models.values())] for name, title in FIGURES.items()
+        ]
         return Table(["figure", *self.models], rows)
 
     def lengths(self) -> Table:
@@ -91,7 +99,10 @@ class TranslateEvaluation(Evaluation):
 def drawn(lengths: Mapping[str, Sequence[LengthBin]]) -> str:
     """BLEU over the length of the source, one line per model."""
     fewest = min(FEWEST, max(row.sentences for rows in lengths.values() for row in rows))
-    points = {name: [(round(row.words, 1), row.bleu) for row in rows if row.sentences >= fewest] for name, rows in lengths.items()}
+    points = {
+        name: [(round(row.words, 1), row.bleu) for row in rows if row.sentences >= fewest]
+        for name, rows in lengths.items()
+    }
     return curve(points, "words of the source", "BLEU", linear=True)
 
 

@@ -1,4 +1,6 @@
-"""Exporting a translator: one .onnx file for a search without torch, or a folder for CTranslate2, each with its proof and its limits."""
+"""Exporting a translator: one .onnx file for a search without torch, or a folder for CTranslate2, each with its proof
+and its limits.
+"""
 
 import copy
 import hashlib
@@ -55,7 +57,10 @@ class ExportedTranslator(Exported):
         times, limits = proof["milliseconds"], (proof["largest"], proof["mean"])
         lines = [
             f"wrote {self.path}, {self._bytes():,} bytes",
-            f"log-probabilities differ by {limits[0]:.1e} at most and {limits[1]:.1e} on average, on {proof['sentences_of']}",
+            (
+                f"log-probabilities differ by {limits[0]:.1e} at most and {limits[1]:.1e} on average, on "
+                f"{proof['sentences_of']}"
+            ),
             f"{proof['same']:.2%} of the translations are the same",
         ]
         if proof["before"] is not None:
@@ -77,11 +82,15 @@ def export(model: "Model", path: Path, options: ExportOptions) -> ExportedTransl
     if options.to == "ctranslate2":
         expect(not path.exists(), "--out", "the name of a folder that is not there yet", str(path))
     else:
-        expect(path.suffix == EXPORTED, "--out", f"a name that ends in {EXPORTED} for a model that translates", path.name)
+        expect(
+            path.suffix == EXPORTED, "--out", f"a name that ends in {EXPORTED} for a model that translates", path.name
+        )
         for file in (path, _proof_file(path)):
             expect(not file.is_dir(), "--out", "the name of a file", f"the folder {file}")
     expect_folder(path.parent)
-    network = copy.deepcopy(model.network).cpu()  # what is proven runs on a CPU, and the caller's model stays where it is
+    network = copy.deepcopy(
+        model.network
+    ).cpu()  # what is proven runs on a CPU, and the caller's model stays where it is
     write = _to_ctranslate2 if options.to == "ctranslate2" else _to_onnx
     return write(network, card, path, options.precision)
 
@@ -134,7 +143,9 @@ def _proof_file(path: Path) -> Path:
 
 
 def expect_within(precision: str, parity: Parity, times: Times) -> None:
-    """Raise a FovealError unless the file is near enough to its model, and worth it. times: of it and of the float32 file, where known."""
+    """Raise a FovealError unless the file is near enough to its model, and worth it. times: of it and of the float32
+    file, where known.
+    """
     limits = LIMITS[precision]
     what, do = f"the {precision} file", "nothing was written"
     for limit, found, words in ((limits.largest, parity.largest, "at most"), (limits.mean, parity.mean, "on average")):
@@ -145,4 +156,6 @@ def expect_within(precision: str, parity: Parity, times: Times) -> None:
         expect(lost <= limits.points, what, f"{parity.figure} within {limits.points:g} of the model's", scores, do)
     if limits.time is not None and "float32" in times:
         ratio = times["file"]["median"] / times["float32"]["median"]
-        expect(ratio <= limits.time, what, f"at most {limits.time:g} × the time of the float32 file", f"{ratio:.2f} ×", do)
+        expect(
+            ratio <= limits.time, what, f"at most {limits.time:g} × the time of the float32 file", f"{ratio:.2f} ×", do
+        )

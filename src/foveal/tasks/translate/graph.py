@@ -7,8 +7,9 @@
                        → likely (R, top) log-probabilities, word (R, top) their tokens, ends (R,) of the mark that ends;
                          keys.l, values.l (R, H, t + 1, D), which are said_keys.l and said_values.l of the next step
 
-What is not used in a call is given with no rows, and comes back so. The two ways are the branches of one If: an embedding table that both read lies
-in the file once, and one file is all there is. Vocabulary-wide work stays inside: few numbers leave. 1/√D is in the queries' weights.
+What is not used in a call is given with no rows, and comes back so. The two ways are the branches of one If: an
+embedding table that both read lies in the file once, and one file is all there is. Vocabulary-wide work stays inside:
+few numbers leave. 1/√D is in the queries' weights.
 
 The card is in the metadata under `foveal`, the proof under `foveal.proof`.
 """
@@ -46,7 +47,9 @@ def export_translator(model: nn.Module, card: TranslateCard, int8: bool = False)
     """The file's content."""
     onnx = needed_onnx()
     if not isinstance(model, Transformer):
-        raise FovealError(f"to export: expected a Transformer, got {card.model}; a recurrent model runs with torch only")
+        raise FovealError(
+            f"to export: expected a Transformer, got {card.model}; a recurrent model runs with torch only"
+        )
     layers = range(model.config.decoder_layers)
     (reads, kept), (steps, answered) = Reads(model, int8).written(), Steps(model, int8).written()
     shared = frozenset(name for name in set(reads.weights) & set(steps.weights) if name.startswith(TABLES))
@@ -58,14 +61,24 @@ def export_translator(model: nn.Module, card: TranslateCard, int8: bool = False)
     results = [(LOG_P, kind.FLOAT, 2), (NEXT, kind.INT64, 2), (ENDS, kind.FLOAT, 1)]
     results += [(name.format(layer), kind.FLOAT, 4) for layer in layers for name in (KEYS, VALUES)]
     branches = [
-        nodes.graph([], [tensor(name, of, *[None] * axes) for name, (_, of, axes) in zip(outputs, results, strict=True)], shared)
+        nodes.graph(
+            [], [tensor(name, of, *[None] * axes) for name, (_, of, axes) in zip(outputs, results, strict=True)], shared
+        )
         for nodes, outputs in ((reads, kept), (steps, answered))
     ]
     outer = Nodes("translator")
     begins = outer("Greater", outer("Size", SOURCE), outer.one(0))
-    outer.nodes.append(helper.make_node("If", [begins], [name for name, *_ in results], then_branch=branches[0], else_branch=branches[1]))
+    outer.nodes.append(
+        helper.make_node(
+            "If", [begins], [name for name, *_ in results], then_branch=branches[0], else_branch=branches[1]
+        )
+    )
     outer.weights |= {name: reads.weights[name] for name in sorted(shared)}
-    inputs = [tensor(SOURCE, kind.INT64, "read", "tokens"), tensor(TOKENS, kind.INT64, "rows"), tensor(TOP_K, kind.INT64, 1)]
+    inputs = [
+        tensor(SOURCE, kind.INT64, "read", "tokens"),
+        tensor(TOKENS, kind.INT64, "rows"),
+        tensor(TOP_K, kind.INT64, 1),
+    ]
     inputs += [tensor(BANNED, kind.INT64, "bans", 2), tensor(LENGTHS, kind.INT64, "sources")]
     for layer in layers:
         own, cross = (getattr(model.decoder[layer], part).layer for part in ("self_attention", "cross_attention"))

@@ -1,4 +1,6 @@
-"""The two branches of graph.py in nodes: encoding a source, and taking a step. The order is that of models/transformer.py.
+"""The two branches of graph.py in nodes: encoding a source, and taking a step.
+
+The order is that of models/transformer.py.
 
     read   x⁰ = √C·E_source + PE;   x ← block(x), `layers` times;   keys.l, values.l = W_l x
     step   y⁰ = √C·E_target + PE;   y ← block(y, keys, values), `decoder_layers` times;   log softmax(y E_outᵀ), the likeliest of it
@@ -45,14 +47,23 @@ class Part:
         return self.nodes("LayerNormalization", x, scale, shift, axis=-1, epsilon=norm.eps)
 
     def around(self, x: str, name: str, block: Residual, change: Callable[[str, str, Any], str]) -> str:
-        """The residual connection of layers/residual.py around what `change` makes of an input, its name and the layer."""
-        changed = change(self.normed(x, f"{name}.norm", block.norm) if isinstance(block, PreNorm) else x, name, block.layer)
+        """The residual connection of layers/residual.py around what `change` makes of an input, its name and the
+        layer.
+        """
+        changed = change(
+            self.normed(x, f"{name}.norm", block.norm) if isinstance(block, PreNorm) else x, name, block.layer
+        )
         y = changed if isinstance(block, Plain) else self.nodes("Add", x, changed)
         return self.normed(y, f"{name}.norm", block.norm) if isinstance(block, PostNorm) else y
 
-    def linear(self, x: str, name: str, layer: nn.Linear, rows: slice = slice(None), scaled: int = 0, by: float = 1.0) -> str:
+    def linear(
+        self, x: str, name: str, layer: nn.Linear, rows: slice = slice(None), scaled: int = 0, by: float = 1.0
+    ) -> str:
         """scaled: this many of its first outputs are multiplied `by`."""
-        weight, bias = _array(layer.weight)[rows].copy(), None if layer.bias is None else _array(layer.bias)[rows].copy()
+        weight, bias = (
+            _array(layer.weight)[rows].copy(),
+            None if layer.bias is None else _array(layer.bias)[rows].copy(),
+        )
         weight[:scaled] *= np.float32(by)
         if bias is not None:
             bias[:scaled] *= np.float32(by)
@@ -67,7 +78,9 @@ class Part:
             case "silu" | "swish":
                 y = nodes("Mul", y, nodes("Sigmoid", y))
             case _:  # gelu, exactly: onnxruntime knows this form again
-                bell = nodes("Add", nodes("Erf", nodes("Div", y, nodes.one(2**0.5, np.float32))), nodes.one(1.0, np.float32))
+                bell = nodes(
+                    "Add", nodes("Erf", nodes("Div", y, nodes.one(2**0.5, np.float32))), nodes.one(1.0, np.float32)
+                )
                 y = nodes("Mul", nodes("Mul", y, bell), nodes.one(0.5, np.float32))
         return self.linear(y, f"{name}.outer", layer.outer)
 
@@ -154,7 +167,10 @@ class Reads(Part):
             both = self.linear(memory, f"decoder.{number}.cross_attention.kv", *_pairs(layer))
             both = nodes("Transpose", nodes.shaped(both, 0, 0, 2 * layer.groups, layer.head_width), perm=[0, 2, 1, 3])
             keys += nodes.several("Split", 2, both, axis=1, num_outputs=2)
-        nothing = nodes.weight("read/nothing", np.zeros((0, 0), np.float32)), nodes.weight("read/no token", np.zeros((0, 0), np.int64))
+        nothing = (
+            nodes.weight("read/nothing", np.zeros((0, 0), np.float32)),
+            nodes.weight("read/no token", np.zeros((0, 0), np.int64)),
+        )
         nowhere = nodes.weight("read/nowhere", np.zeros(0, np.float32))
         return nodes, [*(nodes("Identity", one) for one in (*nothing, nowhere)), *keys]
 
@@ -212,7 +228,9 @@ class Steps(Part):
     def attention(self, x: str, name: str, layer: MultiHead) -> str:
         nodes, heads, width = self.nodes, layer.heads, layer.head_width
         each = self.linear(x, f"{name}.qkv", _joint(layer), scaled=heads * width, by=width**-0.5)
-        q, k, v = nodes.several("Split", 3, nodes.shaped(each, 0, 3 * heads, 1, width), axis=1, num_outputs=3)  # (R, H, 1, D)
+        q, k, v = nodes.several(
+            "Split", 3, nodes.shaped(each, 0, 3 * heads, 1, width), axis=1, num_outputs=3
+        )  # (R, H, 1, D)
         q, k = self.turned(q, self.place, width), self.turned(k, self.place, width)
         k = nodes("Concat", PAST_KEYS.format(self.number), k, axis=2)
         v = nodes("Concat", PAST_VALUES.format(self.number), v, axis=2)

@@ -2,8 +2,8 @@
 
     L = −Σ_t [(1 − ε) log P(y_t | y_<t, X) + ε/V Σ_w log P(w | y_<t, X)] / T
 
-Symbols: ε the label smoothing, V tokens of the vocabulary, T tokens of the batch, ends included. Padding is never computed, unless a step is
-recorded as a CUDA graph. With `r_drop` a term is added: losses/token_loss.py.
+Symbols: ε the label smoothing, V tokens of the vocabulary, T tokens of the batch, ends included. Padding is never
+computed, unless a step is recorded as a CUDA graph. With `r_drop` a term is added: losses/token_loss.py.
 """
 
 import dataclasses
@@ -34,7 +34,9 @@ BATCH = {"cpu": 64, "cuda": 512}  # sentences that are translated together
 def translate(
     model: Any, vocabularies: tuple[Vocabulary, Vocabulary], lines: list[str], search: Search, batch: int | None = None
 ) -> list[str]:
-    """The best translation of each line, however long it is: of one for which there are not enough positions, the beginning is read."""
+    """The best translation of each line, however long it is: of one for which there are not enough positions, the
+    beginning is read.
+    """
     source, target = vocabularies
     sources, limit = source.encode(lines), max_positions(vars(model.config))
     if limit is not None and (cut := sum(len(tokens) >= limit for tokens in sources)):
@@ -49,8 +51,8 @@ def translate(
 def records(recipe: TranslateRecipe, model: Any, device: str, processes: int) -> bool:
     """Whether a run's steps are recorded as CUDA graphs.
 
-    Not in 16 bits, where the loss is scaled before its gradient is computed, by a number that changes; not with checkpointing, where a layer has a
-    random state of its own.
+    Not in 16 bits, where the loss is scaled before its gradient is computed, by a number that changes; not with
+    checkpointing, where a layer has a random state of its own.
     """
     fits = recipe.precision != "16" and not recipe.checkpointing and device == "cuda" and processes == 1
     return bool(recipe.cuda_graphs and model.recordable and fits)
@@ -79,7 +81,9 @@ class TranslateModule(TaskModule):
             loss = self.cuda_graphs(*bucketed(batch, self.recipe.tokens, max_positions(vars(self.model.config))))
         else:
             loss = self.loss(self.model, batch, self.recipe.label_smoothing, self.recipe.r_drop)
-        if self.trainer.world_size > 1:  # the mean over the tokens of all processes, whose parts of a batch have not equally many
+        if (
+            self.trainer.world_size > 1
+        ):  # the mean over the tokens of all processes, whose parts of a batch have not equally many
             (tokens,) = gathered(self, torch.tensor([float(len(batch.places))], device=self.device))
             loss = loss * len(batch.places) * self.trainer.world_size / tokens.sum()
         count = len(batch.places)
@@ -134,7 +138,10 @@ class TranslateModule(TaskModule):
         recipe = self.recipe
         lr = recipe.lr or (self.model.config.width * recipe.warmup) ** -0.5
         groups = [
-            {"params": [weight for weight in self.model.parameters() if weight.dim() > 1], "weight_decay": recipe.weight_decay},
+            {
+                "params": [weight for weight in self.model.parameters() if weight.dim() > 1],
+                "weight_decay": recipe.weight_decay,
+            },
             {"params": [weight for weight in self.model.parameters() if weight.dim() <= 1], "weight_decay": 0.0},
         ]
         return self.adamw(groups, lambda step: root(step, recipe.warmup), lr, betas=(0.9, 0.98), eps=1e-9)

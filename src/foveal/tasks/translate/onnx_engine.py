@@ -1,6 +1,8 @@
-"""An exported translator as a search asks it: see decode/engine.py for the questions, and graph.py for the graph. numpy and onnxruntime, no torch.
+"""An exported translator as a search asks it: see decode/engine.py for the questions, and graph.py for the graph.
+numpy and onnxruntime, no torch.
 
-A step gives keys and values of all tokens so far, and takes them back: what a search moves is moved in between, and only the rows that do move.
+A step gives keys and values of all tokens so far, and takes them back: what a search moves is moved in between, and
+only the rows that do move.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,9 +46,13 @@ class OnnxEngine:
         self.positions = max_positions(config)
         shapes = {one.name: one.shape for one in session.get_inputs()}
         pairs = [(SOURCE_KEYS, PAST_KEYS), (SOURCE_VALUES, PAST_VALUES)]
-        self.names = [tuple(name.format(layer) for name in pair) for layer in range(self.layers) for pair in pairs]  # (of source, of past)
+        self.names = [
+            tuple(name.format(layer) for name in pair) for layer in range(self.layers) for pair in pairs
+        ]  # (of source, of past)
         self.made = [name.format(layer) for layer in range(self.layers) for name in (KEYS, VALUES)]
-        self.none: Arrays = {name: np.zeros((0, shapes[name][1], 0, shapes[name][3]), np.float32) for pair in self.names for name in pair}
+        self.none: Arrays = {
+            name: np.zeros((0, shapes[name][1], 0, shapes[name][3]), np.float32) for pair in self.names for name in pair
+        }
         self.none |= {
             LENGTHS: _numbers(0),
             TOKENS: _numbers(0),
@@ -74,7 +80,11 @@ class OnnxEngine:
         banned = np.stack([np.arange(rows).repeat(len(self.never)), np.tile(self.never, rows)], 1)
         if bans is not None:
             banned = np.concatenate([banned, np.stack([bans.rows, bans.tokens], 1)])
-        asked = {TOKENS: np.ascontiguousarray(tokens, np.int64), TOP_K: np.array([min(top_k, self.vocabulary)], np.int64), BANNED: banned}
+        asked = {
+            TOKENS: np.ascontiguousarray(tokens, np.int64),
+            TOP_K: np.array([min(top_k, self.vocabulary)], np.int64),
+            BANNED: banned,
+        }
         values, chosen, ends, *kept = self._run([LOG_P, NEXT, ENDS, *self.made], self.feed | asked)
         for (_, past_name), keys in zip(self.names, kept, strict=True):
             self.feed[past_name] = keys
@@ -112,7 +122,14 @@ class OnnxEngine:
 
 def _check_graph(session: Any, config: Mapping[str, Any], file: str) -> None:
     """A file may come from anybody: what the card promises must be in the graph."""
-    for name, least in [("pad", 0), ("begin", 0), ("end", 0), ("target_words", 1), ("decoder_layers", 1), ("longest", 1)]:
+    for name, least in [
+        ("pad", 0),
+        ("begin", 0),
+        ("end", 0),
+        ("target_words", 1),
+        ("decoder_layers", 1),
+        ("longest", 1),
+    ]:
         value = config.get(name)
         fits = is_integer(value) and least <= int(value or 0) < 2**31
         expect(fits, file, f"a config whose {name} is an integer, at least {least}", short_repr(value))

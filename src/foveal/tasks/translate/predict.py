@@ -1,4 +1,6 @@
-"""A translator at work: lines in, translations out, by the same search with torch and without. Needs tokenizers; no torch is imported here.
+"""A translator at work: lines in, translations out, by the same search with torch and without.
+
+Needs tokenizers; no torch is imported here.
 
 model = foveal.load("model.onnx")
 model.translate("A dog sleeps.")          # "Ein Hund schläft."
@@ -81,7 +83,11 @@ class TranslatePredictor(Predictor):
         for place, tokens in enumerate(sources):
             if len(tokens) >= self.limit:
                 where = f"line {self.count + place + 1}: {len(tokens):,} tokens"
-                print(f"{where}, of which the first {self.limit - 1:,} are read; see --max-source-length", file=sys.stderr, flush=True)
+                print(
+                    f"{where}, of which the first {self.limit - 1:,} are read; see --max-source-length",
+                    file=sys.stderr,
+                    flush=True,
+                )
                 sources[place] = tokens[: self.limit - 1]
         found = decode_all(self.engine, sources, self.search, self.options.batch, self.count)
         self.count += len(lines)
@@ -96,14 +102,23 @@ class TranslatePredictor(Predictor):
             if exists:
                 lines += _lines_of(word)
             else:
-                expect(not FILE_NAME.fullmatch(word), word, "a text file that exists, or a sentence", "no file of this name")
+                expect(
+                    not FILE_NAME.fullmatch(word),
+                    word,
+                    "a text file that exists, or a sentence",
+                    "no file of this name",
+                )
                 lines.append(Line(word))
         return lines
 
     def predict(self, inputs: Iterable[Any]) -> Iterator[Translation]:
         """One result per line, in their order; batches are sorted by length, where lines need not be waited for."""
         self.count, waiting = 0, map(_line, inputs)
-        ahead = self.options.batch * AHEAD if isinstance(inputs, Sequence) and self.options.batch > 1 else self.options.batch
+        ahead = (
+            self.options.batch * AHEAD
+            if isinstance(inputs, Sequence) and self.options.batch > 1
+            else self.options.batch
+        )
         while part := list(islice(waiting, ahead)):
             found = self.decoded([line.text for line in part])
             texts = iter(self.target.decode([one.tokens for sentences in found for one in sentences]))
@@ -149,7 +164,9 @@ def _json(result: Translation) -> str:
 
 
 def _csv_rows(result: Translation) -> str:
-    return "".join(_csv(result.file, result.source, one.text, f"{one.score:.6f}", result.error) for one in result.candidates)
+    return "".join(
+        _csv(result.file, result.source, one.text, f"{one.score:.6f}", result.error) for one in result.candidates
+    )
 
 
 def _csv(*cells: str) -> str:

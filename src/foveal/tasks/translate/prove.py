@@ -3,7 +3,8 @@
     error = |log P of the file − log P of the model| of each token of the model's own translations, their ends included;
     error_anywhere: of all tokens of the vocabulary;   same = share of the translations that are the same, token for token;   Δ = BLEU, after − before
 
-Time is that of a sentence alone, with the search that the proof was made with, on one thread, in turns with the float32 file.
+Time is that of a sentence alone, with the search that the proof was made with, on one thread, in turns with the
+float32 file.
 """
 
 from collections.abc import Sequence
@@ -72,10 +73,14 @@ def proof_sentences(card: TranslateCard, vocabulary: Vocabulary) -> ProofSentenc
         return ProofSentences(truncated(vocabulary.encode(pairs.source), limit), what, pairs.target)
     except (FovealError, KeyError, OSError):  # the file is as good without them
         lines = read_parallel(MADE).splits["train"].source[:SENTENCES]
-        return ProofSentences(truncated(vocabulary.encode(lines), limit), f"{len(lines)} sentences that the grammar made")
+        return ProofSentences(
+            truncated(vocabulary.encode(lines), limit), f"{len(lines)} sentences that the grammar made"
+        )
 
 
-def prove_translator(engine: Engine, model: nn.Module, target: Vocabulary, proof: ProofSentences, search: Search) -> Parity:
+def prove_translator(
+    engine: Engine, model: nn.Module, target: Vocabulary, proof: ProofSentences, search: Search
+) -> Parity:
     expected = [found[0].tokens for found in decode_all(TorchEngine(model), proof.source, search, BATCH)]
     found = [found[0].tokens for found in decode_all(engine, proof.source, search, BATCH)]
     same = float(np.mean([one == other for one, other in zip(found, expected, strict=True)]))
@@ -96,7 +101,9 @@ def log_probabilities_of(model: Any, source: Sequence[int], tokens: Sequence[int
 
 
 def difference(engine: Engine, model: Any, source: Sequence[int], tokens: Sequence[int]) -> tuple[Any, float]:
-    """Of a forced translation: |difference| of the log-probability of each token and of the end, and the largest of any token."""
+    """Of a forced translation: |difference| of the log-probability of each token and of the end, and the largest of
+    any token.
+    """
     given = [model.config.begin, *tokens]
     probabilities = log_probabilities_of(model, source, tokens)
     engine.begin([source], 1, len(given))

@@ -1,4 +1,5 @@
-"""The proof that a folder for CTranslate2 computes what its model computes: both translate the same sentences, each with its own search.
+"""The proof that a folder for CTranslate2 computes what its model computes: both translate the same sentences, each
+with its own search.
 
     error = |log P of the folder − log P of the model| of each token of the model's own translations, their ends included
     same, BLEU: as in prove.py
@@ -33,7 +34,9 @@ from foveal.tasks.translate.to_ctranslate2 import positions_of, tokens_of
 Times = dict[str, dict[str, float]]
 
 
-def prove_ctranslate2(folder: Path, model: Any, vocabularies: tuple[Vocabulary, Vocabulary], proof: ProofSentences) -> tuple[Parity, Times]:
+def prove_ctranslate2(
+    folder: Path, model: Any, vocabularies: tuple[Vocabulary, Vocabulary], proof: ProofSentences
+) -> tuple[Parity, Times]:
     """How far the folder is from its model, and milliseconds per sentence, greedy, one at a time, on one thread."""
     import ctranslate2
 
@@ -45,7 +48,9 @@ def prove_ctranslate2(folder: Path, model: Any, vocabularies: tuple[Vocabulary, 
     longest = 2 * max(map(len, proof.source)) + 10
     search = Search(beam=1, max_length=min(longest, positions - 1))
     expected = [found[0].tokens for found in decode_all(TorchEngine(model), proof.source, search, BATCH)]
-    asked = [place for place, tokens in enumerate(proof.source) if tokens]  # no engine is asked for a translation of nothing
+    asked = [
+        place for place, tokens in enumerate(proof.source) if tokens
+    ]  # no engine is asked for a translation of nothing
     given = [[source[number] for number in proof.source[place]] for place in asked]
     config = model.config
     marks = [[target[mark]] for mark in never_generated(PAD, config.begin, config.end)]
@@ -58,12 +63,16 @@ def prove_ctranslate2(folder: Path, model: Any, vocabularies: tuple[Vocabulary, 
     forced = [[target[token] for token in expected[place]] for place in some]
     scored = engine.score_batch(given[: len(some)], forced, max_batch_size=BATCH)
     pairs = zip(some, scored, strict=True)
-    errors = np.concatenate([_error(one.log_probs, model, proof.source[place], expected[place]) for place, one in pairs])
+    errors = np.concatenate(
+        [_error(one.log_probs, model, proof.source[place], expected[place]) for place, one in pairs]
+    )
     facts = len(proof.source), float(errors.max()), float(errors.mean()), None, same
     times = milliseconds({"file": partial(_one_by_one, engine, given[:TIMED], options)}, len(given[:TIMED]))
     if proof.references is None:
         return Parity(*facts), times
-    return Parity(*facts, "BLEU", *(bleu_of(vocabularies[1], tokens, proof.references) for tokens in (expected, found))), times
+    return Parity(
+        *facts, "BLEU", *(bleu_of(vocabularies[1], tokens, proof.references) for tokens in (expected, found))
+    ), times
 
 
 def _one_by_one(engine: Any, sentences: list[list[str]], options: dict[str, Any]) -> None:

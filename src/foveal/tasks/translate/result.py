@@ -81,6 +81,9 @@ def translations_table(pairs: Pairs, translations: Iterable[str]) -> str:
 def plain_scores(scores: dict[str, Score]) -> dict[str, Any]:
     """As values that JSON can hold."""
     return {
-        name: {key: round(value, 3) if isinstance(value, float) else value for key, value in dataclasses.asdict(score).items()}
+        name: {
+            key: round(value, 3) if isinstance(value, float) else value
+            for key, value in dataclasses.asdict(score).items()
+        }
         for name, score in scores.items()
     }

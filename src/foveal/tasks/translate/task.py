@@ -1,4 +1,7 @@
-"""Translation as a task: what its recipe, training, predictor, evaluation, explanation and export are. Nothing heavy is imported until it is needed."""
+"""Translation as a task: what its recipe, training, predictor, evaluation, explanation and export are.
+
+Nothing heavy is imported until it is needed.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -46,7 +49,9 @@ class TranslateTask(Task):
 
         return read_data(recipe)
 
-    def training(self, recipe: Any, data: Any, folder: Path, machine: "Machine", progress: "Progress", fresh: bool) -> "TranslateTraining":
+    def training(
+        self, recipe: Any, data: Any, folder: Path, machine: "Machine", progress: "Progress", fresh: bool
+    ) -> "TranslateTraining":
         from foveal.tasks.translate.training import TranslateTraining
 
         return TranslateTraining(recipe, data)
@@ -75,14 +80,19 @@ class TranslateTask(Task):
 
         return TranslatePredictor(_engine(model, options.precision), _card(model), options, model.name)
 
-    def evaluate(self, model: "Model", options: Any, progress: "Progress", others: "Sequence[Model]" = ()) -> Evaluation:
+    def evaluate(
+        self, model: "Model", options: Any, progress: "Progress", others: "Sequence[Model]" = ()
+    ) -> Evaluation:
         from foveal.tasks.translate.evaluate import evaluate
 
         return evaluate([model, *others], options, progress)
 
     def explain(self, model: "Model", subject: Any, options: Any, progress: "Progress") -> Explanation:
         expect(
-            not model.is_exported, model.name, "a run's folder or a .safetensors file to explain", "an exported file, which translates only"
+            not model.is_exported,
+            model.name,
+            "a run's folder or a .safetensors file to explain",
+            "an exported file, which translates only",
         )
         from foveal.tasks.translate.explain import explain
 

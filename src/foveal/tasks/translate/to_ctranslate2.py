@@ -2,11 +2,13 @@
 
     E + PE: the model's own positions as a table;   [q; k; v], [k; v] and norms: the same matrices under other names
 
-What fits: norm "post" or "pre" with residual=True; positions that are added to the embeddings ("sinusoidal", "learned", "none"); heads of width / heads; any
-tying of tables, any activation, a bias on the logits. "relative" and "rotary" do not: CTranslate2 has them for other kinds of models only.
+What fits: norm "post" or "pre" with residual=True; positions that are added to the embeddings ("sinusoidal",
+"learned", "none"); heads of width / heads; any tying of tables, any activation, a bias on the logits. "relative" and
+"rotary" do not: CTranslate2 has them for other kinds of models only.
 
-The vocabularies are written in the order of foveal's, so that ids of tokens agree; marks are " <s>" and so on, with a space that no subword has. The
-card lies beside as foveal.json. Its scores divide log P by |Y|^α, ours by ((5 + |Y|)/6)^α: with α = 0 they agree.
+The vocabularies are written in the order of foveal's, so that ids of tokens agree; marks are " <s>" and so on, with a
+space that no subword has. The card lies beside as foveal.json. Its scores divide log P by |Y|^α, ours by ((5 +
+|Y|)/6)^α: with α = 0 they agree.
 """
 
 from pathlib import Path
@@ -35,15 +37,24 @@ def export_ctranslate2(
     try:
         from ctranslate2.specs import Activation, TransformerSpec
     except ModuleNotFoundError:
-        raise FovealError("to export: expected ctranslate2 to be installed, got none; pip install ctranslate2") from None
+        raise FovealError(
+            "to export: expected ctranslate2 to be installed, got none; pip install ctranslate2"
+        ) from None
     if not isinstance(model, Transformer):
         raise FovealError(f"to export: expected a Transformer, got {card.model}; CTranslate2 has no recurrent models")
     check(model, vocabularies)
     config = model.config
-    activations = {"relu": Activation.RELU, "silu": Activation.SWISH, "swish": Activation.SWISH, "gelu": Activation.GELU}
+    activations = {
+        "relu": Activation.RELU,
+        "silu": Activation.SWISH,
+        "swish": Activation.SWISH,
+        "gelu": Activation.GELU,
+    }
     activation = activations[config.activation]
     pre = config.norm == "pre"
-    spec = TransformerSpec.from_config((config.layers, config.decoder_layers), config.heads, pre_norm=pre, activation=activation)
+    spec = TransformerSpec.from_config(
+        (config.layers, config.decoder_layers), config.heads, pre_norm=pre, activation=activation
+    )
     for stack, ours in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
         stack.scale_embeddings = True
         for theirs, block in zip(stack.layer, ours, strict=True):
@@ -79,10 +90,18 @@ def check(model: Transformer, vocabularies: tuple[Vocabulary, Vocabulary]) -> No
     expect(config.residual, "the model's residual", f"True, {there}", config.residual)
     added = config.position in ("sinusoidal", "learned", "none")
     expect(added, "the model's position", f"'sinusoidal', 'learned' or 'none', {there}", repr(config.position))
-    expect(config.head_width in (None, config.width // config.heads), "the model's head_width", "width / heads", config.head_width)
+    expect(
+        config.head_width in (None, config.width // config.heads),
+        "the model's head_width",
+        "width / heads",
+        config.head_width,
+    )
     for vocabulary, words in zip(vocabularies, (config.source_words, config.target_words), strict=True):
         expect(
-            len(vocabulary) == words, "the model's vocabulary", f"{words} tokens, one for each row of the model's table", len(vocabulary)
+            len(vocabulary) == words,
+            "the model's vocabulary",
+            f"{words} tokens, one for each row of the model's table",
+            len(vocabulary),
         )
 
 

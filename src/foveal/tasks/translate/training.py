@@ -31,13 +31,23 @@ from foveal.training.run_folder import RESULT
 
 RESAMPLES = 200  # of the interval that a run reports; `foveal evaluate` has more
 FAMILIES = ("transformer", "seq2seq")
-FIXED = ("family", "source_words", "target_words", "pad", "begin", "end", "unknown")  # fields of a config that the vocabulary decides
+FIXED = (
+    "family",
+    "source_words",
+    "target_words",
+    "pad",
+    "begin",
+    "end",
+    "unknown",
+)  # fields of a config that the vocabulary decides
 
 
 def read_data(recipe: TranslateRecipe) -> Parallel:
     """The sentences of a recipe; what is wrong with the recipe is found before they are read."""
     check_recipe(recipe)
-    data = read_parallel(recipe.data, source=recipe.source, target=recipe.target, bad=recipe.bad, max_length=recipe.max_length)
+    data = read_parallel(
+        recipe.data, source=recipe.source, target=recipe.target, bad=recipe.bad, max_length=recipe.max_length
+    )
     for split in ("train", "val"):
         expect(len(data.splits.get(split, ())) > 0, f"{data.name}, split {split}", "at least one pair", "none")
     return data
@@ -48,7 +58,9 @@ def check_recipe(recipe: TranslateRecipe) -> None:
     for key in recipe.config:
         expect(isinstance(key, str) and key not in FIXED, "--config", "fields of the model's config", short_repr(key))
     if (trained := _trained(recipe)) is not None:
-        expect(not recipe.config, "--config", f"none beside {trained}, whose model has its own", short_repr(recipe.config))
+        expect(
+            not recipe.config, "--config", f"none beside {trained}, whose model has its own", short_repr(recipe.config)
+        )
         return
     known = presets(*FAMILIES)
     expect(recipe.model in known, "--model", f"one of {', '.join(known)}, or a trained model", recipe.model)
@@ -78,7 +90,9 @@ def _created(recipe: TranslateRecipe, source_words: int, target_words: int) -> n
 
 
 def _checkpointed(model: Any, recipe: TranslateRecipe) -> nn.Module:
-    expect(not recipe.checkpointing or hasattr(model, "checkpointing"), "--checkpointing", "a Transformer", recipe.model)
+    expect(
+        not recipe.checkpointing or hasattr(model, "checkpointing"), "--checkpointing", "a Transformer", recipe.model
+    )
     if recipe.checkpointing:
         model.checkpointing = True
     assert isinstance(model, nn.Module)

@@ -1,4 +1,6 @@
-"""`foveal bench WHAT`: measure side by side with what else there is, print the ratios, and write them down with their origin."""
+"""`foveal bench WHAT`: measure side by side with what else there is, print the ratios, and write them down with their
+origin.
+"""
 
 import argparse
 import importlib
@@ -30,23 +32,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help="exported files, runs, presets, weights that come with foveal; the others are compared with the first",
     )
-    parser.add_argument("--peer", metavar="FILE", action="append", default=[], help="an ONNX graph of somebody else's; may be repeated")
+    parser.add_argument(
+        "--peer", metavar="FILE", action="append", default=[], help="an ONNX graph of somebody else's; may be repeated"
+    )
     parser.add_argument("--batch", metavar="A,B", help="samples at once (default: 1, or what the bench names)")
     parser.add_argument("--beam", metavar="A,B", help="width of the beam, of a bench that decodes (default: 1,4)")
     parser.add_argument(
-        "--tokens", metavar="N", type=int, help="steps of a sentence, its end included, of a bench that decodes (default: 20)"
+        "--tokens",
+        metavar="N",
+        type=int,
+        help="steps of a sentence, its end included, of a bench that decodes (default: 20)",
     )
     parser.add_argument("--runtime", metavar="A,B", help=f"of models: {', '.join(RUNTIMES)} (default: onnxruntime)")
     add_device(parser)
     parser.add_argument(
-        "--threads", metavar="N", type=int, default=1, help="threads on a CPU; one is the trustworthy number on shared cores (default: 1)"
+        "--threads",
+        metavar="N",
+        type=int,
+        default=1,
+        help="threads on a CPU; one is the trustworthy number on shared cores (default: 1)",
     )
     parser.add_argument(
-        "--rounds", metavar="N", type=int, default=ROUNDS, help=f"how often each candidate runs, in turns (default: {ROUNDS})"
+        "--rounds",
+        metavar="N",
+        type=int,
+        default=ROUNDS,
+        help=f"how often each candidate runs, in turns (default: {ROUNDS})",
     )
     parser.add_argument("--max-length", metavar="N", type=int, help=f"leave out longer sequences (default: {LONGEST})")
     parser.add_argument(
-        "--out", metavar="FOLDER", type=Path, default=Path("results"), help="folder of the table and its figures (default: results)"
+        "--out",
+        metavar="FOLDER",
+        type=Path,
+        default=Path("results"),
+        help="folder of the table and its figures (default: results)",
     )
 
 

@@ -1,4 +1,6 @@
-"""`foveal bench attention`: `attend` beside torch's scaled_dot_product_attention and, on a GPU, beside FlexAttention."""
+"""`foveal bench attention`: `attend` beside torch's scaled_dot_product_attention and, on a GPU, beside
+FlexAttention.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -67,16 +69,24 @@ def _local_on_cpu(bench: Bench, length: int) -> None:
     times, less = (5, 8) if length == 4096 else (None, None)  # the bars are for that length
     with torch.no_grad():
         bench.faster(f"{name}, forward", ours, {"sdpa, dense mask": theirs}, at_least=times, rounds=few)
-        bench.smaller(f"{name}, forward, peak with the result", peak(ours), ("sdpa, dense mask", peak(theirs)), at_least=less)
+        bench.smaller(
+            f"{name}, forward, peak with the result", peak(ours), ("sdpa, dense mask", peak(theirs)), at_least=less
+        )
 
     def both(run: Callable[[], Tensor]) -> Callable[[], object]:
         return lambda: torch.autograd.grad(run(), heads, upstream)
 
-    bench.faster(f"{name}, forward + backward", both(ours), {"sdpa, dense mask": both(theirs)}, at_least=times, rounds=few)
+    bench.faster(
+        f"{name}, forward + backward", both(ours), {"sdpa, dense mask": both(theirs)}, at_least=times, rounds=few
+    )
     mine, other = peak(both(ours)), peak(both(theirs))
     results = 4 * heads[0].nbytes  # the output and three gradients, which every method must hold
-    bench.smaller(f"{name}, forward + backward, peak with the results", mine, ("sdpa, dense mask", other), at_least=less)
-    bench.smaller(f"{name}, forward + backward, peak beyond the results", mine - results, ("sdpa, dense mask", other - results))
+    bench.smaller(
+        f"{name}, forward + backward, peak with the results", mine, ("sdpa, dense mask", other), at_least=less
+    )
+    bench.smaller(
+        f"{name}, forward + backward, peak beyond the results", mine - results, ("sdpa, dense mask", other - results)
+    )
 
 
 def _performer(bench: Bench) -> None:
@@ -108,7 +118,11 @@ def _decoding(bench: Bench) -> None:
 
         with torch.inference_mode():
             bench.slower(
-                f"grouped decoding step, {filled} in the cache", ours, {"bare sdpa": theirs}, at_most=1.1, rounds=20 * bench.rounds
+                f"grouped decoding step, {filled} in the cache",
+                ours,
+                {"bare sdpa": theirs},
+                at_most=1.1,
+                rounds=20 * bench.rounds,
             )
 
 
@@ -162,7 +176,9 @@ def _shaw(bench: Bench, heads: Heads, clip: int) -> None:
 
     def flex(h: Heads) -> Tensor:
         products = (h[0] @ position.table[0].T) * 0.125  # (B, H, N, 2K+1)
-        picked: Tensor = compiled(*h, score_mod=lambda s, b, g, i, j: s + products[b, g, i, torch.clamp(i - j, -clip, clip) + clip])
+        picked: Tensor = compiled(
+            *h, score_mod=lambda s, b, g, i, j: s + products[b, g, i, torch.clamp(i - j, -clip, clip) + clip]
+        )
         return picked
 
     def ours(h: Heads) -> Tensor:
@@ -174,7 +190,10 @@ def _shaw(bench: Bench, heads: Heads, clip: int) -> None:
         _both_passes(bench, name, heads, ours, {"flex, gathered": flex}, at_least=1, extra=(position.table,))
     else:  # FlexAttention indexes its captured tensors with 32 bits, and reads outside of memory here
         words = f"flex, gathered: fails on {products:,} products q·R"
-        for part, job in (("forward", partial(ours, heads)), ("forward + backward", _graded(ours, heads, (position.table,)))):
+        for part, job in (
+            ("forward", partial(ours, heads)),
+            ("forward + backward", _graded(ours, heads, (position.table,))),
+        ):
             taken = bench.time(f"{name}, {part}", {"ours": job}, 5)
             bench.add(Row(f"{name}, {part}", f"{taken['ours'].median * 1e3:.1f} ms", words, None, "", "runs", True))
     most = peak(_graded(ours, heads, (position.table,)), "cuda")
@@ -238,7 +257,9 @@ def _no_square(bench: Bench, long: Heads, short: Heads) -> None:
                     mine / half,
                     "× for twice the length",
                     "at most 2.5" if length >= 8192 else "",
-                    mine <= 2.5 * half if length >= 8192 else None,  # in short sequences the kernels' own room counts for more
+                    mine <= 2.5 * half
+                    if length >= 8192
+                    else None,  # in short sequences the kernels' own room counts for more
                 )
             )
 

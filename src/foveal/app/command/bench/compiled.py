@@ -1,6 +1,8 @@
-"""torch.compile as a contender of `foveal bench models`: a graph for each batch, and apart from its time the seconds that it took to make.
+"""torch.compile as a contender of `foveal bench models`: a graph for each batch, and apart from its time the seconds
+that it took to make.
 
-compile time = time of the first call, with nothing in torch's caches; where this machine cannot compile, the reason in a line
+compile time = time of the first call, with nothing in torch's caches; where this machine cannot compile, the reason in
+a line
 """
 
 import time
@@ -34,7 +36,10 @@ class Compiled:
         from torch._inductor.utils import fresh_cache
 
         draw = torch.Generator().manual_seed(0)
-        inputs = [torch.randn(one.shape, generator=draw) if one.is_floating_point() else one for one in self.model.example(batch)]
+        inputs = [
+            torch.randn(one.shape, generator=draw) if one.is_floating_point() else one
+            for one in self.model.example(batch)
+        ]
         net: Any = torch.compile(self.model, dynamic=False)
 
         @torch.inference_mode()

@@ -1,10 +1,12 @@
-"""`foveal bench models A.onnx RUN … --peer B.onnx`: the time of one picture against the batch, in turns, beside what else it costs.
+"""`foveal bench models A.onnx RUN … --peer B.onnx`: the time of one picture against the batch, in turns, beside what
+else it costs.
 
     time a picture = median time of a batch / its pictures;   ratio = theirs / that of the first model, at the same batch
 
-Before anything is timed, each contender answers twice: a model that drops out, or answers otherwise the second time, is refused. Exported
-files and peers run without torch; runs and presets are exported in memory first, or run by torch where --runtime says so. torch.compile makes its
-graphs before the warm-up, and the time of that is a row of its own; where it cannot, a row says why, and the others are timed.
+Before anything is timed, each contender answers twice: a model that drops out, or answers otherwise the second time,
+is refused. Exported files and peers run without torch; runs and presets are exported in memory first, or run by torch
+where --runtime says so. torch.compile makes its graphs before the warm-up, and the time of that is a row of its own;
+where it cannot, a row says why, and the others are timed.
 """
 
 import warnings
@@ -54,7 +56,13 @@ def measure(bench: Bench) -> None:
             raise unknown("runtime", runtime, RUNTIMES)
     files = [name for name in asked.models if name.endswith(EXPORTED)]
     expect(not files or "onnxruntime" in runtimes, "--runtime", "onnxruntime for an exported file", asked.runtime)
-    expect(bool(asked.models), "foveal bench models", "at least one model", "none", "name an exported file, a run or a preset")
+    expect(
+        bool(asked.models),
+        "foveal bench models",
+        "at least one model",
+        "none",
+        "name an exported file, a run or a preset",
+    )
     called = short_names([*asked.models, *asked.peer])
     contenders = [one for name in asked.models for one in _ours(name, called[name], runtimes, bench.threads)]
     contenders += [of_graph(called[file], read_graph(Path(file)), bench.threads) for file in asked.peer]
@@ -68,7 +76,8 @@ def measure(bench: Bench) -> None:
         _one_batch(bench, contenders, batch)
     if len(batches) > 1:
         lines = {
-            one.name: [(batch, 1e3 * bench.timings[f"batch {batch}"][one.name].median / batch) for batch in batches] for one in contenders
+            one.name: [(batch, 1e3 * bench.timings[f"batch {batch}"][one.name].median / batch) for batch in batches]
+            for one in contenders
         }
         bench.picture = curve(lines, "samples at once", "ms per sample")
     for one in contenders:
@@ -80,7 +89,9 @@ def measure(bench: Bench) -> None:
 
 
 def short_names(files: list[str]) -> dict[str, str]:
-    """What each is called: its name without folder and ending; of two that would be called alike, with as many folders, or the ending, as it takes."""
+    """What each is called: its name without folder and ending; of two that would be called alike, with as many
+    folders, or the ending, as it takes.
+    """
     paths = {file: Path(file).with_suffix("") if file.endswith(EXPORTED) else Path(file) for file in files}
     names = {}
     for file, path in paths.items():
@@ -176,15 +187,23 @@ def _noise(one: Any, batch: int) -> NDArray[Any]:
     shape = [batch if not isinstance(first, int) else first, *rest]
     expect(shape[0] == batch, f"the input {one.name}", f"any batch, or {batch}", one.shape, f"give --batch {first}")
     draw = np.random.default_rng(0)
-    return draw.integers(0, 256, shape, np.uint8) if one.type == "tensor(uint8)" else draw.standard_normal(shape, np.float32)
+    return (
+        draw.integers(0, 256, shape, np.uint8)
+        if one.type == "tensor(uint8)"
+        else draw.standard_normal(shape, np.float32)
+    )
 
 
 def noise(network: Any, batch: int) -> tuple[Any, ...]:
-    """Random inputs of the shapes that a network takes: numbers where it takes numbers, its own example where it takes ids."""
+    """Random inputs of the shapes that a network takes: numbers where it takes numbers, its own example where it takes
+    ids.
+    """
     import torch
 
     draw = torch.Generator().manual_seed(0)
-    return tuple(torch.randn(one.shape, generator=draw) if one.is_floating_point() else one for one in network.example(batch))
+    return tuple(
+        torch.randn(one.shape, generator=draw) if one.is_floating_point() else one for one in network.example(batch)
+    )
 
 
 def _in_torch(network: Any, runtime: str) -> Callable[[int], Job]:

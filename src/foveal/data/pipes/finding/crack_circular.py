@@ -1,4 +1,7 @@
-"""A crack around the pipe: a dark line at nearly one depth that wanders, over a part of the circumference. A joint is straight; this is not."""
+"""A crack around the pipe: a dark line at nearly one depth that wanders, over a part of the circumference.
+
+A joint is straight; this is not.
+"""
 
 import numpy as np
 

@@ -38,7 +38,10 @@ def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
     cover = np.clip((open_ - away) / pixel + 0.5, 0, 1) * within
     edge = np.clip(1 - (away - open_) / (3 * width), 0, 1) * within
     return Layer(
-        window, (0.92 * cover).astype(np.float32), plain((0.05, 0.04, 0.04)), shade=1 - np.float32(random.uniform(0.05, 0.3)) * edge
+        window,
+        (0.92 * cover).astype(np.float32),
+        plain((0.05, 0.04, 0.04)),
+        shade=1 - np.float32(random.uniform(0.05, 0.3)) * edge,
     )
 
 

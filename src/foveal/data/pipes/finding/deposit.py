@@ -1,6 +1,9 @@
-"""A deposit: silt, gravel or grease that has settled. A bed lies at the invert, above the water; a crust clings to the wall.
+"""A deposit: silt, gravel or grease that has settled.
 
-The bed is a level plane whose height is stirred by noise; the crust is noise cut off at a height, lit from the slope of that noise.
+A bed lies at the invert, above the water; a crust clings to the wall.
+
+The bed is a level plane whose height is stirred by noise; the crust is noise cut off at a height, lit from the slope
+of that noise.
 """
 
 import numpy as np
@@ -36,7 +39,9 @@ def _bed(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
     bent = 3 * sample("pebble", around * coarse * 2 + shift[4], along * coarse * 2 + shift[5], True)
     at, on = around * coarse + shift[2] + bent, along * coarse + shift[3] - bent
     tint = sample("tint", at, on)
-    small = np.where(tint > 0.3, np.float32(1), np.float32(2.6))  # where one large stone might lie there are mostly several small ones
+    small = np.where(
+        tint > 0.3, np.float32(1), np.float32(2.6)
+    )  # where one large stone might lie there are mostly several small ones
     at, on = at * small, on * small
     stones, beside, tint = sample("stone", at, on, True), sample("stone", at, on + 2, True), sample("tint", at, on)
     # gravel in some places, silt between: each bed has its own share
@@ -44,10 +49,22 @@ def _bed(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
     stones, beside = stones * gravel, beside * gravel
     grit = sample("grain", around * 2 + shift[4], along * 2 + shift[5], smooth)
     begin, end = (0.0 if random.random() < 0.75 else place.depth * 0.8), place.depth * random.uniform(2.2, 8)
-    ends = np.minimum(z - np.float32(begin), (np.float32(end) - z) * 0.5) + 0.12 * line((x + 4) * 14, float(shift[0])) + 0.12 * hills
+    ends = (
+        np.minimum(z - np.float32(begin), (np.float32(end) - z) * 0.5)
+        + 0.12 * line((x + 4) * 14, float(shift[0]))
+        + 0.12 * hills
+    )
     # the heap falls away towards its ends and leans to one side
     lean = np.float32(np.sin(place.angle) * 0.35)
-    rise = view.height[window] - np.float32(level) + lean * x + 0.06 * hills + 0.02 * stones + np.clip(ends, -1, 0.25) * 0.6 - 0.15
+    rise = (
+        view.height[window]
+        - np.float32(level)
+        + lean * x
+        + 0.06 * hills
+        + 0.02 * stones
+        + np.clip(ends, -1, 0.25) * 0.6
+        - 0.15
+    )
     pixel = z * np.float32(1 / view.pixels)
     cover = np.clip(rise / pixel + 0.5, 0, 1) * (z < view.depth[window] * 1.15)  # the bed hides the wall behind it
     far = 1 / (1 + 0.05 * z * z)
@@ -75,7 +92,10 @@ def _crust(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
     shift = random.uniform(0, EDGE, 4).astype(np.float32)
     around, along = (angle + 7) * np.float32(160), depth * np.float32(110)
     lumps = sample("cloud", around + shift[0], along + shift[1], True)
-    knobs, behind = (sample("stone", 2 * around + 4 * lumps + shift[2], 2 * along + 4 * lumps + shift[3] + step, True) for step in (0, 2))
+    knobs, behind = (
+        sample("stone", 2 * around + 4 * lumps + shift[2], 2 * along + 4 * lumps + shift[3] + step, True)
+        for step in (0, 2)
+    )
     grit = sample("grain", 2 * around + shift[1], 2 * along + shift[2])
     x, y = angle * np.float32(1 / wide), (depth - np.float32(place.depth)) * np.float32(1 / long)
     rise = 1 - (x * x + y * y) + 0.55 * lumps + 0.10 * knobs + 0.06 * grit

@@ -1,4 +1,7 @@
-"""A fracture: the wall has broken into pieces that no longer lie flush. Warped Voronoi cells are the pieces, cracks run between most of them."""
+"""A fracture: the wall has broken into pieces that no longer lie flush.
+
+Warped Voronoi cells are the pieces, cracks run between most of them.
+"""
 
 import numpy as np
 
@@ -26,7 +29,12 @@ def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
     grit = sample("grain", 2 * around, 2 * along)
     # edges wander at every scale; only glass breaks straight
     x = angle * np.float32(1 / wide) + 0.09 * warp + 0.05 * line(depth * 60, begun[0]) + 0.012 * grit
-    y = (depth - np.float32(place.depth)) * np.float32(1 / long) + 0.09 * other + 0.05 * line((angle + 4) * 60, begun[1]) + 0.012 * grit
+    y = (
+        (depth - np.float32(place.depth)) * np.float32(1 / long)
+        + 0.09 * other
+        + 0.05 * line((angle + 4) * 60, begun[1])
+        + 0.012 * grit
+    )
     count = int(random.integers(9, 14))
     seeds = random.uniform(-1, 1, (count, 2)).astype(np.float32)
     seeds[0] *= np.float32(0.25)
@@ -49,11 +57,17 @@ def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
     holds = (holds | holds.T) & ~lost[:, None] & ~lost[None]
     reach = random.uniform(0.7, 1.3, (count, count)).astype(np.float32)
     ends = np.maximum(reach, reach.T)[piece, beside]
-    width = np.float32(random.uniform(0.06, 0.12)) * np.clip(1.2 - out / ends, 0.1, 1) * (1 + 0.5 * line((x + y + 8) * 24, begun[2]))
+    width = (
+        np.float32(random.uniform(0.06, 0.12))
+        * np.clip(1.2 - out / ends, 0.1, 1)
+        * (1 + 0.5 * line((x + y + 8) * 24, begun[2]))
+    )
     crack = np.clip((width - (second - first)) / (1.5 * pixel) + 0.5, 0, 1) * (out < ends) * ~holds[piece, beside]
     adjust_logits = random.normal(0, 1, (2, count)).astype(np.float32)
     sunk = np.clip((0.95 - out) * 5, 0, 1)
-    lift = 1 + 0.15 * sunk * (adjust_logits[0][piece] + adjust_logits[1][piece] * np.clip((x - seeds[piece, 0]) * 2, -1, 1))
+    lift = 1 + 0.15 * sunk * (
+        adjust_logits[0][piece] + adjust_logits[1][piece] * np.clip((x - seeds[piece, 0]) * 2, -1, 1)
+    )
     dark = np.maximum(crack, gone)
     inward = np.clip((second - first) * 3, 0, 1)
     soil = tinted(SOILS[random.integers(len(SOILS))], (1.1 - 0.7 * inward) * (1 + 0.35 * grit + 0.25 * warp))

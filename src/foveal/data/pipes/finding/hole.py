@@ -1,7 +1,7 @@
 """A hole: a broken opening through which soil is seen. Its far edge shows the thickness of the wall.
 
-A ray that enters the opening at depth z has, one wall thickness τ further out, moved on to z·(1 + τ): if that is still within the
-opening it reaches the soil, else it ends on the broken face.
+A ray that enters the opening at depth z has, one wall thickness τ further out, moved on to z·(1 + τ): if that is still
+within the opening it reaches the soil, else it ends on the broken face.
 """
 
 import numpy as np
@@ -39,8 +39,14 @@ def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
     pixel = depth * np.float32(1 / (view.pixels * wide))
     cover = np.clip(0.5 - here / pixel, 0, 1)
     face = np.clip(0.5 + through / pixel, 0, 1)
-    grit = sample("grain", angle * np.float32(2 / CELL) + 2 * EDGE, depth * np.float32(2 / CELL) + np.float32(random.uniform(0, EDGE)))
-    soil = tinted(SOILS[random.integers(len(SOILS))], np.clip(1.1 - 0.9 * np.clip(-through, 0, 1), 0.15, 1) * (1 + 0.2 * grit))
+    grit = sample(
+        "grain",
+        angle * np.float32(2 / CELL) + 2 * EDGE,
+        depth * np.float32(2 / CELL) + np.float32(random.uniform(0, EDGE)),
+    )
+    soil = tinted(
+        SOILS[random.integers(len(SOILS))], np.clip(1.1 - 0.9 * np.clip(-through, 0, 1), 0.15, 1) * (1 + 0.2 * grit)
+    )
     broken = tinted((0.60, 0.56, 0.50), 0.9 + 0.25 * grit)
     edge = np.clip(1 - np.abs(here) * 7, 0, 1) * (1 - cover)
     albedo = soil + face * (broken - soil)

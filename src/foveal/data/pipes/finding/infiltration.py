@@ -1,7 +1,7 @@
 """Infiltration: ground water comes in, at a seam or through one spot, and runs down the wall.
 
-Every run has its own length; wet wall is darker and glints, what the water carries stains it rust or white. Where it is under
-pressure a jet springs from the wall and falls.
+Every run has its own length; wet wall is darker and glints, what the water carries stains it rust or white. Where it
+is under pressure a jet springs from the wall and falls.
 """
 
 import numpy as np
@@ -43,13 +43,21 @@ def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
     for _ in range(int(random.integers(3, 7))):
         at, thick, far = random.uniform(-0.75, 0.75), random.uniform(0.08, 0.30), fall * random.uniform(0.35, 1.0)
         beside = x - np.float32(at) + np.float32(0.16) * line((below + 4) * 9, random.uniform(0, 4096))
-        spread = np.float32(thick) * np.clip(1.5 - 1.1 * below * np.float32(1 / far) + 0.55 * patches + 0.1 * threads, 0.2, 2.2)
-        run = np.clip(1.35 - np.abs(beside) / spread + 0.15 * fine, 0, 1) * np.clip((np.float32(far) - below) * 5 + 0.4 * patches, 0, 1)
+        spread = np.float32(thick) * np.clip(
+            1.5 - 1.1 * below * np.float32(1 / far) + 0.55 * patches + 0.1 * threads, 0.2, 2.2
+        )
+        run = np.clip(1.35 - np.abs(beside) / spread + 0.15 * fine, 0, 1) * np.clip(
+            (np.float32(far) - below) * 5 + 0.4 * patches, 0, 1
+        )
         wet = np.maximum(wet, run)
     top = np.clip((below - crown) * 14 + 0.5, 0, 1)
     source = np.exp(-((((below - crown - 0.03) / 0.09) ** 2) + (x * 1.1) ** 4))  # a crust where it comes in
     inside = np.maximum(wet, np.clip(source * 1.4 + 0.3 * patches - 0.1, 0, 1) * (source > 0.2)) * top
-    seam = np.exp(-(((below - crown) / 0.025) ** 2)) * np.clip((0.8 - np.abs(x)) * 5, 0, 1) * np.clip(0.8 + 0.5 * patches, 0, 1)
+    seam = (
+        np.exp(-(((below - crown) / 0.025) ** 2))
+        * np.clip((0.8 - np.abs(x)) * 5, 0, 1)
+        * np.clip(0.8 + 0.5 * patches, 0, 1)
+    )
     colour, crust = STAINS[random.integers(len(STAINS))], STAINS[random.integers(len(STAINS))]
     stain = tinted(colour, 1 + 0.10 * fine + 0.18 * patches + 0.06 * threads)
     stain += np.clip(source * (0.7 + 0.4 * patches), 0, 1) * (tinted(crust, 1 + 0.22 * fine) - stain)
@@ -96,7 +104,9 @@ def _drawn(scene: Scene, place: Place, jet: NDArray[np.float64], window: Window)
     pen = ImageDraw.Draw(drawn)
     width = max(1, round(0.018 * view.pixels / place.depth))
     for thread in range(jet.shape[1] // 10):
-        path = [(float(x[i]) - window[1].start, float(y[i]) - window[0].start) for i in range(10 * thread, 10 * thread + 10)]
+        path = [
+            (float(x[i]) - window[1].start, float(y[i]) - window[0].start) for i in range(10 * thread, 10 * thread + 10)
+        ]
         for step in range(9):
             if step < 5 or (step + thread) % 2:
                 pen.line(path[step : step + 2], fill=255 - 14 * step, width=width)

@@ -1,7 +1,9 @@
-"""A displaced joint: the next pipe is shifted by s across the axis. Its end shows as a lit crescent on one side; on the other a dark gap opens.
+"""A displaced joint: the next pipe is shifted by s across the axis.
 
-In the plane of the joint a ray passes at p: it sees the end of the next pipe where |p| < 1 < |p - s|, and the gap's shadow on the
-opposite side, where |p + s·k| > 1.
+Its end shows as a lit crescent on one side; on the other a dark gap opens.
+
+In the plane of the joint a ray passes at p: it sees the end of the next pipe where |p| < 1 < |p - s|, and the gap's
+shadow on the opposite side, where |p + s·k| > 1.
 """
 
 import numpy as np
@@ -44,7 +46,9 @@ def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
     cover = np.maximum(lip, 0.92 * dark).astype(np.float32)
     light = scene.lamp.at(np.full_like(x, place.depth)) * 1.1
     # the lip shades the pipe behind it
-    beyond = np.clip(1 - (1 - lip_edge) / np.float32(0.9 * shift), 0, 1) * (near < 1) * np.clip(np.cos(angle) + 0.4, 0, 1)
+    beyond = (
+        np.clip(1 - (1 - lip_edge) / np.float32(0.9 * shift), 0, 1) * (near < 1) * np.clip(np.cos(angle) + 0.4, 0, 1)
+    )
     moved = _moved(scene, ray, window, through > 0.5, (-shift * float(ax), -shift * float(ay)))
     crescents = np.maximum(lip, gap) > 0.4
     mask = crescents | ((seam > 0.5) & (np.abs(angle) < 1.2))
@@ -62,7 +66,9 @@ def _moved(
     a = np.maximum(ray[0] * ray[0] + ray[1] * ray[1], np.float32(1e-5))
     b = ox * ray[0] + oy * ray[1]
     reach = (np.sqrt(np.maximum(b * b + a * (1 - ox * ox - oy * oy), 0)) - b) / a
-    x, y = camera.project(np.stack([ox + reach * ray[0], oy + reach * ray[1], np.minimum(reach * ray[2], FARTHEST)]), size)
+    x, y = camera.project(
+        np.stack([ox + reach * ray[0], oy + reach * ray[1], np.minimum(reach * ray[2], FARTHEST)]), size
+    )
     rows[beyond], columns[beyond] = (np.clip(np.rint(at), 0, size - 1).astype(np.intp) for at in (y, x))
     return rows, columns
 

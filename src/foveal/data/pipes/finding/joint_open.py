@@ -1,7 +1,9 @@
-"""An open joint: two pipes have drawn apart. All around there is a gap in which soil or nothing is seen; a sealing ring may hang out of it.
+"""An open joint: two pipes have drawn apart.
 
-A ray that enters the gap at depth z is at z·(1 + τ) when it has crossed the wall's thickness τ: before the next pipe begins it
-reaches what is behind, else it ends on that pipe's end, which is lit.
+All around there is a gap in which soil or nothing is seen; a sealing ring may hang out of it.
+
+A ray that enters the gap at depth z is at z·(1 + τ) when it has crossed the wall's thickness τ: before the next pipe
+begins it reaches what is behind, else it ends on that pipe's end, which is lit.
 """
 
 import numpy as np
@@ -31,14 +33,20 @@ def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
     rough = np.float32(random.uniform(0.006, 0.03) * place.depth)
     chipped = np.clip(line((angle + 4) * 11, begun[2]) - 1.2, 0, 1) * np.float32(0.12 * place.depth)
     start = np.float32(place.depth) + rough * line((angle + 4) * 24, begun[0]) - chipped
-    end = np.float32(place.depth) + np.float32(gap) * (1 + np.float32(skew) * np.cos(angle)) + rough * line((angle + 4) * 24, begun[1])
+    end = (
+        np.float32(place.depth)
+        + np.float32(gap) * (1 + np.float32(skew) * np.cos(angle))
+        + rough * line((angle + 4) * 24, begun[1])
+    )
     cover = np.clip((depth - start) / pixel + 0.5, 0, 1) * np.clip((end - depth) / pixel + 0.5, 0, 1)
     face = np.clip((depth * np.float32(1 + thickness) - end) / pixel + 0.5, 0, 1)
     around, along = (angle + 7) * np.float32(130), depth * np.float32(130)
     grit = sample("grain", around * 2 + shift[0], along * 2 + shift[1])
     clods = sample("cloud", around + shift[2], along + shift[3], True)
     within = np.clip((depth - start) / (end - start), 0, 1)
-    soil = tinted(SOILS[random.integers(len(SOILS))], np.clip(0.45 + 0.9 * within + 0.35 * clods, 0.15, 1.6) * (1 + 0.3 * grit))
+    soil = tinted(
+        SOILS[random.integers(len(SOILS))], np.clip(0.45 + 0.9 * within + 0.35 * clods, 0.15, 1.6) * (1 + 0.3 * grit)
+    )
     if random.random() < 0.4:  # soil has pushed in here and there
         pushed = np.clip((clods + line((angle + 4) * 5, begun[1]) * 0.7 - 0.6) * 3, 0, 1)
         soil += pushed * (tinted((0.36, 0.26, 0.17), 1 + 0.3 * grit + 0.2 * clods) - soil)
@@ -58,7 +66,9 @@ def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
 
 
 def _ring(scene: Scene, place: Place, gap: float, window: Window, random: np.random.Generator) -> tuple[Map, Map]:
-    """The sealing ring: it has left the joint over an arc and sags inwards there as a loop; its cover and where it shines."""
+    """The sealing ring: it has left the joint over an arc and sags inwards there as a loop; its cover and where it
+    shines.
+    """
     view = scene.view
     centre = float(random.normal(0, 0.5))
     half, fall = random.uniform(0.5, 1.0), random.uniform(0.4, 0.8)
@@ -73,7 +83,10 @@ def _ring(scene: Scene, place: Place, gap: float, window: Window, random: np.ran
     x, y = view.camera.project(curve, view.size)
     scale = 2
     shape = (window[1].stop - window[1].start) * scale, (window[0].stop - window[0].start) * scale
-    path = [((float(a) - window[1].start + 0.5) * scale, (float(b) - window[0].start + 0.5) * scale) for a, b in zip(x, y, strict=True)]
+    path = [
+        ((float(a) - window[1].start + 0.5) * scale, (float(b) - window[0].start + 0.5) * scale)
+        for a, b in zip(x, y, strict=True)
+    ]
     width = max(2, round(random.uniform(0.06, 0.11) * scale * view.pixels / place.depth))
     images = []
     for colour, thick, lift in ((255, width, 0.0), (255, max(1, width // 4), 0.22 * width)):

@@ -1,6 +1,7 @@
 """What a kind of finding is: a name, where in the pipe it may be, whether water hides it, and how it is painted.
 
-A new kind is one new file beside this one that ends in KIND = Kind(…), and its name in the list of `finding/__init__.py`.
+A new kind is one new file beside this one that ends in KIND = Kind(…), and its name in the list of
+`finding/__init__.py`.
 """
 
 from collections.abc import Callable

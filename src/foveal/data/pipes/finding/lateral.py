@@ -1,4 +1,6 @@
-"""A lateral: another pipe joins through a round, clean opening. Seen from the main pipe, its far side is lit and its near side is dark.
+"""A lateral: another pipe joins through a round, clean opening.
+
+Seen from the main pipe, its far side is lit and its near side is dark.
 
 The ray that enters at depth z moves on by z for every radius it goes out, so it meets the lateral's far side after
 h = (z₀ + √(r² - s²) - z)/z radii; the light fades with h.
@@ -30,7 +32,11 @@ def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
     cover = np.clip((1 - out + ragged) / pixel + 0.5, 0, 1)
     run = np.sqrt(np.maximum(1 - x * x, 0))
     inward = np.maximum(run - y, 0) * np.float32(long) / depth
-    noise = sample("cloud", angle * np.float32(2 / CELL) + 2 * EDGE, inward * np.float32(3 / CELL) + np.float32(random.uniform(0, EDGE)))
+    noise = sample(
+        "cloud",
+        angle * np.float32(2 / CELL) + 2 * EDGE,
+        inward * np.float32(3 / CELL) + np.float32(random.uniform(0, EDGE)),
+    )
     inside = tinted(PIPES[random.integers(len(PIPES))], 1 + 0.15 * noise)
     fade = 1.15 * np.exp(inward * np.float32(-1 / random.uniform(0.10, 0.35)))
     ring = np.exp(-(((out - 1 - 0.06) / 0.07) ** 2)) * (1 - cover)

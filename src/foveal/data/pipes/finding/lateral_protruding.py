@@ -1,4 +1,6 @@
-"""A lateral that was pushed too far: its end sticks out of the wall into the pipe and shows its outside, its cut rim and a dark bore."""
+"""A lateral that was pushed too far: its end sticks out of the wall into the pipe and shows its outside, its cut rim
+and a dark bore.
+"""
 
 import numpy as np
 
@@ -9,7 +11,14 @@ from foveal.data.pipes.noise import sample
 from foveal.data.pipes.scene import Scene
 from foveal.data.pipes.solid import frame, tube
 
-PIPES = ((0.70, 0.70, 0.68), (0.80, 0.78, 0.72), (0.70, 0.42, 0.25), (0.58, 0.56, 0.54), (0.40, 0.40, 0.44), (0.66, 0.58, 0.46))
+PIPES = (
+    (0.70, 0.70, 0.68),
+    (0.80, 0.78, 0.72),
+    (0.70, 0.42, 0.25),
+    (0.58, 0.56, 0.54),
+    (0.40, 0.40, 0.44),
+    (0.66, 0.58, 0.46),
+)
 
 
 def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:

@@ -1,7 +1,8 @@
-"""A lining that has come loose: it wrinkles in folds across or along the pipe, bulges inwards, or is torn and hangs as a flap.
+"""A lining that has come loose: it wrinkles in folds across or along the pipe, bulges inwards, or is torn and hangs as
+a flap.
 
-A fold is a ridge: the side that faces the camera is lit, its crest glints and beyond it lies its shadow. A bulge is part of an
-ellipsoid. A flap is a sheet in space, hinged on the wall and bent by its weight, drawn as small facets.
+A fold is a ridge: the side that faces the camera is lit, its crest glints and beyond it lies its shadow. A bulge is
+part of an ellipsoid. A flap is a sheet in space, hinged on the wall and bent by its weight, drawn as small facets.
 """
 
 import numpy as np
@@ -15,14 +16,22 @@ from foveal.data.pipes.noise import EDGE, line, sample
 from foveal.data.pipes.scene import Scene
 from foveal.data.pipes.solid import ellipsoid, frame
 
-LINERS: tuple[Colour, ...] = ((0.74, 0.74, 0.64), (0.66, 0.72, 0.68), (0.78, 0.77, 0.74), (0.62, 0.64, 0.68), (0.70, 0.62, 0.46))
+LINERS: tuple[Colour, ...] = (
+    (0.74, 0.74, 0.64),
+    (0.66, 0.72, 0.68),
+    (0.78, 0.77, 0.74),
+    (0.62, 0.64, 0.68),
+    (0.70, 0.62, 0.46),
+)
 HOSTS: tuple[Colour, ...] = ((0.26, 0.22, 0.20), (0.34, 0.24, 0.17), (0.20, 0.20, 0.21))
 
 
 def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
     """One of the three, folds most often."""
     choice, wall_colour = random.random(), np.mean(scene.material.colours, axis=0)
-    r, g, b = 0.45 * wall_colour + 0.6 * np.array(LINERS[random.integers(len(LINERS))])  # the rest of the pipe is lined too
+    r, g, b = 0.45 * wall_colour + 0.6 * np.array(
+        LINERS[random.integers(len(LINERS))]
+    )  # the rest of the pipe is lined too
     liner = (float(r), float(g), float(b))
     if choice < 0.52:
         return _folds(scene, place, liner, random)
@@ -33,7 +42,11 @@ def _folds(scene: Scene, place: Place, liner: Colour, random: np.random.Generato
     view = scene.view
     across = random.random() < 0.6
     count = int(random.integers(3, 7))
-    wide, long = (random.uniform(0.5, 1.1), random.uniform(0.3, 0.5)) if across else (random.uniform(0.3, 0.6), random.uniform(0.6, 1.1))
+    wide, long = (
+        (random.uniform(0.5, 1.1), random.uniform(0.3, 0.5))
+        if across
+        else (random.uniform(0.3, 0.6), random.uniform(0.6, 1.1))
+    )
     long *= max(place.depth, 0.9)
     span = np.linspace(-1.5, 1.5, 13)
     window = view.window(place.angle + span[:, None] * wide, np.maximum(place.depth + span * long, 0.2)[None])
@@ -45,7 +58,11 @@ def _folds(scene: Scene, place: Place, liner: Colour, random: np.random.Generato
         thick = random.uniform(0.6, 1.1) * 0.85 / count
         begun, centre, half = random.uniform(0, 4096), random.normal(0, 0.2), random.uniform(0.5, 1.0)
         taper = np.clip(1 - ((way - np.float32(centre)) * np.float32(1 / half)) ** 2, 0, 1)
-        bent = np.float32(offset) + np.float32(0.10) * line((way + 4) * 9, begun) + np.float32(random.normal(0, 0.18)) * way * way
+        bent = (
+            np.float32(offset)
+            + np.float32(0.10) * line((way + 4) * 9, begun)
+            + np.float32(random.normal(0, 0.18)) * way * way
+        )
         beside = (own - bent) * np.float32(1 / thick) / np.maximum(np.sqrt(taper), 0.15)
         strength = np.minimum(taper * 3, 1)
         light += strength * np.exp(-(((beside + 0.4) / 0.5) ** 2))
@@ -60,12 +77,22 @@ def _folds(scene: Scene, place: Place, liner: Colour, random: np.random.Generato
     edge = np.clip(1.25 - np.maximum(np.abs(x), np.abs(y)), 0, 0.25) * 4  # nothing at the window's edge
     slack = np.clip((1.15 - np.hypot(x, y) + 0.12 * mottle) * 4, 0, 1)  # the lining between the folds is loose too
     cover = np.maximum(0.85 * body, 0.55 * slack) * edge
-    return Layer(window, cover, tinted(liner, tone), gloss=shine * edge, shade=1 - 0.3 * np.minimum(shadow, 1) * edge, mask=cover > 0.42)
+    return Layer(
+        window,
+        cover,
+        tinted(liner, tone),
+        gloss=shine * edge,
+        shade=1 - 0.3 * np.minimum(shadow, 1) * edge,
+        mask=cover > 0.42,
+    )
 
 
 def _bulge(scene: Scene, place: Place, liner: Colour, random: np.random.Generator) -> Layer:
     view = scene.view
-    radii = np.array([random.uniform(0.4, 0.65), random.uniform(0.8, 1.5) * max(place.depth, 0.9), random.uniform(0.20, 0.34)], np.float32)
+    radii = np.array(
+        [random.uniform(0.4, 0.65), random.uniform(0.8, 1.5) * max(place.depth, 0.9), random.uniform(0.20, 0.34)],
+        np.float32,
+    )
     out = np.array([np.sin(place.angle), -np.cos(place.angle), 0.0])
     centre = (1.04 * out + np.array([0, 0, place.depth + 0.4 * radii[1]])).astype(np.float32)
     origin = np.array([*view.camera.offset, 0], np.float32)
@@ -93,7 +120,12 @@ def _bulge(scene: Scene, place: Place, liner: Colour, random: np.random.Generato
     wrinkle += 0.3 * sample("along", (angle + 7) * 60 + shift[2], depth * np.float32(60) + shift[3], True)
     tone = np.clip(0.12 + 0.98 * facing + 0.15 * wrinkle + 0.12 * creases, 0.08, 1.5)
     light = scene.lamp.at(depth) * tone
-    shine = np.clip(wrinkle - 0.8, 0, 1) * np.clip(facing * 1.6 - 0.2, 0, 1) * np.float32(random.uniform(0.3, 0.7)) * scene.lamp.at(depth)
+    shine = (
+        np.clip(wrinkle - 0.8, 0, 1)
+        * np.clip(facing * 1.6 - 0.2, 0, 1)
+        * np.float32(random.uniform(0.3, 0.7))
+        * scene.lamp.at(depth)
+    )
     return Layer(window, cover, tinted(liner, 1 + 0.06 * creases), light, shine * cover)
 
 
@@ -103,7 +135,11 @@ def _flap(scene: Scene, place: Place, liner: Colour, random: np.random.Generator
     grid = np.linspace(-1, 1, 17), np.linspace(0, 1, 9)
     s, t = np.meshgrid(*grid, indexing="ij")
     hinge = wall(place.angle + wide * s * (1 - 0.2 * t), np.full_like(s, place.depth)).reshape(3, *s.shape)
-    length = random.uniform(0.45, 0.95) * (1 + 0.18 * line((grid[0] + 4) * 9, random.uniform(0, 4096)))[:, None] * (1 - 0.25 * s * s)
+    length = (
+        random.uniform(0.45, 0.95)
+        * (1 + 0.18 * line((grid[0] + 4) * 9, random.uniform(0, 4096)))[:, None]
+        * (1 - 0.25 * s * s)
+    )
     bend, sway = random.uniform(0.2, 1.0), 0.09 * line((grid[0] + 4) * 12, random.uniform(0, 4096))[:, None]
     sheet = np.array(hinge)
     sheet[:2] -= hinge[:2] * (length * t * (1 - 0.3 * bend * t))  # away from the wall,
@@ -120,7 +156,11 @@ def _flap(scene: Scene, place: Place, liner: Colour, random: np.random.Generator
     mottle = sample("cloud", (angle + 7) * 110 + shift[0], depth * np.float32(110) + shift[1], True)
     grit = sample("grain", (angle + 7) * 200 + shift[2], depth * np.float32(200) + shift[3])
     x, y = angle * np.float32(1 / wide), (depth - np.float32(place.depth)) * np.float32(1 / bare)
-    torn = np.minimum(1.05 - np.abs(x), np.minimum(y + 0.04, 1 - y)) + 0.09 * mottle + 0.05 * line((angle + 4) * 40, float(shift[0]))
+    torn = (
+        np.minimum(1.05 - np.abs(x), np.minimum(y + 0.04, 1 - y))
+        + 0.09 * mottle
+        + 0.05 * line((angle + 4) * 40, float(shift[0]))
+    )
     pixel = depth * np.float32(1 / (view.pixels * wide))
     cover = np.clip(torn / pixel + 0.5, 0, 1)
     rim = np.clip(1 - np.abs(torn - 0.02) * 18, 0, 1) * cover
@@ -141,8 +181,12 @@ def _facets(scene: Scene, sheet: NDArray[np.float64], window: Window, random: np
     along, down = np.diff(sheet, axis=1)[:, :, :-1], np.diff(sheet, axis=2)[:, :-1]
     normal = np.cross(along, down, axis=0)
     seen = sheet[:, :-1, :-1] - np.array([*view.camera.offset, 0.0])[:, None, None]
-    facing = np.abs((normal * seen).sum(0)) / np.maximum(np.linalg.norm(normal, axis=0) * np.linalg.norm(seen, axis=0), 1e-9)
-    pleats = line(np.arange(facing.shape[0]) * 2.3, random.uniform(0, 4096))[:, None] * np.linspace(0.4, 1, facing.shape[1])
+    facing = np.abs((normal * seen).sum(0)) / np.maximum(
+        np.linalg.norm(normal, axis=0) * np.linalg.norm(seen, axis=0), 1e-9
+    )
+    pleats = line(np.arange(facing.shape[0]) * 2.3, random.uniform(0, 4096))[:, None] * np.linspace(
+        0.4, 1, facing.shape[1]
+    )
     tones = np.clip(0.3 + 0.6 * facing + 0.28 * pleats, 0.12, 1.27)
     scale = 2
     x, y = view.camera.project(sheet.reshape(3, -1), view.size)

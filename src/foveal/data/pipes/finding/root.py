@@ -1,4 +1,7 @@
-"""Roots: they come in at a joint, hang into the pipe and branch. Each is a curve in space, drawn as a line that thins towards its tip."""
+"""Roots: they come in at a joint, hang into the pipe and branch.
+
+Each is a curve in space, drawn as a line that thins towards its tip.
+"""
 
 import numpy as np
 from PIL import Image, ImageDraw

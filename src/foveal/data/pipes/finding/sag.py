@@ -1,7 +1,9 @@
-"""A sag: the pipe has sunk, so that water stands in the dip. Seen from the axis its level H(z) climbs the wall where the pipe sinks.
+"""A sag: the pipe has sunk, so that water stands in the dip.
 
-H goes from shallow to deep over some length, away from the camera or towards it. Still water is a mirror: a ray (x, y, z) goes on as
-(x, -y, z) from where it meets the surface and shows the wall that it meets then.
+Seen from the axis its level H(z) climbs the wall where the pipe sinks.
+
+H goes from shallow to deep over some length, away from the camera or towards it. Still water is a mirror: a ray (x, y,
+z) goes on as (x, -y, z) from where it meets the surface and shows the wall that it meets then.
 """
 
 import numpy as np
@@ -22,12 +24,18 @@ def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
     away = random.random() < 0.6
     deep = eye + (random.uniform(0.07, 0.22) if away else random.uniform(0.15, 0.34))
     shallow = max(min(deep + random.uniform(0.35, 0.8), 0.9, scene.water.level - 0.12), deep + 0.05)
-    begin, run = (random.uniform(0.3, 1.0), random.uniform(1.8, 4.5)) if away else (random.uniform(0.8, 1.6), random.uniform(4.0, 10.0))
+    begin, run = (
+        (random.uniform(0.3, 1.0), random.uniform(1.8, 4.5))
+        if away
+        else (random.uniform(0.8, 1.6), random.uniform(4.0, 10.0))
+    )
     most = min(scene.water.level, 0.97)
 
     def level(depth: Map) -> Map:
         """The water's height at this depth; never below the water that is there anyway."""
-        share = np.clip((depth - np.float32(begin)) * np.float32(1 / run), 0, 1)  # the water is level: in the pipe's eyes it climbs evenly
+        share = np.clip(
+            (depth - np.float32(begin)) * np.float32(1 / run), 0, 1
+        )  # the water is level: in the pipe's eyes it climbs evenly
         share = share if away else 1 - share
         return np.asarray(np.minimum(np.float32(shallow) + np.float32(deep - shallow) * share, np.float32(most)))
 
@@ -61,17 +69,29 @@ def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
     body = tinted(COLOURS[random.integers(len(COLOURS))], light * (1 + 0.12 * swell))
     colour = body + mirror * (plain(tuple(wall)) * seen - body)
     # scum and crumbs gather in rafts and along the edge
-    crumbs = sample("grain", around * 3 + shift[2], along * 3 + shift[3]) + 0.5 * sample("pebble", around + shift[4], along + shift[5])
+    crumbs = sample("grain", around * 3 + shift[2], along * 3 + shift[3]) + 0.5 * sample(
+        "pebble", around + shift[4], along + shift[5]
+    )
     raft = np.float32(random.uniform(2.6, 4.4)) - 0.5 * swell - 0.9 * np.clip(1 - np.abs(below) * 9, 0, 1)
     colour += np.float32(0.5) * light * np.clip(crumbs - raft, 0, 1) / (1 + 0.05 * z * z)
-    edge = np.clip(1 - np.abs(below) / (pixel + np.float32(0.008)), 0, 1) * np.clip(0.5 + swell, 0, 1) * standing / (1 + 0.1 * z * z)
+    edge = (
+        np.clip(1 - np.abs(below) / (pixel + np.float32(0.008)), 0, 1)
+        * np.clip(0.5 + swell, 0, 1)
+        * standing
+        / (1 + 0.1 * z * z)
+    )
     gloss = np.float32(random.uniform(0.1, 0.45)) * light * edge
     # the lamp itself, mirrored in front of the camera
-    glare = np.exp(-(((x - np.float32(random.normal(0, 0.2))) * 2.2) ** 2) - ((z - np.float32(random.uniform(0.6, 1.4))) * 2.0) ** 2)
+    glare = np.exp(
+        -(((x - np.float32(random.normal(0, 0.2))) * 2.2) ** 2)
+        - ((z - np.float32(random.uniform(0.6, 1.4))) * 2.0) ** 2
+    )
     gloss += np.float32(random.uniform(0.0, 0.35)) * glare * (1 + 0.3 * swell) * cover
     damp = np.clip(1 + below / WET, 0, 1) * (1 - cover) * standing
     mask = cover > 0.4
-    return Layer(window, cover, colour, np.ones_like(z), gloss, 1 - 0.3 * damp, mask, angle=middle(view.angle[window], mask))
+    return Layer(
+        window, cover, colour, np.ones_like(z), gloss, 1 - 0.3 * damp, mask, angle=middle(view.angle[window], mask)
+    )
 
 
 def _meet(ray: Map, offset: tuple[float, float], height: Map, farthest: Map) -> tuple[Map, Map]:

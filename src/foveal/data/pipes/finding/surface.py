@@ -1,6 +1,9 @@
-"""Surface damage: mortar is lost over an area whose border is ragged. Stones of the concrete lie bare; in places its steel shows, and rusts.
+"""Surface damage: mortar is lost over an area whose border is ragged.
 
-The border is where 1 - |p|² + noise crosses 0; the edge nearest the camera hides the pit and the far one catches the light.
+Stones of the concrete lie bare; in places its steel shows, and rusts.
+
+The border is where 1 - |p|² + noise crosses 0; the edge nearest the camera hides the pit and the far one catches the
+light.
 """
 
 import numpy as np
@@ -64,7 +67,9 @@ def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
     down = np.float32(1.0 if place.angle > 0 else -1.0)
     if random.random() < 0.5:  # rust runs down the wall below it
         runs = np.clip(sample("around", around * 0.6 + shift[6], along + shift[7], True) * 0.6 + 0.2, 0, 1)
-        below = np.clip((angle * down - np.float32(0.4 * wide)) * 4, 0, 1) * np.clip(1.35 - np.hypot(x * 0.9, y * 1.3), 0, 1)
+        below = np.clip((angle * down - np.float32(0.4 * wide)) * 4, 0, 1) * np.clip(
+            1.35 - np.hypot(x * 0.9, y * 1.3), 0, 1
+        )
         wash = runs * below * (1 - cover)
         albedo = albedo + (1 - cover) * (rust * 1.3 - albedo)
         return Layer(window, np.maximum(cover, 0.8 * wash), albedo, shade=shade, mask=cover > 0.33)
