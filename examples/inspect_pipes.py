@@ -1,5 +1,5 @@
-"""Train an inspector on pipes that foveal draws, see where it looked, and ship it as one file: `python
-examples/inspect_pipes.py [FOLDER]`.
+"""Train an inspector on pipes that foveal draws, see where it looked, and ship it as one file:
+`python examples/inspect_pipes.py [FOLDER]`.
 
 The sizes are tiny: half a minute for a look at the whole way. `foveal train classify --recipe pipes` is the real thing.
 """

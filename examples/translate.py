@@ -1,5 +1,5 @@
-"""Train a tiny translator on the grammar that foveal makes sentences with, and translate: `python
-examples/translate.py [FOLDER]`.
+"""Train a tiny translator on the grammar that foveal makes sentences with, and translate:
+`python examples/translate.py [FOLDER]`.
 
 One epoch of 400 sentences takes seconds and learns little. `foveal train translate` without arguments reaches a BLEU
 of 97 in minutes.

@@ -1,5 +1,5 @@
-"""bench_training.py [--builds ours,torch] [--how compiled,graphs]: target tokens per second of training the base
-Transformer, on a GPU.
+"""bench_training.py [--builds ours,torch] [--how compiled,graphs]:
+target tokens per second of training the base Transformer, on a GPU.
 
 Ours and torch.nn.Transformer have one table of 37,000 tokens, the same layers, dropout 0.1, label smoothing 0.1,
 bfloat16 by autocast, fused AdamW; no sentence is padded, so that neither has an advantage of it, though ours asks for
@@ -180,8 +180,8 @@ def arguments() -> argparse.Namespace:
 
 
 def _reserved(device: torch.device) -> int:
-    """Bytes of a GPU that the builds before have taken: a recording's are not allocated, in torch's count, but it has
-    them.
+    """Bytes of a GPU that the builds before have taken: a recording's are not allocated, in torch's count,
+    but it has them.
     """
     if device.type != "cuda":
         return 0

@@ -91,8 +91,9 @@ def svg(known: list[str], found: Edges) -> str:
 
 
 def _lines(name: str, place: dict[str, tuple[int, int]], found: Edges) -> list[str]:
-    """One line to the right of a room, as far as what it imports; one arrow down to it, from the first that imports
-    it.
+    """One line to the right of a room, as far as what it imports.
+
+    One arrow down to it, from the first that imports it.
     """
     x, y = place[name]
     used = [place[other][0] + WIDE / 2 for one, other in found if one == name]

@@ -1,5 +1,5 @@
-"""package_weights.py RUN NAME: the model of a run on drawn pipes becomes weights in the package, with its figures on
-the test split in its card.
+"""package_weights.py RUN NAME: the model of a run on drawn pipes becomes weights in the package,
+with its figures on the test split in its card.
 
 package_weights.py --again     writes the weights that are there anew: today's layout of the card, and the .onnx file
 that runs without torch

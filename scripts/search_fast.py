@@ -1,5 +1,5 @@
-"""search_fast.py PEERS… : time builds of Φ as exported files, float32 and int8, in one interleaved run with ONNX
-graphs of peers.
+"""search_fast.py PEERS… : time builds of Φ as exported files, float32 and int8,
+in one interleaved run with ONNX graphs of peers.
 
 One thread, batch 1, from bytes to answer. Peers are quantised too (all their nodes, a channel at a time), and the
 ratios of int8 are to the first peer's int8. Weights are random: what is fast enough is trained afterwards; what is not

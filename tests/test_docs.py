@@ -1,5 +1,5 @@
-"""The documents say what is true: every Python block runs, what it prints is what the page shows, and every command
-works.
+"""The documents say what is true: every Python block runs, what it prints is what the page shows,
+and every command works.
 """
 
 import contextlib

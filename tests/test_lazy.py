@@ -1,5 +1,5 @@
-"""Layers and positions are found by their files: at run time with no other edit, and for type checkers by a stub that
-is current.
+"""Layers and positions are found by their files: at run time with no other edit,
+and for type checkers by a stub that is current.
 """
 
 import shutil

@@ -1,5 +1,5 @@
-"""Options: bounds, YAML that is read strictly, flags as text, and a --help that says of every option what it takes and
-what happens without it.
+"""Options: bounds, YAML that is read strictly, flags as text,
+and a --help that says of every option what it takes and what happens without it.
 """
 
 import argparse

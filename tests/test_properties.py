@@ -1,5 +1,5 @@
-"""Properties that hold for any sizes: blocks without positions do not know the order of tokens, and scores treat rows
-alike.
+"""Properties that hold for any sizes: blocks without positions do not know the order of tokens,
+and scores treat rows alike.
 """
 
 import torch

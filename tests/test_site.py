@@ -1,5 +1,5 @@
-"""The documentation as a site: it builds without a network, every link leads somewhere, and the map of the rooms is
-the code's.
+"""The documentation as a site: it builds without a network, every link leads somewhere,
+and the map of the rooms is the code's.
 """
 
 import importlib.util

@@ -1,5 +1,5 @@
-"""A stage knows no task: the names of tasks stand in tasks/ only, so that a further task is one folder, one model and
-one reader.
+"""A stage knows no task: the names of tasks stand in tasks/ only, so that a further task is one folder,
+one model and one reader.
 """
 
 import re

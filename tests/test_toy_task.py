@@ -1,5 +1,5 @@
-"""A task costs one folder, and no edit anywhere else: `tests/toy` is a package of somebody else's, and every command
-takes it.
+"""A task costs one folder, and no edit anywhere else: `tests/toy` is a package of somebody else's,
+and every command takes it.
 
 PYTHONPATH is all that it takes to install it: its entry points name the task and the model.
 """

@@ -44,8 +44,8 @@ def beside(path: Path) -> Iterator[Path]:
 
 
 def expect_folder(folder: Path) -> None:
-    """Raise a FovealError unless files can be written into this folder, which is made: before hours of work, not
-    after.
+    """Raise a FovealError unless files can be written into this folder, which is made: before hours of work,
+    not after.
     """
     write_atomic(folder / ".trial", b"")
     with contextlib.suppress(OSError):
@@ -54,8 +54,9 @@ def expect_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def folder_for(folder: Path) -> Iterator[None]:
-    """A folder that files can be written into; one that was made for it is gone again where what follows fails before
-    it writes any.
+    """A folder that files can be written into.
+
+    One that was made for it is gone again where what follows fails before it writes any.
     """
     new = [one for one in (folder, *folder.parents) if not one.exists()]
     expect_folder(folder)

@@ -1,5 +1,5 @@
-"""What foveal says when it is given something it cannot use: one line, with what was expected, what was found and what
-to do.
+"""What foveal says when it is given something it cannot use: one line, with what was expected,
+what was found and what to do.
 """
 
 import contextlib
@@ -36,8 +36,8 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def expect_plain_file(path: str | os.PathLike[str]) -> None:
-    """Raise a FovealError unless this is a file with content that can be read: to open a pipe would wait for its
-    writer for ever.
+    """Raise a FovealError unless this is a file with content that can be read:
+    to open a pipe would wait for its writer for ever.
     """
     with reading(path):
         mode = os.stat(path).st_mode  # noqa: PTH116 — paths of all kinds
@@ -47,8 +47,9 @@ def expect_plain_file(path: str | os.PathLike[str]) -> None:
 
 
 def expect_integer(value: object, what: str, least: int = 1, expected: str = "") -> None:
-    """Raise a FovealError that names `what`, unless it is an integer from `least` on; `expected` says that in other
-    words.
+    """Raise a FovealError that names `what`, unless it is an integer from `least` on.
+
+    `expected` says that in other words.
     """
     limit = expected or f"at least {least}"
     if not is_integer(value):
@@ -97,8 +98,8 @@ def short_repr(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Text that steers no terminal and that every file can hold: control characters, and bytes that are no UTF-8, are
-    escaped.
+    """Text that steers no terminal and that every file can hold: control characters, and bytes that are no UTF-8,
+    are escaped.
     """
     return text if text.isprintable() else "".join(sign if sign.isprintable() else _escape(sign) for sign in text)
 
@@ -118,8 +119,8 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> FovealError:
 
 
 def _nearest(name: str, known: list[str]) -> str | None:
-    """The known name that is meant: whatever its case and its - and _, one that is a letter away, then one that begins
-    like it, then any alike.
+    """The known name that is meant: whatever its case and its - and _, one that is a letter away,
+    then one that begins like it, then any alike.
     """
     plain = {_plain(one): one for one in reversed(known)}
     wanted = _plain(name)

@@ -42,8 +42,8 @@ def places(folder: str | Path) -> dict[str, str]:
 
 
 def public(source: str) -> list[str]:
-    """The classes that a file offers: those of its `__all__`, or else all that it defines at its top without a leading
-    _.
+    """The classes that a file offers: those of its `__all__`,
+    or else all that it defines at its top without a leading _.
     """
     body = ast.parse(source).body
     for node in body:
@@ -68,8 +68,8 @@ def stub(package: str, folder: str | Path) -> str:
 
 
 def stub_by_file(package: str, folder: str | Path, *more: str) -> str:
-    """The same for a folder where each file has one public name, its own: masks and scores. more: further lines of
-    imports.
+    """The same for a folder where each file has one public name, its own: masks and scores. more:
+    further lines of imports.
     """
     names = [path.stem for path in sorted(Path(folder).glob("*.py")) if not path.stem.startswith("_")]
     lines = [*more, *(f"from {package}.{name} import {name} as {name}" for name in names)]

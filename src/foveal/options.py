@@ -1,5 +1,6 @@
-"""Options: fields of a frozen dataclass, each with its default, its meaning and its bounds; from flags, from a YAML
-file, or from Python.
+"""Options: fields of a frozen dataclass, each with its default, its meaning and its bounds.
+
+From flags, from a YAML file, or from Python.
 
 One style for everything that is configured: a task's recipe is one of these, and so is what each of its stages takes.
 """
@@ -30,8 +31,8 @@ def option(
     below: float = math.inf,
     metavar: str = "",
 ) -> Any:
-    """A field: its default, what it means in a sentence, and what is allowed. metavar: what its value is called in
-    --help.
+    """A field: its default, what it means in a sentence, and what is allowed. metavar:
+    what its value is called in --help.
     """
     metadata = {"means": means, "among": among, "least": least, "below": below, "metavar": metavar}
     if isinstance(default, (dict, list)):

@@ -1,5 +1,5 @@
-"""`foveal check` on code that does not want to be checked: one line and status 2, never a green light that means
-nothing.
+"""`foveal check` on code that does not want to be checked: one line and status 2,
+never a green light that means nothing.
 """
 
 import subprocess

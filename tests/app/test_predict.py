@@ -299,8 +299,8 @@ def test_files_that_are_no_models(model, folder, tmp_path, capsys):
 
 
 def test_progress_leaves_the_rows_alone(model, folder, capsys, monkeypatch):
-    """On a terminal, rich shows a bar on stderr and takes sys.stdout for that time: the rows go where they were
-    meant.
+    """On a terminal, rich shows a bar on stderr and takes sys.stdout for that time:
+    the rows go where they were meant.
     """
     pytest.importorskip("rich")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)

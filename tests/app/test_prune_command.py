@@ -1,5 +1,6 @@
-"""`foveal prune`, as it is typed; then training, evaluating, exporting and explaining what it wrote, by the commands
-that all models have.
+"""`foveal prune`, as it is typed.
+
+Then training, evaluating, exporting and explaining what it wrote, by the commands that all models have.
 """
 
 import json
@@ -218,8 +219,9 @@ def test_a_config_beside_a_model_file_is_refused(small, data, tmp_path, capsys):
 
 
 def test_a_table_of_peers_as_light_as_icam(data, tmp_path, capsys, monkeypatch):
-    """Of the smallest peer there is, each run in this process; it has fewer flops than icam already, which is reported
-    and left out.
+    """Of the smallest peer there is, each run in this process.
+
+    It has fewer flops than icam already, which is reported and left out.
     """
     pytest.importorskip("transformers")
     monkeypatch.setattr(ablate, "PEERS", ("icam-31k", "vit-24"))

@@ -68,8 +68,8 @@ def test_nothing_to_vary_is_the_mirror():
 
 
 def test_a_shift_by_hand():
-    """An image that is shifted shows at each place what was beside it: the middle of the drawn shifts is none, the
-    farthest the reach.
+    """An image that is shifted shows at each place what was beside it: the middle of the drawn shifts is none,
+    the farthest the reach.
     """
     ramp = torch.linspace(0, 1, 64).expand(401, 3, 64, 64)
     torch.manual_seed(0)

@@ -1,5 +1,5 @@
-"""Which images a model was trained on, from a few kilobytes: exact for few, near for many, and nothing for what is no
-sketch.
+"""Which images a model was trained on, from a few kilobytes: exact for few, near for many,
+and nothing for what is no sketch.
 """
 
 import json

@@ -60,8 +60,9 @@ def test_why_not_any_more(source):
 
 
 def test_warnings_are_as_before(source):
-    """Pillow's warnings are silenced while an image is decoded, by threads at the same time; afterwards others are
-    heard.
+    """Pillow's warnings are silenced while an image is decoded, by threads at the same time.
+
+    Afterwards others are heard.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("error")

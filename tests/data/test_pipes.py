@@ -1,5 +1,5 @@
-"""The renderer of pipes: the same frame for the same seed, findings that are where they are said to be, and nothing
-else changed by them.
+"""The renderer of pipes: the same frame for the same seed, findings that are where they are said to be,
+and nothing else changed by them.
 """
 
 import hashlib

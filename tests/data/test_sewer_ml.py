@@ -1,5 +1,5 @@
-"""Sewer-ML's own layout: against the csv module, with every mistake told by its line, and at its full size within
-bounds.
+"""Sewer-ML's own layout: against the csv module, with every mistake told by its line,
+and at its full size within bounds.
 """
 
 import csv

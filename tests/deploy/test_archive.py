@@ -1,5 +1,5 @@
-"""The card and the proof in torch's archives: torch finds them, the graph stays as it was, and reading them runs
-nothing.
+"""The card and the proof in torch's archives: torch finds them, the graph stays as it was,
+and reading them runs nothing.
 """
 
 import io

@@ -1,5 +1,5 @@
-"""The fast decoder beside TorchEngine: the same log-probabilities at every step, whatever the search does to the
-beams; int8 near it.
+"""The fast decoder beside TorchEngine: the same log-probabilities at every step,
+whatever the search does to the beams; int8 near it.
 """
 
 import itertools

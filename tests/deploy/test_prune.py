@@ -1,5 +1,5 @@
-"""Pruning to a target: how near it comes, what it may not touch, and that the right channels go: copies that nobody
-reads.
+"""Pruning to a target: how near it comes, what it may not touch, and that the right channels go:
+copies that nobody reads.
 """
 
 import copy
@@ -232,8 +232,9 @@ def test_only_our_models_are_pruned():
 
 
 def with_copies(model):
-    """Every odd channel is a copy of the even one before it, and nobody reads it; of queries and keys it is 0, or
-    scores would change.
+    """Every odd channel is a copy of the even one before it, and nobody reads it.
+
+    Of queries and keys it is 0, or scores would change.
     """
     silent = [
         part for module in model.modules() if query_of(module) is not None for part in (query_of(module), _keys(module))

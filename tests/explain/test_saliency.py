@@ -13,8 +13,8 @@ from foveal.runtime.saliency_maps import shares
 
 
 class Cell(nn.Module):
-    """Class 1 is the brightness of one cell (rows 7:14, columns 21:28), class 0 minus that of the image's first
-    pixel.
+    """Class 1 is the brightness of one cell (rows 7:14, columns 21:28),
+    class 0 minus that of the image's first pixel.
     """
 
     def forward(self, images):
@@ -50,8 +50,8 @@ def test_an_icam_looks_as_its_parts_say():
 
 
 def test_the_map_lies_as_the_picture_does():
-    """What changes in one patch changes the weights of the others by a common factor: the odd one is where the change
-    was.
+    """What changes in one patch changes the weights of the others by a common factor:
+    the odd one is where the change was.
     """
     torch.manual_seed(1)
     model = create("icam-31k", classes=2, image=24, patch=8, mixer=False).eval()

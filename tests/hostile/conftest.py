@@ -13,8 +13,8 @@ MADE = {}  # task → its folder with data, run and model.onnx, and what its dat
 
 
 def tiny_of(task):
-    """The module tests/tasks/TASK/tiny.py: a task that has none is tested nowhere, and the tests of all tasks say
-    so.
+    """The module tests/tasks/TASK/tiny.py: a task that has none is tested nowhere,
+    and the tests of all tasks say so.
     """
     return importlib.import_module(f"tasks.{task}.tiny")
 

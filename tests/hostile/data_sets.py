@@ -8,8 +8,9 @@ from training.little import image
 
 
 def table(text, count=20, folder="d"):
-    """Makes a folder with images 0.png … and this labels.csv; {rows} stands for a row `N.png,a` or `N.png,b` of
-    each.
+    """Makes a folder with images 0.png … and this labels.csv.
+
+    {rows} stands for a row `N.png,a` or `N.png,b` of each.
     """
 
     def make(place):

@@ -1,5 +1,5 @@
-"""A hostile situation: files as they should not be, a command as nobody should type it, and what must be true
-afterwards.
+"""A hostile situation: files as they should not be, a command as nobody should type it,
+and what must be true afterwards.
 
 Whatever comes, a command ends within seconds, with one line on stderr that names the culprit, exit status 2, and every
 file as it was.

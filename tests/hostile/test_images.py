@@ -1,5 +1,5 @@
-"""Image files that are none, lists of them, and names that steer a terminal: `foveal predict` with the weights that
-come with foveal.
+"""Image files that are none, lists of them, and names that steer a terminal:
+`foveal predict` with the weights that come with foveal.
 """
 
 import os

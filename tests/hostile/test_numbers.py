@@ -1,5 +1,5 @@
-"""Every numeric flag of every task's recipe and stages, derived from its options, with numbers that nobody should
-type.
+"""Every numeric flag of every task's recipe and stages, derived from its options,
+with numbers that nobody should type.
 """
 
 import dataclasses
@@ -50,8 +50,8 @@ def test_numbers(stage, task, bench, capfd):
 
 
 def test_the_largest_numbers_of_a_recipe(task, bench, capfd):
-    """What just passes as a number trains, or is refused in one line, also where training finds that it is too
-    large.
+    """What just passes as a number trains, or is refused in one line,
+    also where training finds that it is too large.
     """
     made = bench(task)
     for name, values in numeric(find_task(task).recipe):

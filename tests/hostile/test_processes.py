@@ -1,5 +1,5 @@
-"""Commands that are stopped in the middle: no process is left, no half-written file, and the work goes on from
-there.
+"""Commands that are stopped in the middle: no process is left, no half-written file,
+and the work goes on from there.
 """
 
 import contextlib

@@ -1,5 +1,6 @@
-"""Runs that are resumed where they should not be, or in a state that nobody expects; names that are no UTF-8; disks
-that are full.
+"""Runs that are resumed where they should not be, or in a state that nobody expects; names that are no UTF-8.
+
+Disks that are full.
 """
 
 import contextlib

@@ -1,5 +1,5 @@
-"""Weights carried over: from foveal's layers to the oracles' lists, and from other libraries' modules to foveal's
-layers.
+"""Weights carried over: from foveal's layers to the oracles' lists,
+and from other libraries' modules to foveal's layers.
 """
 
 import torch

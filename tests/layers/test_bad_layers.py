@@ -1,5 +1,5 @@
-"""Whatever a layer, a position or a watch is given: a right answer, or one line that says what was expected and what
-was found.
+"""Whatever a layer, a position or a watch is given: a right answer,
+or one line that says what was expected and what was found.
 """
 
 import numpy as np

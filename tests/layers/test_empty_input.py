@@ -1,5 +1,5 @@
-"""No samples, no tokens, no keys: every layer answers with an empty tensor or with what 0 gives, and its gradients are
-finite.
+"""No samples, no tokens, no keys: every layer answers with an empty tensor or with what 0 gives,
+and its gradients are finite.
 """
 
 import pytest

@@ -31,8 +31,8 @@ ALL = torch.ones(17, dtype=torch.bool)
 
 @pytest.mark.parametrize("multi_label", [False, True])
 def test_margin(multi_label):
-    """A model that knows nothing but how frequent the classes are has logits 0 at best: their shares are in the
-    prior.
+    """A model that knows nothing but how frequent the classes are has logits 0 at best:
+    their shares are in the prior.
     """
     prior = log_prior(COUNTS, multi_label, 24)
     shares = (COUNTS + 1) / (26 if multi_label else 29)

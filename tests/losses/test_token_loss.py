@@ -65,8 +65,8 @@ def test_words_that_do_not_count(chunk):
 @pytest.mark.parametrize("chunk", [7, 4096])
 @pytest.mark.parametrize("r_drop", [0.0, 5.0])
 def test_two_passes_agree(chunk, r_drop):
-    """Held against R-Drop as it is written down: the mean of both losses, and the mean of both divergences times
-    α/2.
+    """Held against R-Drop as it is written down: the mean of both losses,
+    and the mean of both divergences times α/2.
     """
     torch.manual_seed(0)
     passes = torch.randn(2, 23, 8, dtype=torch.float64, requires_grad=True)

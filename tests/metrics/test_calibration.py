@@ -1,5 +1,5 @@
-"""Calibration: bins by hand, ECE against loops and torchmetrics, temperature against a grid and a model that is
-known.
+"""Calibration: bins by hand, ECE against loops and torchmetrics,
+temperature against a grid and a model that is known.
 """
 
 import math

@@ -31,8 +31,8 @@ DTYPES = sorted(CLOSE, key=str)
 
 
 def small(dtype=torch.float64, **changes):
-    """Weights that are all different from 0, but no larger than after training: float32 must be able to hold the
-    logits.
+    """Weights that are all different from 0, but no larger than after training:
+    float32 must be able to hold the logits.
     """
     torch.manual_seed(0)
     model = Transformer(TransformerConfig(**{**SMALL, **changes})).to(dtype).eval()

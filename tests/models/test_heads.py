@@ -1,5 +1,5 @@
-"""Heads removed from any model with multi-head layers: as if they gave 0, in smaller matrices, in files like all
-others.
+"""Heads removed from any model with multi-head layers: as if they gave 0, in smaller matrices,
+in files like all others.
 """
 
 import copy

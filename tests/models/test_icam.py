@@ -108,8 +108,8 @@ def test_patches_are_cut_row_by_row():
 
 @pytest.mark.parametrize("pool", [1, 2])
 def test_every_cell_stands_where_the_image_has_it(pool):
-    """Φ that passes pixels on, on an image whose pixels tell their place: the tokens must lie as the pooled image
-    does.
+    """Φ that passes pixels on, on an image whose pixels tell their place:
+    the tokens must lie as the pooled image does.
     """
 
     class Same(nn.Module):

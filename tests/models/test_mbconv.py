@@ -70,8 +70,8 @@ def test_parts_are_left_out_where_they_are_not_asked_for():
 
 @torch.no_grad()
 def test_transformers_is_a_witness():
-    """EfficientNet-B0's first stages with the weights carried over, padded evenly as in PyTorch, with the ε of
-    BatchNorm as there.
+    """EfficientNet-B0's first stages with the weights carried over, padded evenly as in PyTorch,
+    with the ε of BatchNorm as there.
     """
     transformers = pytest.importorskip("transformers")
     config = transformers.EfficientNetConfig(width_coefficient=1.0, depth_coefficient=1.0, batch_norm_eps=1e-5)

@@ -1,5 +1,5 @@
-"""A search over torch models: against brute force, against one pass over the whole sentence, and alone as in a
-batch.
+"""A search over torch models: against brute force, against one pass over the whole sentence,
+and alone as in a batch.
 """
 
 import itertools

@@ -1,5 +1,6 @@
-"""Absorbed cross-attention of one sample, in plain loops: the queries carry the projections of keys and values; the
-memory is read as it is.
+"""Absorbed cross-attention of one sample, in plain loops: the queries carry the projections of keys and values.
+
+The memory is read as it is.
 """
 
 import math
@@ -8,8 +9,9 @@ from oracle.multihead import linear, parts, softmax
 
 
 def absorbed(query, memory, q, k, v, out, heads, keeps=None):
-    """query (N, C), memory (M, C′); q, k, v and out are pairs (weight, bias or None), one row for each output;
-    keeps(i, j) → (N, C).
+    """query (N, C), memory (M, C′); q, k, v and out are pairs (weight, bias or None), one row for each output.
+
+    Keeps(i, j) → (N, C).
     """
     narrow = len(memory[0])
     width = len(q[0]) // heads

@@ -8,8 +8,9 @@ from oracle.score import inner
 
 
 def adaptive_span(x, qkv, out, spans, ramp, heads, keeps=None):
-    """x (N, C); qkv and out are pairs (weight, bias); spans (H,); keeps(i, j) says whether i may look at j. → (N,
-    C).
+    """x (N, C); qkv and out are pairs (weight, bias); spans (H,).
+
+    Keeps(i, j) says whether i may look at j. → (N, C).
     """
     width = len(x[0])
     q, k, v = ([affine(row, qkv[0][s : s + width], qkv[1][s : s + width]) for row in x] for s in (0, width, 2 * width))

@@ -46,8 +46,9 @@ def softmax(scores):
 
 
 def like(q, k, v, mask=None, bias=None, scale=None):
-    """A batch of heads: q (B, H, N, D), k and v (B, G, M, …), mask and bias (B, H, N, M); head h reads keys h // (H //
-    G).
+    """A batch of heads: q (B, H, N, D), k and v (B, G, M, …), mask and bias (B, H, N, M).
+
+    Head h reads keys h // (H // G).
     """
     result = []
     for b in range(len(q)):

@@ -2,8 +2,8 @@
 
 
 def cache(steps):
-    """steps: a list of (tokens, …) lists, each of which is what one step appends → for each step, all there is after
-    it.
+    """steps: a list of (tokens, …) lists, each of which is what one step appends → for each step,
+    all there is after it.
     """
     filled, seen = [], []
     for tokens in steps:

@@ -7,8 +7,9 @@ from oracle.score import product, softmax
 
 
 def dynamic_convolution(x, gate, kernel, out, heads, taps, ahead, kept=None):
-    """x (N, C); gate and out are pairs (weight, bias), kernel (heads·taps, C); kept (N,) says which tokens are real. →
-    (N, C).
+    """x (N, C); gate and out are pairs (weight, bias), kernel (heads·taps, C).
+
+    Kept (N,) says which tokens are real. → (N, C).
     """
     width = len(x[0])
     gated = []

@@ -6,8 +6,9 @@ from oracle.residual import layer_norm
 
 
 def encoder(x, attention, heads, inner, outer, norms, pre, keeps=None):
-    """x (N, C); attention is (q, k, v, out); norms are two pairs (gain, offset); pre: LayerNorm before each layer, not
-    after the sum. → (N, C).
+    """x (N, C); attention is (q, k, v, out); norms are two pairs (gain, offset).
+
+    pre: LayerNorm before each layer, not after the sum. → (N, C).
     """
     x = wrapped(x, lambda tokens: multihead(tokens, tokens, *attention, heads, heads, keeps), norms[0], pre)
     return wrapped(x, lambda tokens: [feed_forward(token, inner, outer) for token in tokens], norms[1], pre)

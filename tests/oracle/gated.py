@@ -6,8 +6,8 @@ from oracle.multihead import linear, pair
 
 
 def gated(x, gate, passed, outer):
-    """x (C,); gate is W, passed is V, outer is W₂: pairs (weight, bias or None), one row of weight for each output →
-    (C,).
+    """x (C,); gate is W, passed is V, outer is W₂: pairs (weight, bias or None),
+    one row of weight for each output → (C,).
     """
     opened = [0.5 * number * (1 + math.erf(number / math.sqrt(2))) for number in linear(x, *gate)]
     hidden = [a * b for a, b in zip(opened, linear(x, *passed), strict=True)]

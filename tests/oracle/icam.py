@@ -54,8 +54,9 @@ def projected_static(latent, q):
 
 
 def mixer(grid, kernel, gain, offset, mean, variance, epsilon=1e-5):
-    """grid [row][column][channel]; kernel [channel][3][3]: depthwise, nothing outside of the grid; then BatchNorm as
-    it was counted; then ReLU.
+    """grid [row][column][channel]; kernel [channel][3][3]: depthwise, nothing outside of the grid.
+
+    Then BatchNorm as it was counted; then ReLU.
     """
     height, width = len(grid), len(grid[0])
     result = []

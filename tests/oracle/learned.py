@@ -6,8 +6,8 @@ from oracle.position import added
 
 
 def learned(table, length):
-    """table: L lists of C numbers → `length` lists: new place i is read at (i + ½)·L/length − ½, held inside the
-    table.
+    """table: L lists of C numbers → `length` lists: new place i is read at (i + ½)·L/length − ½,
+    held inside the table.
     """
     rows, stretched = len(table), []
     for i in range(length):

@@ -6,8 +6,9 @@ from oracle.score import inner
 
 
 def linear(q, k, v, projection, keeps=None):
-    """q (B, H, N, D), k (B, H, M, D), v (B, H, M, E), ω (F, D) → (B, H, N, E); keeps(b, i, j) says whether i may look
-    at j.
+    """q (B, H, N, D), k (B, H, M, D), v (B, H, M, E), ω (F, D) → (B, H, N, E).
+
+    Keeps(b, i, j) says whether i may look at j.
     """
     result = []
     for b, heads in enumerate(zip(q, k, v, strict=True)):

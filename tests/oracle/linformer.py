@@ -8,8 +8,9 @@ from oracle.score import inner, mean
 
 
 def linformer(x, qkv, out, e, f, heads, kept=None):
-    """x (N, C); qkv and out are pairs (weight, bias); E and F (projected, at least N); kept (N,) says which tokens are
-    real. → (N, C).
+    """x (N, C); qkv and out are pairs (weight, bias); E and F (projected, at least N).
+
+    Kept (N,) says which tokens are real. → (N, C).
     """
     width = len(x[0])
     q, k, v = ([affine(row, qkv[0][s : s + width], qkv[1][s : s + width]) for row in x] for s in (0, width, 2 * width))

@@ -122,8 +122,9 @@ def log_loss(truth, logits, temperature):
 
 
 def best_threshold(truth, score, worth):
-    """Try every cut between neighbouring distinct scores, and the one below all; (best worth, the cuts that reach
-    it).
+    """Try every cut between neighbouring distinct scores, and the one below all.
+
+    (best worth, the cuts that reach it).
     """
     known = sorted(set(score))
     cuts = [known[0] / 2] + [(low + high) / 2 for low, high in itertools.pairwise(known)]

@@ -7,8 +7,9 @@ import math
 
 
 def multihead(query, memory, q, k, v, out, heads, groups, keeps=None):
-    """query (N, C), memory (M, C′); q, k, v and out are pairs (weight, bias or None); keeps(i, j) says whether i may
-    look at j. → (N, C).
+    """query (N, C), memory (M, C′); q, k, v and out are pairs (weight, bias or None).
+
+    Keeps(i, j) says whether i may look at j. → (N, C).
     """
     projected = [linear(row, *q) for row in query]  # (N, H·D)
     keys = [linear(row, *k) for row in memory]  # (M, G·D)
@@ -65,8 +66,8 @@ def like(module, query, memory=None):
 
 
 def parts(module):
-    """(q, k, v, out) of a multi-head layer, each (weight, bias or None), as lists: q, k and v stand in one matrix, or
-    k and v do.
+    """(q, k, v, out) of a multi-head layer, each (weight, bias or None), as lists: q, k and v stand in one matrix,
+    or k and v do.
     """
     queries, pairs = module.heads * module.head_width, module.groups * module.head_width
     joint = [pair(module.qkv)] if module.qkv is not None else [pair(module.q), pair(module.kv)]

@@ -5,8 +5,9 @@ from oracle.multihead import linear as affine
 
 
 def performer(query, memory, qkv, out, projection, heads, keeps=None):
-    """query (N, C), memory (M, C); qkv and out are pairs (weight, bias), qkv's rows those of q, k and v in this order.
-    → (N, C).
+    """query (N, C), memory (M, C).
+
+    Qkv and out are pairs (weight, bias), qkv's rows those of q, k and v in this order. → (N, C).
     """
     width = len(query[0])
     q = [affine(row, qkv[0][:width], qkv[1][:width]) for row in query]

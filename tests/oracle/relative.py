@@ -2,8 +2,8 @@
 
 
 def relative(q, table, rows, columns, scale):
-    """q: n lists of D numbers, table: 2K+1 lists of D, rows: n positions, columns: m positions → n lists of m
-    numbers.
+    """q: n lists of D numbers, table: 2K+1 lists of D, rows: n positions, columns:
+    m positions → n lists of m numbers.
     """
     reach = (len(table) - 1) // 2
     scores = []

@@ -26,8 +26,9 @@ def softmax(scores):
 
 
 def pairs(q, k, score):
-    """score(q_i, k_j, i, j) for all samples and heads: q (B, H, N, D), k (B, G, M, E) → (B, H, N, M); head h reads
-    keys ⌊h·G/H⌋.
+    """score(q_i, k_j, i, j) for all samples and heads: q (B, H, N, D), k (B, G, M, E) → (B, H, N, M).
+
+    Head h reads keys ⌊h·G/H⌋.
     """
     result = []
     for queries, keys in zip(q, k, strict=True):

@@ -1,5 +1,6 @@
-"""Shifted windows on a grid: cut the rows and the columns at shift, shift + size, …; the tokens of one window look at
-each other.
+"""Shifted windows on a grid: cut the rows and the columns at shift, shift + size, ….
+
+The tokens of one window look at each other.
 """
 
 from itertools import pairwise

@@ -110,8 +110,9 @@ def test_sources_whose_sentences_may_be_of_different_lengths(penalty):
     "search", [{"beam": 3}, {"beam": 1}, {"sample": True}, {"sample": True, "temperature": 1e-310}]
 )
 def test_there_is_always_a_sentence(search):
-    """Of three words each may come once, and after that neither a word nor the end; then the sentence ends where it
-    is.
+    """Of three words each may come once, and after that neither a word nor the end.
+
+    Then the sentence ends where it is.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("error")

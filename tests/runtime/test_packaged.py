@@ -36,8 +36,8 @@ def test_the_better_one_is_taken_where_none_is_named():
 
 @pytest.mark.parametrize("suffix", ["", EXPORTED])
 def test_it_finds_what_is_rendered(suffix):
-    """Frames of seeds that it was not trained on: of the kinds that it knows well, the right one is likelier where it
-    is than where it is not.
+    """Frames of seeds that it was not trained on: of the kinds that it knows well,
+    the right one is likelier where it is than where it is not.
     """
     model = load(packaged(DEFAULT, suffix) if suffix else DEFAULT, device="cpu")
     frames = [render(9_000_000 + seed, 224) for seed in range(60)]

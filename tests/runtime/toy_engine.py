@@ -1,5 +1,5 @@
-"""An engine that needs no model: what comes next is drawn from the source and all words so far, and is the same each
-time.
+"""An engine that needs no model: what comes next is drawn from the source and all words so far,
+and is the same each time.
 """
 
 import itertools

@@ -1,5 +1,6 @@
-"""A recorded step is the step: the same loss and the same gradient, for every shape, however often; batches are padded
-to few shapes.
+"""A recorded step is the step: the same loss and the same gradient, for every shape, however often.
+
+Batches are padded to few shapes.
 """
 
 import json

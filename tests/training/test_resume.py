@@ -1,5 +1,5 @@
-"""A run that is killed and goes on ends with the weights, figures and predictions of one that was never killed, bit
-for bit.
+"""A run that is killed and goes on ends with the weights, figures and predictions of one that was never killed,
+bit for bit.
 """
 
 import os

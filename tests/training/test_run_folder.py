@@ -1,5 +1,5 @@
-"""A run's folder: anybody else's is left alone, changed data and changed options are refused, damaged files are
-named.
+"""A run's folder: anybody else's is left alone, changed data and changed options are refused,
+damaged files are named.
 """
 
 import json

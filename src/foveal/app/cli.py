@@ -199,8 +199,8 @@ def _without_command(arguments: list[str]) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument that does not fit is an error like any other: one line. -1, -1e5 and -inf are values, and no
-    flags.
+    """An argument that does not fit is an error like any other: one line. -1, -1e5 and -inf are values,
+    and no flags.
     """
 
     def __init__(self, **named: Any) -> None:

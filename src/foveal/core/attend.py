@@ -74,8 +74,9 @@ def attend(
     weights: bool = False,
     kernel: str = "auto",
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """softmax(q kᵀ·scale + bias) v on (B, H, N, D), (B, G, M, D), (B, G, M, E) → (B, H, N, E); with weights=True also
-    α (B, H, N, M).
+    """softmax(q kᵀ·scale + bias) v on (B, H, N, D), (B, G, M, D), (B, G, M, E) → (B, H, N, E).
+
+    With weights=True also α (B, H, N, M).
 
     mask: True = may look; a pattern of `foveal.mask`, a boolean tensor that broadcasts to (B, H, N, M), or both
     (`causal & tensor`).
@@ -95,8 +96,8 @@ def attend(
 
 @contextmanager
 def kernel(name: str) -> Iterator[None]:
-    """Every attention inside the `with` takes this kernel, in all layers of a model, unless its call asks for one
-    itself.
+    """Every attention inside the `with` takes this kernel, in all layers of a model,
+    unless its call asks for one itself.
 
     A graph of torch.compile keeps the kernel of the `with` in which it was compiled.
 
@@ -256,8 +257,8 @@ def _kernel_around() -> str:
 
 
 def _beyond_first() -> bool:
-    """Whether torch is about to take a derivative that fused kernels do not have: in forward mode, or of a
-    derivative.
+    """Whether torch is about to take a derivative that fused kernels do not have: in forward mode,
+    or of a derivative.
     """
     if forward_ad._current_level >= 0:
         return True

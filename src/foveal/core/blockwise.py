@@ -5,10 +5,11 @@
     two tiles of one row are joined by their ℓ = log Σ_j exp E:   ℓ ← log(e^ℓ₁ + e^ℓ₂),  Y ← Y₁·e^(ℓ₁−ℓ) + Y₂·e^(ℓ₂−ℓ)
     backward, with P made anew and δ = Σ_d dY·Y:   dE = P ∘ (dY Vᵀ − δ)
 
-It runs and trains on any device, in plain torch: FlexAttention has no backward pass on a CPU. Symbols: B batch, H
-heads of q, G heads of k and v, n and m the sides of a tile. Paper: Tri Dao, Daniel Y. Fu, Stefano Ermon, Atri Rudra,
-Christopher Ré (2022). FlashAttention: fast and memory-efficient exact attention with IO-awareness. NeurIPS.
-arXiv:2205.14135. Departs from the paper: a tile is as wide as its rows' pattern, so that most rows need no rescaling.
+It runs and trains on any device, in plain torch: FlexAttention has no backward pass on a CPU.
+Symbols: B batch, H heads of q, G heads of k and v, n and m the sides of a tile.
+Paper: Tri Dao, Daniel Y. Fu, Stefano Ermon, Atri Rudra, Christopher Ré (2022). FlashAttention: fast and
+    memory-efficient exact attention with IO-awareness. NeurIPS. arXiv:2205.14135.
+Departs from the paper: a tile is as wide as its rows' pattern, so that most rows need no rescaling.
 """
 
 from contextlib import AbstractContextManager, nullcontext

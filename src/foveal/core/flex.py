@@ -1,5 +1,5 @@
-"""FlexAttention, compiled for one kind of call at a time: masks become blocks that are skipped, terms become a
-score_mod.
+"""FlexAttention, compiled for one kind of call at a time: masks become blocks that are skipped,
+terms become a score_mod.
 
     y = softmax(score_mod(q kᵀ·scale), over the blocks that the mask keeps) v
 

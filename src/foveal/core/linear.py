@@ -89,8 +89,8 @@ def linear(q: Tensor, k: Tensor, v: Tensor, projection: Tensor, *, mask: Mask | 
 def order_and_keys(
     mask: Mask | Tensor | None, batch: int, queries: int, keys: int, device: torch.device
 ) -> tuple[bool, Tensor | None]:
-    """Whether a mask is causal, and which keys it keeps, (B, 1, 1, M) or None for all: as much as a sum over keys can
-    respect.
+    """Whether a mask is causal, and which keys it keeps, (B, 1, 1, M) or None for all:
+    as much as a sum over keys can respect.
     """
     if isinstance(mask, Tensor):
         mask = Given(mask)
@@ -129,8 +129,8 @@ def _causal(q: Tensor, k: Tensor, v: Tensor, hiding: Tensor, projection: Tensor)
 def _added(
     k: Tensor, v: Tensor, hiding: Tensor, projection: Tensor, sums: Tensor, strongest: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Σ_j φ(k_j) [v_j, 1]ᵀ, (B, H, F, E + 1), with these keys in it, relative to the strongest key so far; and the
-    strength of that.
+    """Σ_j φ(k_j) [v_j, 1]ᵀ, (B, H, F, E + 1), with these keys in it, relative to the strongest key so far;
+    and the strength of that.
     """
     keys, strength = _features(k, projection)
     strength = strength + hiding
@@ -170,8 +170,8 @@ def _read_and_added(
 
 
 def _relative(strength: Tensor, rows: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
-    """How strong keys (…, m, 1) are beside the strongest that a row sees, itself the last: (…, n, m); and that one's
-    strength, (…, n, 1).
+    """How strong keys (…, m, 1) are beside the strongest that a row sees, itself the last: (…, n, m);
+    and that one's strength, (…, n, 1).
     """
     seen = strength.transpose(-1, -2).masked_fill(_count(strength.shape[-2], rows) > rows[:, None], -torch.inf)
     strongest = torch.maximum(seen.detach().amax(-1, keepdim=True), least)
@@ -245,8 +245,8 @@ def _split(x: Tensor, size: int) -> tuple[Tensor, ...]:
 
 
 def _run(step: Callable[..., Any], one_of_many: bool, *inputs: Tensor) -> Any:
-    """One step; where there are many, its features are computed again in the backward pass: to store all N·F takes
-    longer.
+    """One step; where there are many, its features are computed again in the backward pass:
+    to store all N·F takes longer.
     """
     if torch.compiler.is_compiling() or is_tracing() or not (one_of_many and torch.is_grad_enabled()):
         return step(*inputs)

@@ -43,8 +43,8 @@ class Mask:
         raise NotImplementedError
 
     def predicate(self, keys: int, device: torch.device) -> Predicate:
-        """`keeps` as a function of (b, h, i, j) whose tensors, if it has any, are on the device already: what
-        FlexAttention compiles.
+        """`keeps` as a function of (b, h, i, j) whose tensors, if it has any, are on the device already:
+        what FlexAttention compiles.
         """
         return lambda b, h, i, j: self.keeps(b, h, i, j, keys)
 
@@ -124,8 +124,8 @@ class Mask:
         return self.part(torch.arange(queries, device=device), torch.arange(keys, device=device), keys, batch=batch)
 
     def part(self, rows: Tensor, columns: Tensor, keys: int, *, batch: int = 1) -> Tensor:
-        """The dense form of some rows (n,) and columns (m,) only: (n, m), or (B, 1, n, m) where samples differ, (B, H,
-        n, m) where heads do.
+        """The dense form of some rows (n,) and columns (m,) only: (n, m), or (B, 1, n, m) where samples differ,
+        (B, H, n, m) where heads do.
         """
         zero = torch.zeros((), dtype=torch.long, device=rows.device)
         n, m = rows.shape[0], columns.shape[0]  # len() would make a dynamic size a constant of an exported graph

@@ -66,8 +66,8 @@ class RelativeTerm(Term):
         return (i + (self.start - j)).clamp(-self.reach, self.reach) + self.reach
 
     def _skewed(self, q: Tensor, table: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        """Runs of rows and columns: one product with the n + m distances of the tile, then each row moves one step
-        further to the left.
+        """Runs of rows and columns: one product with the n + m distances of the tile,
+        then each row moves one step further to the left.
         """
         n, m = len(rows), len(columns)
         falling = rows[-1] - torch.arange(

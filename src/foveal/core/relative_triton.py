@@ -5,11 +5,13 @@
 In a tile of queries i₀… and keys j₀… the distances i − j span a window of W = BM + BN − 1 rows of R: one product
 q·R_Wᵀ (BM, W) holds every term of the tile, and a gather along its rows, t = (i − i₀) − (j − j₀) + BN − 1, skews it
 into place. Backward, the same gather the other way round turns dE into the gradient of the window. Where a whole tile
-lies beyond ±K the term is one number a query. Symbols: B batch, H heads, G heads of k and v, N queries, M keys, D
-width, BM × BN a tile. Paper: Peter Shaw, Jakob Uszkoreit, Ashish Vaswani (2018). Self-attention with relative position
-representations. NAACL. arXiv:1803.02155. Paper: Tri Dao, Daniel Y. Fu, Stefano Ermon, Atri Rudra, Christopher Ré
-(2022). FlashAttention: fast and memory-efficient exact attention with IO-awareness. NeurIPS. arXiv:2205.14135. Departs
-from the paper: no relative term on the values.
+lies beyond ±K the term is one number a query.
+Symbols: B batch, H heads, G heads of k and v, N queries, M keys, D width, BM × BN a tile.
+Paper: Peter Shaw, Jakob Uszkoreit, Ashish Vaswani (2018). Self-attention with relative position representations.
+    NAACL. arXiv:1803.02155.
+Paper: Tri Dao, Daniel Y. Fu, Stefano Ermon, Atri Rudra, Christopher Ré (2022). FlashAttention: fast and
+    memory-efficient exact attention with IO-awareness. NeurIPS. arXiv:2205.14135.
+Departs from the paper: no relative term on the values.
 """
 
 # mypy: ignore-errors
@@ -41,8 +43,8 @@ def _dot(a, b):
 
 @triton.jit
 def _term(q, R, stride_r, delta, CLIP, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr, W: tl.constexpr):
-    """q_i·R_{clip(i−j)} for a tile whose first query is `delta` after its first key: (BM, BN), and the window (W, D)
-    it came from.
+    """q_i·R_{clip(i−j)} for a tile whose first query is `delta` after its first key: (BM, BN), and the window (W,
+    D) it came from.
     """
     window = tl.arange(0, W)
     row = tl.minimum(tl.maximum(delta - (BN - 1) + window, -CLIP), CLIP) + CLIP
@@ -83,8 +85,8 @@ def _ends(q, R, stride_r, CLIP, D: tl.constexpr):
 
 @triton.jit
 def _band(first, CLIP, SIZE: tl.constexpr, OTHER: tl.constexpr, stop):
-    """The tiles [begin, end) of the other side, in steps of OTHER, whose distances to a block of SIZE are not all
-    clipped.
+    """The tiles [begin, end) of the other side, in steps of OTHER,
+    whose distances to a block of SIZE are not all clipped.
     """
     begin = tl.maximum(first - CLIP - OTHER + 1, 0) // OTHER * OTHER
     end = tl.minimum(tl.cdiv(first + SIZE + CLIP, OTHER) * OTHER, tl.cdiv(stop, OTHER) * OTHER)

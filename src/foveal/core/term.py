@@ -22,8 +22,8 @@ class Term:
     tensors: tuple[Tensor, ...] = ()
 
     def scores(self, q: Tensor, rows: Tensor, columns: Tensor, *tensors: Tensor) -> Tensor:
-        """The term of queries q (B, H, n, D) at positions rows (n,), for keys at positions columns (m,): broadcasts to
-        (B, H, n, m).
+        """The term of queries q (B, H, n, D) at positions rows (n,), for keys at positions columns (m,):
+        broadcasts to (B, H, n, m).
 
         `tensors` stand for `self.tensors`: a kernel that recomputes passes them in, to take gradients of them.
         """

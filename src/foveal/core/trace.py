@@ -21,8 +21,8 @@ def is_tracing() -> bool:
 
 @contextmanager
 def outside_of_trace() -> Iterator[None]:
-    """What is computed inside becomes a constant of the graph: a table that a cache keeps would differ from the first
-    trace to the second.
+    """What is computed inside becomes a constant of the graph:
+    a table that a cache keeps would differ from the first trace to the second.
     """
     state = torch._C._get_tracing_state()
     torch._C._set_tracing_state(None)  # type: ignore[attr-defined]
@@ -42,8 +42,9 @@ def only_for(size: int | Tensor, what: str, tensor: Tensor) -> Tensor:
 
 @lru_cache(maxsize=1)
 def _guard() -> Callable[..., Tensor]:
-    """A scripted function keeps its branch inside a traced graph; torch drops an assertion whose result nobody
-    reads.
+    """A scripted function keeps its branch inside a traced graph.
+
+    Torch drops an assertion whose result nobody reads.
     """
     with outside_of_trace():
         guard: Callable[..., Tensor] = torch.jit.script(_refuse_other_sizes)

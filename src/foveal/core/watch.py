@@ -34,8 +34,8 @@ Indices = int | slice | Sequence[int] | Tensor
 
 
 class Keep(Protocol):
-    """What to keep of one attention: named tensors, from a way to get rows (n,) of its weights, (B, H, n, M), and the
-    rows asked for.
+    """What to keep of one attention: named tensors, from a way to get rows (n,) of its weights, (B, H, n, M),
+    and the rows asked for.
     """
 
     def __call__(self, part: Callable[[Tensor], Tensor], rows: Tensor, start: int) -> Mapping[str, Tensor]: ...
@@ -55,8 +55,8 @@ class Weights:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Keep only entropy, largest weight and mean distance of each row, 3·B·H·N numbers: `chunk` rows of weights exist
-    at a time.
+    """Keep only entropy, largest weight and mean distance of each row, 3·B·H·N numbers:
+    `chunk` rows of weights exist at a time.
     """
 
     chunk: int = 256
@@ -71,8 +71,8 @@ class Statistics:
 
 
 def statistics(weights: Tensor, positions: Tensor) -> dict[str, Tensor]:
-    """Entropy, largest weight and mean distance of weights (B, H, n, M) whose queries stand at these positions (n,):
-    (B, H, n) each.
+    """Entropy, largest weight and mean distance of weights (B, H, n,
+    M) whose queries stand at these positions (n,): (B, H, n) each.
     """
     wide = weights.to(torch.promote_types(weights.dtype, torch.float32))
     keys = torch.arange(wide.shape[3], device=wide.device)

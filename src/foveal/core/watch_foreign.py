@@ -1,5 +1,5 @@
-"""Seeing inside models that foveal did not write: which layer runs, what it hands to torch's dot product, and which
-layers hide.
+"""Seeing inside models that foveal did not write: which layer runs, what it hands to torch's dot product,
+and which layers hide.
 
 Whatever calls `torch.nn.functional.scaled_dot_product_attention` is caught by a torch function mode, however it was
 imported, and so is `multi_head_attention_forward`, which does without it where weights are asked for. A mode also
@@ -38,8 +38,9 @@ _MULTI_HEAD = inspect.signature(functional.multi_head_attention_forward)
 
 
 class Foreign(TorchFunctionMode):
-    """Shows every attention that torch computes and foveal did not ask for to `see`; tells `miss` of one that cannot
-    be read.
+    """Shows every attention that torch computes and foveal did not ask for to `see`.
+
+    Tells `miss` of one that cannot be read.
     """
 
     def __init__(self, see: Callable[[Look, str], None], miss: Callable[[], None]) -> None:
@@ -119,8 +120,8 @@ def _flat(x: Tensor) -> Tensor:
 
 
 def _inside(*args: Any, **kwargs: Any) -> Call:
-    """What torch's multi-head attention hands to its dot product: its own code, with a stand-in that takes the
-    arguments down.
+    """What torch's multi-head attention hands to its dot product: its own code,
+    with a stand-in that takes the arguments down.
     """
     given = _MULTI_HEAD.bind(*args, **kwargs).arguments
     if given.get("need_weights", True):

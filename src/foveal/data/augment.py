@@ -1,5 +1,5 @@
-"""Augmentation of batches, suited to pipes: gravity stays where it is, while camera, lamp, lens, dirt and burnt-in
-text vary.
+"""Augmentation of batches, suited to pipes: gravity stays where it is, while camera, lamp, lens,
+dirt and burnt-in text vary.
 
 Every image draws its own numbers, on the device where the batch lies, and every operation takes the whole batch: 500
 operations for `pipe` and no question to the device. The same as a chain of kornia's augmentation modules took 1,760
@@ -124,8 +124,9 @@ def bernoulli(images: Tensor, share: float) -> Tensor:
 
 
 def moved(images: Tensor, v: Variation) -> Tensor:
-    """Mirrored (never upside down: water lies at the bottom), rolled, shifted, nearer or farther; what comes into
-    sight is a reflection.
+    """Mirrored (never upside down: water lies at the bottom), rolled, shifted, nearer or farther.
+
+    What comes into sight is a reflection.
     """
     mirror = bernoulli(images, 0.5)
     if not (v.turn or v.shift or v.zoom or v.shear):

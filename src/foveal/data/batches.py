@@ -34,8 +34,8 @@ class Batches(Dataset[Batch]):
         resident: bool = False,
         blank: tuple[tuple[float, ...], ...] = (),
     ) -> None:
-        """resident: the pixels are on the device already, and a batch brings indices and labels only. blank: boxes
-        painted grey.
+        """resident: the pixels are on the device already, and a batch brings indices and labels only. blank:
+        boxes painted grey.
         """
         self.source, self.size, self.packed, self.resident, self.blank = source, size, packed, resident, blank
 

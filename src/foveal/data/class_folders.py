@@ -71,8 +71,9 @@ def _some_picture(folder: Path) -> bool:
 
 
 def _parts(root: Path) -> list[tuple[int, Path]]:
-    """(split, the folder that holds its class folders); one part with the split −1 where the folders are the
-    classes.
+    """(split, the folder that holds its class folders).
+
+    One part with the split −1 where the folders are the classes.
     """
     folders = _folders(root)
     words = {folder: WORDS.get(folder.lower(), -1) for folder in folders}

@@ -1,5 +1,5 @@
-"""Which images train, which choose, which test, where nobody decided: shares of every class, groups kept whole, the
-same for the same seed.
+"""Which images train, which choose, which test, where nobody decided: shares of every class, groups kept whole,
+the same for the same seed.
 
 Images are put in the order of their rarest class, then of their set of classes, then at random; along that order the
 test set takes an image whenever ⌊r·share⌋ steps up, and val does the same with what is left. So every stretch of the

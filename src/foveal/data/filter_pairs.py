@@ -67,8 +67,9 @@ class PairFilter:
         expect(is_number(self.ratio) and self.ratio >= 1, "ratio", "a number from 1", short_repr(self.ratio))
 
     def through(self, rows: Iterable[Row], files: tuple[str, str], split: str = "") -> Iterator[Pair]:
-        """The good pairs. files: where the source and the target stand; they may be the same. split: of rows that do
-        not say theirs.
+        """The good pairs. files: where the source and the target stand.
+
+        They may be the same. split: of rows that do not say theirs.
         """
         for row in rows:
             evaluated = (row.split or split) not in ("", "train")

@@ -19,8 +19,8 @@ DIGITS = 19  # of a number that fits 64 bits
 
 
 def folds(table: "Table", fold_column: str | None, notes: list[str]) -> tuple[Numbers | None, tuple[str, ...]]:
-    """(N,) folds as 0 to F − 1, None without any; and their names, where they are the values of the column
-    `fold_column`.
+    """(N,) folds as 0 to F − 1, None without any;
+    and their names, where they are the values of the column `fold_column`.
     """
     if fold_column is not None:
         return _by_value(table, fold_column, notes)

@@ -36,8 +36,8 @@ class ImageInput(nn.Module):
         return (images - self.mean) / self.std
 
     def frames(self, frames: Sequence[Pixels], blank: Sequence[Sequence[float]] = ()) -> Tensor:
-        """Images of the model's side, (S, S, 3) uint8 each → (B, 3, S, S), blank boxes painted, normalised, on the
-        device of this module.
+        """Images of the model's side, (S, S, 3) uint8 each → (B, 3, S, S), blank boxes painted, normalised,
+        on the device of this module.
         """
         pixels = np.stack(frames)
         paint(pixels, blank)

@@ -30,8 +30,9 @@ def sketch(names: Iterable[bytes]) -> dict[str, Any]:
 
 
 def count_known(facts: object, names: Iterable[bytes]) -> tuple[int, bool] | None:
-    """(how many of these names are in the sketch, whether that is exact); None where the facts are no sketch: a card
-    may come from anybody.
+    """(how many of these names are in the sketch, whether that is exact).
+
+    None where the facts are no sketch: a card may come from anybody.
     """
     kept = _read(facts)
     if kept is None or not len(kept):

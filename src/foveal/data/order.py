@@ -1,5 +1,5 @@
-"""In which order a set is seen: a function of seed and epoch alone, so that a run that was killed goes on as if it had
-not been.
+"""In which order a set is seen: a function of seed and epoch alone,
+so that a run that was killed goes on as if it had not been.
 
 Every process of a distributed run takes its own slice of each batch.
 """
@@ -26,8 +26,8 @@ class Order:
         rank: int = 0,
         world: int = 1,
     ) -> None:
-        """weight (N,): how often each is drawn, with replacement, instead of once. rank, world: which process this is,
-        and of how many.
+        """weight (N,): how often each is drawn, with replacement, instead of once. rank, world:
+        which process this is, and of how many.
         """
         expect_integer(batch, "batch")
         expect(len(indices) > 0, "the split", "at least one image that can be read", "none")

@@ -1,5 +1,6 @@
-"""Sentences and their translations, as every part of foveal sees them; read_parallel finds out what a name or a path
-is, and reads it.
+"""Sentences and their translations, as every part of foveal sees them.
+
+Read_parallel finds out what a name or a path is, and reads it.
 
     grammar, grammar:N, grammar:N:SEED    sentences that a grammar makes, no download
     a folder                              train.en, train.de, val.* (or valid, dev), test*.*; or train.tsv, train.jsonl and their like

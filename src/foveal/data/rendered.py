@@ -57,8 +57,8 @@ def read_pipes(name: str) -> Source:
 
 
 def split_of(images: RenderedImages) -> NDArray[np.int8]:
-    """(N,) index in SPLITS: a function of the frame's own seed, so that pipes:300 tests on nothing that pipes:1600
-    trains on.
+    """(N,) index in SPLITS: a function of the frame's own seed,
+    so that pipes:300 tests on nothing that pipes:1600 trains on.
     """
     seeds = np.array([images.frame_seed(index) for index in range(len(images))], np.uint64)
     with np.errstate(over="ignore"):  # the finaliser of splitmix64, which scatters neighbours

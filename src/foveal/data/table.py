@@ -253,8 +253,9 @@ def _from_words(table: Table, column: str, notes: list[str]) -> Labelled:
 def _once(
     table: Table, rows: list[int], labels: NDArray[np.integer], fold_column: str | None, notes: list[str]
 ) -> list[int]:
-    """Every file once, also where it is written in two ways, as 0.jpg and ./0.jpg; listed again with another label,
-    split, fold or group it is an error.
+    """Every file once, also where it is written in two ways, as 0.jpg and ./0.jpg.
+
+    Listed again with another label, split, fold or group it is an error.
     """
     first: dict[str, int] = {}
     kept = []

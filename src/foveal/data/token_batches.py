@@ -1,5 +1,5 @@
-"""Batches of sentence pairs by their number of tokens: short sentences come many at a time, long ones few, and little
-is padding.
+"""Batches of sentence pairs by their number of tokens: short sentences come many at a time, long ones few,
+and little is padding.
 
     width of a pair    = the longer of its two sides, with its mark
     size of a batch    = its pairs · its widest pair  ≤  tokens
@@ -69,8 +69,8 @@ class Tokens:
         return np.diff(self.offsets)
 
     def rows(self, indices: NDArray[np.integer], before: int, pad: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """These rows, right-padded and with one place more for a mark: (B, L + 1), the row from place `before` on; and
-        their lengths (B,).
+        """These rows, right-padded and with one place more for a mark: (B, L + 1), the row from place `before` on;
+        and their lengths (B,).
         """
         starts = self.offsets[indices]
         lengths = self.offsets[np.asarray(indices) + 1] - starts

@@ -1,5 +1,6 @@
-"""Structured pruning to a target: whole channels go until a model has the parameters, or the work, of another one;
-then both can be compared.
+"""Structured pruning to a target: whole channels go until a model has the parameters, or the work, of another one.
+
+Then both can be compared.
 
     keep_g = max(1, ⌊C_g (1 − r)⌋) channels of each group g, those of the largest importance;   the smallest r with cost(r) ≤ target
     l1     importance of a channel = mean of |w| sums over the layers that make or read it
@@ -73,8 +74,8 @@ def prune(model: nn.Module, target: int, unit: str = "parameters", by: str = "l1
     fixed: dict[int, int] = {}  # groups that are too coarse for what is still missing, and the channels left in them
 
     def left(share: int, tail: int = len(groups)) -> tuple[int, ...]:
-        """Channels left in each group, where share / 2^STEPS is cut from the last `tail` groups, and one step less
-        from the others.
+        """Channels left in each group, where share / 2^STEPS is cut from the last `tail` groups,
+        and one step less from the others.
         """
         shares = [share if place >= len(groups) - tail else share - 1 for place in range(len(groups))]
         return tuple(

@@ -1,5 +1,5 @@
-"""Diagnosis of anybody's attention for the seven mistakes that turn up in everybody's: by calling it, not by reading
-it.
+"""Diagnosis of anybody's attention for the seven mistakes that turn up in everybody's: by calling it,
+not by reading it.
 
 A module, a class or a function is called with tokens of its own width; what moves, what comes out and what torch
 computes inside decide. What cannot be measured is reported as such. The module that is given stays as it is: a copy is
@@ -32,8 +32,8 @@ def check(
     layout: str | None = None,
     shape: tuple[int, int, int] | None = None,
 ) -> Report:
-    """Look for the seven mistakes in a module, a class (built with `arguments`, the rest guessed by name) or a
-    function of q, k and v.
+    """Look for the seven mistakes in a module, a class (built with `arguments`,
+    the rest guessed by name) or a function of q, k and v.
 
     call: (module, x, mask) → output, where the call cannot be guessed: tokens x (B, N, C), mask boolean (N, N) or
     None. step: (module, x, cache) → (output, cache), where the use of a cache cannot be guessed; the first cache is
@@ -57,8 +57,8 @@ def check(
 
 
 def assert_sound(module: Any, *, allow: Iterable[str] = (), **options: Any) -> None:
-    """For a test: raise an AssertionError with the table if `check(module, **options)` finds a mistake that is not
-    allowed by name.
+    """For a test: raise an AssertionError with the table if `check(module,
+    **options)` finds a mistake that is not allowed by name.
     """
     allowed = set(allow)
     for name in allowed - set(MISTAKES):

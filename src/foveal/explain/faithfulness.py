@@ -71,8 +71,8 @@ class Subject(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """An image of the model's side, the classes that it shows, and, where they are known, the masks (h, w) of its
-    findings by class.
+    """An image of the model's side, the classes that it shows, and, where they are known, the masks (h,
+    w) of its findings by class.
     """
 
     pixels: Pixels
@@ -91,8 +91,9 @@ def faithfulness(
     fill: str = "mean",
     resamples: int = 1000,
 ) -> dict[str, Any]:
-    """Means with 95 % intervals of every measure and map, and the curves behind the deletion area; plain values that
-    JSON can hold.
+    """Means with 95 % intervals of every measure and map, and the curves behind the deletion area.
+
+    Plain values that JSON can hold.
 
     classes: of the model. orders: random orders to compare with. steps: points of a curve. fill: "mean", the image's
     mean colour, or "blur".
@@ -167,8 +168,8 @@ def deletion(
     steps: int,
     fill: Callable[[Tensor], Tensor],
 ) -> tuple[Array, Array]:
-    """An image (1, 3, S, S) with more and more cells hidden, by each of several orders (O, P): (shares hidden (K,),
-    probabilities (O, K, C)).
+    """An image (1, 3, S, S) with more and more cells hidden, by each of several orders (O, P):
+    (shares hidden (K,), probabilities (O, K, C)).
 
     What the model is never given stays as it is.
     """

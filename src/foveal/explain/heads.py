@@ -23,8 +23,8 @@ Loss = Callable[[Any, Any], Tensor]  # a model and one batch, of whatever kind â
 
 
 def importance_by_gradient(model: nn.Module, batches: Sequence[Any], loss: Loss) -> list[Tensor]:
-    """One tensor (H,) for each multi-head layer: the mean over the batches, of one sample each where the equation is
-    meant to the letter.
+    """One tensor (H,) for each multi-head layer: the mean over the batches,
+    of one sample each where the equation is meant to the letter.
     """
     layers = head_layers(model)
     found = [torch.zeros(layer.heads, dtype=torch.float64) for layer in layers]

@@ -86,8 +86,8 @@ def gradient(
 def occlusion(
     probability: Callable[[Tensor], Array], images: Tensor, sides: Sides, batch: int = 16, blank: Tensor | None = None
 ) -> Array:
-    """(B, C, rows, columns): what each class's probability loses when a cell is hidden. probability: images (n, 3, S,
-    S) → (n, C).
+    """(B, C, rows, columns): what each class's probability loses when a cell is hidden. probability: images (n, 3,
+    S, S) → (n, C).
 
     blank (S, S): pixels that the model is never given. They stay as they are: what was not seen cannot be lost.
     """
@@ -134,8 +134,9 @@ def _named(name: str) -> str:
 
 
 def _of_class_token(record: Record) -> Array | None:
-    """The first row of N = 1 + side² tokens without its own column, (B, H, 1, side, side); None for another kind of
-    attention.
+    """The first row of N = 1 + side² tokens without its own column, (B, H, 1, side, side).
+
+    None for another kind of attention.
     """
     batch, heads, queries, keys = record.shape
     side = math.isqrt(keys - 1)

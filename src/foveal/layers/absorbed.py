@@ -102,8 +102,8 @@ class Absorbed(nn.Module):
         return (self._out() @ self._by_head(matrix(self, self.kv)[self.inner :])).transpose(0, 1).flatten(1)
 
     def _offset(self, mask: Mask | Tensor | None, query: Tensor, memory: Tensor) -> Tensor:
-        """b, (C,); (B or 1, N, C) with a mask: a head that may look at nothing says nothing, its bias of values
-        neither.
+        """b, (C,); (B or 1, N, C) with a mask: a head that may look at nothing says nothing,
+        its bias of values neither.
         """
         values = self.kv.bias[self.inner :]
         if mask is None:

@@ -43,8 +43,9 @@ class Additive(nn.Module):
     def forward(
         self, query: Tensor, memory: Tensor, *, keys: Tensor | None = None, mask: Mask | Tensor | None = None
     ) -> Tensor:
-        """Tokens (B, N, C) and a memory (B, M, E) → (B, N, E); keys: those of this memory, if they are known
-        already.
+        """Tokens (B, N, C) and a memory (B, M, E) → (B, N, E).
+
+        keys: those of this memory, if they are known already.
         """
         check_tokens(self, "query", query, self.query.in_features, self.query.weight)
         keys = self.keys(memory) if keys is None else keys

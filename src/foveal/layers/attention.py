@@ -55,8 +55,8 @@ class Attention(nn.Module):
 
 
 def look(scores: Tensor, memory: Tensor, mask: Mask | Tensor | None, dropout: float) -> Tensor:
-    """Scores of one head (B, 1, N, M), a memory (B, M, E) → its weighted mean (B, N, E) over the keys that the mask
-    keeps.
+    """Scores of one head (B, 1, N, M), a memory (B, M, E) → its weighted mean (B, N,
+    E) over the keys that the mask keeps.
     """
     return weigh(hidden(scores, mask), memory[:, None], dropout=dropout)[:, 0]
 

@@ -2,10 +2,11 @@
 
     step t:   K_t = [K_{t−1}; k_t];   V_t = [V_{t−1}; v_t];   y_t = softmax(q_t K_tᵀ/√D) V_t
 
-Symbols: B batch, G heads of keys and values, M the capacity, D the width of a head. Paper: Noam Shazeer (2019). Fast
-transformer decoding: one write-head is all you need. arXiv:1911.02150. Departs from the paper: nothing. The room for
-all steps is taken at the beginning, so that a step copies one token and not the whole past. Cost: O(B·G·D) time a
-step; 2·B·G·M·D numbers of memory.
+Symbols: B batch, G heads of keys and values, M the capacity, D the width of a head.
+Paper: Noam Shazeer (2019). Fast transformer decoding: one write-head is all you need. arXiv:1911.02150.
+Departs from the paper: nothing. The room for all steps is taken at the beginning, so that a step copies one token and
+    not the whole past.
+Cost: O(B·G·D) time a step; 2·B·G·M·D numbers of memory.
 """
 
 from typing import NamedTuple
@@ -17,8 +18,8 @@ from foveal.errors import FovealError, expect, expect_integer, short_repr
 
 
 class Memory(NamedTuple):
-    """Another source's keys (B, G, M, D) and values (B, G, M, D), projected once: what a decoder reads again at every
-    step.
+    """Another source's keys (B, G, M, D) and values (B, G, M, D), projected once:
+    what a decoder reads again at every step.
     """
 
     k: Tensor
@@ -49,8 +50,9 @@ class Cache:
         self.length = 0
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Write the next keys and values, (B, G, n, D); the answer is a view of all there are so far, (B, G, length,
-        D).
+        """Write the next keys and values, (B, G, n, D).
+
+        The answer is a view of all there are so far, (B, G, length, D).
         """
         if not isinstance(k, Tensor) or not isinstance(v, Tensor):
             raise FovealError(

@@ -52,8 +52,9 @@ class Decoder(nn.Module):
         memory_mask: Mask | Tensor | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """x (B, N, C) and a memory (B, M, C′), projected or not → (B, N, C). mask: among x; memory_mask: which of the
-        memory x may see.
+        """x (B, N, C) and a memory (B, M, C′), projected or not → (B, N, C). mask: among x.
+
+        memory_mask: which of the memory x may see.
 
         cache: the keys and values of the tokens before x, which gets those of x added.
         """

@@ -27,8 +27,8 @@ from foveal.layers.attention import check_dropout, check_sizes, check_tokens
 
 
 class DynamicConvolution(nn.Module):
-    """A convolution over tokens whose kernel each token predicts: linear in the length, and no pair is ever
-    compared.
+    """A convolution over tokens whose kernel each token predicts: linear in the length,
+    and no pair is ever compared.
     """
 
     def __init__(self, width: int, heads: int, kernel_size: int, *, ahead: int = 0, dropout: float = 0.0) -> None:
@@ -46,8 +46,9 @@ class DynamicConvolution(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(self, x: Tensor, *, mask: Mask | Tensor | None = None) -> Tensor:
-        """Tokens (B, N, C) → (B, N, C). mask: padding, so that filler is read as 0; the taps themselves say how far is
-        seen.
+        """Tokens (B, N, C) → (B, N, C). mask: padding, so that filler is read as 0.
+
+        The taps themselves say how far is seen.
         """
         check_tokens(self, "x", x, self.width, self.gate.weight)
         batch, tokens, _ = x.shape

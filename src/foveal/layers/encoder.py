@@ -22,8 +22,8 @@ from foveal.layers.residual import PostNorm, PreNorm, Residual  # noqa: F401  Pr
 
 
 class Encoder(nn.Module):
-    """One block out of parts: any layer that keeps the shape of its input may stand for the attention, on tokens or on
-    grids.
+    """One block out of parts: any layer that keeps the shape of its input may stand for the attention,
+    on tokens or on grids.
     """
 
     def __init__(
@@ -35,8 +35,8 @@ class Encoder(nn.Module):
         *,
         width: int | None = None,
     ) -> None:
-        """norm: how each layer is wrapped. dropout: on each layer's output. width: needed only if neither layer has a
-        `width`.
+        """norm: how each layer is wrapped. dropout: on each layer's output. width:
+        needed only if neither layer has a `width`.
         """
         super().__init__()
         check_norm(self, norm)

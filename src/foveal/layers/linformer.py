@@ -39,8 +39,8 @@ class Linformer(nn.Module):
         self.f = nn.Parameter(torch.randn(projected, length) * length**-0.5)
 
     def forward(self, x: Tensor, *, mask: Mask | Tensor | None = None) -> Tensor:
-        """Tokens (B, N, C), N ≤ length → (B, N, C). mask: padding only, as every projected key is a mixture of all
-        tokens.
+        """Tokens (B, N, C), N ≤ length → (B, N, C). mask: padding only,
+        as every projected key is a mixture of all tokens.
         """
         check_tokens(self, "x", x, self.width, self.qkv.weight)
         batch, tokens, _ = x.shape

@@ -54,8 +54,8 @@ class LocationAware(nn.Module):
         keys: Tensor | None = None,
         mask: Mask | Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """A state (B, C), a memory (B, M, E), the weights of the step before (B, M) → y (B, E) and this step's weights
-        (B, M).
+        """A state (B, C), a memory (B, M, E), the weights of the step before (B, M) → y (B,
+        E) and this step's weights (B, M).
 
         keys: those of this memory, if they are known already. mask: of one query, the step itself.
         """

@@ -47,8 +47,8 @@ class MultiHead(nn.Module):
         dropout: float = 0.0,
         bias: bool = True,
     ) -> None:
-        """groups: heads of keys and values, H unless given. key_width: the memory's width. head_width: D, C/H unless
-        given.
+        """groups: heads of keys and values, H unless given. key_width: the memory's width. head_width: D,
+        C/H unless given.
         """
         super().__init__()
         groups = heads if groups is None else groups
@@ -163,8 +163,8 @@ class MultiHead(nn.Module):
         return Cache(batch, self.groups, capacity, self.head_width, dtype=dtype, device=weight.device)
 
     def drop_heads(self, indices: Iterable[int]) -> None:
-        """Cut these heads out, in place: smaller matrices, and the result that zeros in place of their outputs would
-        give.
+        """Cut these heads out, in place: smaller matrices,
+        and the result that zeros in place of their outputs would give.
         """
         try:
             dropped = set(indices)

@@ -42,7 +42,8 @@ class TwoWay(nn.Module):
         b_mask: Mask | Tensor | None = None,
         kernel: str = "auto",
     ) -> tuple[Tensor, Tensor]:
-        """a (B, N, C) and b (B, M, C′) → a′ and b′ of the same shapes. a_mask: where a may look in b, (N, M); b_mask:
-        where b may look in a.
+        """a (B, N, C) and b (B, M, C′) → a′ and b′ of the same shapes. a_mask: where a may look in b, (N, M).
+
+        b_mask: where b may look in a.
         """
         return self.a_asks(a, b, mask=a_mask, kernel=kernel), self.b_asks(b, a, mask=b_mask, kernel=kernel)

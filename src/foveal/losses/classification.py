@@ -29,8 +29,9 @@ def classification_loss(
     class_weight: Tensor | None = None,
     prior: Tensor | None = None,
 ) -> Tensor:
-    """The mean over the usable images. targets (B, C); usable (B,): could be read; prior (C,): see `log_prior`, None
-    for no margin.
+    """The mean over the usable images. targets (B, C); usable (B,): could be read.
+
+    Prior (C,): see `log_prior`, None for no margin.
     """
     logits = logits.float()
     rest: Tensor | float = 1 / 2 if multi_label else 1 / logits.shape[1]  # where the smoothed part of a label goes
@@ -69,8 +70,9 @@ def mean_usable(each: Tensor, usable: Tensor) -> Tensor:
 
 
 def class_weights(counts: NDArray[np.int64]) -> Tensor:
-    """(C,): images per class on average / images of this class, so that all classes weigh the same in sum; 1 for one
-    that has none.
+    """(C,): images per class on average / images of this class, so that all classes weigh the same in sum.
+
+    1 for one that has none.
     """
     present = counts > 0
     return torch.from_numpy(

@@ -4,12 +4,13 @@
     two passes: L = ½ (L¹ + L²) + α/4 · Σ_t a_t [KL(P¹_t ‖ P²_t) + KL(P²_t ‖ P¹_t)],   P = softmax(z)
 
 Symbols: h (T, C) the decoder's output for each token, E (V, C) the table of tokens, y the target tokens, ε the label
-smoothing, a_t = 1/T the weight of a token (0 of padding), lse the log of the sum of exponentials, α the weight of
-R-Drop. Logits are the largest tensor of a small Transformer: 16,384 tokens with 37,000 to choose from are 1.2 GB in 16
-bits, and cross-entropy of them in float32 reads and writes that several times. Here a chunk's gradient is made while
-its logits are there, and so are the products with it; what is the same for all tokens of the vocabulary, ε/V, is of
-rank 1, and never goes through the large tensor. Paper: Xiaobo Liang, Lijun Wu, Juntao Li, Yue Wang, Qi Meng, Tao Qin,
-Wei Chen, Min Zhang, Tie-Yan Liu (2021). R-Drop: regularized dropout for neural networks. NeurIPS. arXiv:2106.14448.
+    smoothing, a_t = 1/T the weight of a token (0 of padding), lse the log of the sum of exponentials, α the weight of
+    R-Drop. Logits are the largest tensor of a small Transformer: 16,384 tokens with 37,000 to choose from are 1.2 GB
+    in 16 bits, and cross-entropy of them in float32 reads and writes that several times. Here a chunk's gradient is
+    made while its logits are there, and so are the products with it; what is the same for all tokens of the
+    vocabulary, ε/V, is of rank 1, and never goes through the large tensor.
+Paper: Xiaobo Liang, Lijun Wu, Juntao Li, Yue Wang, Qi Meng, Tao Qin, Wei Chen, Min Zhang, Tie-Yan Liu (2021). R-Drop:
+    regularized dropout for neural networks. NeurIPS. arXiv:2106.14448.
 Departs from the paper: half of its loss, so that with α = 0 it is the mean of two passes, as large as that of one.
 Cost: the three products of a linear layer, and three passes over a chunk; with R-Drop some ten, over five tensors of
 its size.
@@ -37,8 +38,8 @@ def token_loss(
     counts: Tensor | None = None,
     r_drop: float = 0.0,
 ) -> Tensor:
-    """The mean over tokens (T,) of the smoothed cross-entropy, in float32 at least. counts (T,): which of them count;
-    None: all.
+    """The mean over tokens (T,) of the smoothed cross-entropy, in float32 at least. counts (T,):
+    which of them count; None: all.
 
     hidden: (T, C), or (2, T, C) of two passes that differ in what dropout hid: their mean, and their divergence, α =
     r_drop.

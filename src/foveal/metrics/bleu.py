@@ -1,5 +1,5 @@
-"""How good translations are, as the field counts it: BLEU and chrF by sacrebleu, whose signature names the variant of
-BLEU.
+"""How good translations are, as the field counts it: BLEU and chrF by sacrebleu,
+whose signature names the variant of BLEU.
 
     bleu        cased, on the sentences as a person reads them: the first figure
     lowercased  the same on small letters and separated signs: what papers on small sets report

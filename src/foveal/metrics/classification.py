@@ -157,8 +157,8 @@ def mean(values: Array) -> Array:
 
 
 def measure(truth: Labels, chosen: Labels, probability: Array) -> Measure:
-    """All of these at once, as a function of the weights: sorted here, once, and not again for each of a thousand
-    resamples.
+    """All of these at once, as a function of the weights: sorted here, once,
+    and not again for each of a thousand resamples.
 
     Numbers by name, `accuracy` (or `exact match` and `micro F1`), `balanced accuracy` (one label), `macro F1`, `mAP`,
     `ROC AUC`, and for each class `precision`, `recall`, `F1`, `AP` and `AUC`, (..., C).

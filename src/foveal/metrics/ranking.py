@@ -17,8 +17,8 @@ Array = NDArray[np.float64]
 
 
 class Ranking:
-    """Images of one class from the highest score to the lowest, with where each group of equal scores starts and
-    ends.
+    """Images of one class from the highest score to the lowest,
+    with where each group of equal scores starts and ends.
     """
 
     def __init__(self, truth: NDArray[np.bool_], score: Array) -> None:
@@ -61,8 +61,9 @@ class Ranking:
         return ap, auc
 
     def precision_recall(self) -> tuple[Array, Array]:
-        """(recall, precision) at every distinct score, from the strictest threshold; the curve is a staircase with
-        these corners.
+        """(recall, precision) at every distinct score, from the strictest threshold.
+
+        The curve is a staircase with these corners.
         """
         hits = np.cumsum(self.truth)[self.ends]
         return ratio(hits, np.full(hits.shape, self.truth.sum())), hits / (self.ends + 1.0)

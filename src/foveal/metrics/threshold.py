@@ -20,8 +20,8 @@ from foveal.runtime.answers import DEFAULT
 
 
 def thresholds(truth: Labels, probability: NDArray[np.floating], metric: str = "F1") -> Array:
-    """The best threshold of every class against all others, (C,). metric: "F1", "F2", any "F<β>", or "balanced
-    accuracy".
+    """The best threshold of every class against all others, (C,). metric: "F1", "F2", any "F<β>",
+    or "balanced accuracy".
     """
     truth, scores = checked(truth, probability)
     real, worth = marks(truth, scores.shape[1]), _worth(metric)

@@ -1,5 +1,5 @@
-"""The first stages of somebody else's network as Φ: transformers' ResNet by its config, or any backbone of timm, where
-these are installed.
+"""The first stages of somebody else's network as Φ: transformers' ResNet by its config, or any backbone of timm,
+where these are installed.
 
 `backbone("resnet-18:1")` is transformers' ResNet-18 up to its first stage, `backbone("timm:mobilenetv3_small_100:1")`
 timm's network up to its feature map 1. Weights are new; load others into the module before it is given to Icam.

@@ -64,8 +64,8 @@ def to_torch(model: Transformer) -> Weights:
 
 
 def from_torch(weights: Mapping[str, Tensor], config: TransformerConfig) -> Transformer:
-    """Our model, in evaluation mode, with the weights of a torch.nn.Transformer and of its tables. config: what
-    weights do not say.
+    """Our model, in evaluation mode, with the weights of a torch.nn.Transformer and of its tables. config:
+    what weights do not say.
     """
     check(config)
     _expect_torch(config)

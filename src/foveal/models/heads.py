@@ -3,8 +3,10 @@
     silenced   y = Σ_(h not in S) head_h W_O^h + b        removed: the same sum, with the matrices of S gone
 
 Symbols: S the heads that are meant; layers are numbered from 0 in the order in which the model holds them, heads from
-0 in each. Paper: Paul Michel, Omer Levy, Graham Neubig (2019). Are sixteen heads really better than one? NeurIPS.
-arXiv:1905.10650. Departs from the paper: nothing. A layer keeps at least one head, and the width of a head stays.
+    0 in each.
+Paper: Paul Michel, Omer Levy, Graham Neubig (2019). Are sixteen heads really better than one? NeurIPS.
+    arXiv:1905.10650.
+Departs from the paper: nothing. A layer keeps at least one head, and the width of a head stays.
 """
 
 import contextlib
@@ -62,8 +64,9 @@ def _silence(layer: MultiHead, heads: list[int]) -> Any:
 
 
 def _checked(layers: list[MultiHead], heads: Heads) -> dict[int, list[int]]:
-    """The heads of each layer that is named; an error, before anything is done, unless all of them are there and one
-    is left.
+    """The heads of each layer that is named.
+
+    An error, before anything is done, unless all of them are there and one is left.
     """
     if not isinstance(heads, Mapping):
         raise FovealError(f"heads: expected {{layer: its heads}}, such as {{0: [1]}}, got {short_repr(heads)}")

@@ -99,8 +99,9 @@ class Icam(nn.Module):
     """Images (B, 3, h, w), normalised → logits (B, classes)."""
 
     def __init__(self, config: IcamConfig, phi: nn.Module | None = None) -> None:
-        """phi: any module (B, 3, patch, patch) → (B, C′, h, w), with its C′ as attribute `width`; the config's own
-        unless given.
+        """phi: any module (B, 3, patch, patch) → (B, C′, h, w), with its C′ as attribute `width`.
+
+        The config's own unless given.
         """
         super().__init__()
         _check(config)
@@ -172,8 +173,8 @@ def own_phi(config: IcamConfig) -> Stages:
 
 
 class Mixer(nn.Sequential):
-    """Neighbouring patches exchange what they saw: depthwise 3×3 convolution, BatchNorm, ReLU on the grid (B, h, w,
-    C).
+    """Neighbouring patches exchange what they saw: depthwise 3×3 convolution, BatchNorm, ReLU on the grid (B, h,
+    w, C).
     """
 
     def __init__(self, width: int) -> None:
@@ -209,8 +210,8 @@ class Adaptive(Static):
 
 
 class Projected(Static):
-    """Adaptive, with projections of its own, and values that know no position: Q⁰ = softmax(W_q(Q_latent) (W_k K)ᵀ/√C)
-    W_v X.
+    """Adaptive, with projections of its own, and values that know no position:
+    Q⁰ = softmax(W_q(Q_latent) (W_k K)ᵀ/√C) W_v X.
     """
 
     def __init__(self, features: int, width: int, queries: int) -> None:

@@ -91,8 +91,8 @@ def from_marian(settings: Mapping[str, Any], weights: Mapping[str, Tensor]) -> T
 
 
 def _moved(weights: Mapping[str, Tensor], name: str, other: str, kind: str, order: Tensor) -> Weights:
-    """A layer under another name, with the model's channels in another order: they are its rows, its columns, or all
-    it has (a norm).
+    """A layer under another name, with the model's channels in another order: they are its rows, its columns,
+    or all it has (a norm).
     """
     weight, bias = found(weights, f"{name}.weight"), found(weights, f"{name}.bias")
     if kind == "columns":

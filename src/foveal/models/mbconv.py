@@ -1,12 +1,14 @@
-"""Inverted residual with squeeze-and-excitation, EfficientNet's block, and the first stages of that network as a small
-Φ.
+"""Inverted residual with squeeze-and-excitation, EfficientNet's block,
+and the first stages of that network as a small Φ.
 
     h = δ(BN(W_1 x));   h = δ(BN(depthwise_k(h)));   h = h ⊙ σ(W_b δ(W_a mean(h)));   y = BN(W_2 h)  (+ x where the shapes agree)
 
 Symbols: δ an activation, SiLU unless told; W_1 widens the channels by `expand` and is left out where expand = 1; the
-squeeze is a quarter of the block's input. Paper: Mingxing Tan, Quoc V. Le (2019). EfficientNet: rethinking model
-scaling for convolutional neural networks. ICML. arXiv:1905.11946. Departs from the paper: no stochastic depth. Cost:
-O(h·w·C·expand·(C + k²)).
+    squeeze is a quarter of the block's input.
+Paper: Mingxing Tan, Quoc V. Le (2019). EfficientNet: rethinking model scaling for convolutional neural networks. ICML.
+    arXiv:1905.11946.
+Departs from the paper: no stochastic depth.
+Cost: O(h·w·C·expand·(C + k²)).
 """
 
 from collections.abc import Callable

@@ -73,8 +73,8 @@ PRESETS = {
 
 
 class Seq2Seq(nn.Module):
-    """Tokens of a source (B, M) and of a target (B, N), both padded on the right → logits of the target's next tokens
-    (B, N, target_words).
+    """Tokens of a source (B, M) and of a target (B, N),
+    both padded on the right → logits of the target's next tokens (B, N, target_words).
     """
 
     recordable = False  # as a CUDA graph (training/cuda_graph.py): packing reads lengths on the CPU
@@ -97,8 +97,9 @@ class Seq2Seq(nn.Module):
         return source, source
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """target: what the decoder is given, which begins with the mark `begin`; logits[:, i] are of the token after
-        target[:, i].
+        """target: what the decoder is given, which begins with the mark `begin`.
+
+        Logits[:, i] are of the token after target[:, i].
         """
         return self.logits(self.decode(target, self.encode(source)))
 
@@ -138,8 +139,8 @@ class Seq2Seq(nn.Module):
 
     @torch.no_grad()
     def begin_state(self, encoded: Encoded, beams: int, capacity: int) -> "State":
-        """What a search of `beams` beams for each source carries from step to step. capacity: of no use here, as a
-        state does not grow.
+        """What a search of `beams` beams for each source carries from step to step. capacity: of no use here,
+        as a state does not grow.
         """
         check_encoded(encoded, beams)
         last = last_of(encoded)

@@ -1,5 +1,5 @@
-"""What models from one sequence of tokens to another share: marks, padding, embedding tables that may be one, and the
-rows of a beam search.
+"""What models from one sequence of tokens to another share: marks, padding, embedding tables that may be one,
+and the rows of a beam search.
 
     embed(w) = √C · E_w;   logits = h E_outᵀ + b;   the beams of source s are rows s·beams … (s + 1)·beams − 1
 
@@ -161,8 +161,8 @@ def check_tokens(what: str, tokens: Tensor, count: int, axes: str = "(B, N)") ->
 
 
 def readable(tensor: Tensor) -> bool:
-    """Whether a look at the numbers is free: elsewhere it would make the device wait, or become a constant of a
-    graph.
+    """Whether a look at the numbers is free: elsewhere it would make the device wait,
+    or become a constant of a graph.
     """
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling() and torch._C._get_tracing_state() is None
 
@@ -170,8 +170,8 @@ def readable(tensor: Tensor) -> bool:
 def check_config(
     name: str, config: Any, sizes: tuple[str, ...], shares: tuple[str, ...], choices: dict[str, Any]
 ) -> None:
-    """Raise a FovealError unless sizes are integers from 1, shares are in [0, 1), choices are known, and marks are
-    tokens.
+    """Raise a FovealError unless sizes are integers from 1, shares are in [0, 1), choices are known,
+    and marks are tokens.
     """
     for size in (*sizes, "source_words", "target_words"):
         expect_integer(getattr(config, size), f"{name}'s {size}")

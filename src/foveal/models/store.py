@@ -84,8 +84,8 @@ def begin_with(model: nn.Module, init_from: str) -> int:
 
 
 def expect_finite_weights(tensors: Mapping[str, Tensor], where: str) -> None:
-    """Raise a FovealError unless these weights are numbers: of others none is learned from, and none matters more than
-    another.
+    """Raise a FovealError unless these weights are numbers: of others none is learned from,
+    and none matters more than another.
     """
     for name, tensor in tensors.items():
         sound = not tensor.is_floating_point() or bool(tensor.isfinite().all())
@@ -93,8 +93,8 @@ def expect_finite_weights(tensors: Mapping[str, Tensor], where: str) -> None:
 
 
 def model_file(path: str | Path) -> Path:
-    """The file that is meant by its own name, by its run's folder, or by the name of weights that come with foveal,
-    such as icam-pipes.
+    """The file that is meant by its own name, by its run's folder,
+    or by the name of weights that come with foveal, such as icam-pipes.
     """
     expect(isinstance(path, (str, Path)), "the model", "the name of a file", short_repr(path))
     file = Path(path)
@@ -177,8 +177,8 @@ def describe(model: nn.Module) -> tuple[str, dict[str, Any]]:
 
 
 def shapes_of(model: nn.Module) -> Shapes:
-    """For its card: the shapes of tensors that are smaller than the model's config says, since channels or heads were
-    pruned.
+    """For its card: the shapes of tensors that are smaller than the model's config says,
+    since channels or heads were pruned.
     """
     name, config = describe(model)
     with torch.device("meta"):

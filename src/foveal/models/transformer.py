@@ -100,8 +100,8 @@ PRESETS = {
 
 
 class Transformer(nn.Module):
-    """Tokens of a source (B, M) and of a target (B, N), both padded on the right → logits of the target's next tokens
-    (B, N, target_words).
+    """Tokens of a source (B, M) and of a target (B, N),
+    both padded on the right → logits of the target's next tokens (B, N, target_words).
     """
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -141,8 +141,9 @@ class Transformer(nn.Module):
         return source, source
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """target: what the decoder is given, which begins with the mark `begin`; logits[:, i] are of the token after
-        target[:, i].
+        """target: what the decoder is given, which begins with the mark `begin`.
+
+        Logits[:, i] are of the token after target[:, i].
         """
         return self.logits(self.decode(target, self.encode(source)))
 
@@ -204,8 +205,8 @@ class Transformer(nn.Module):
 
 
 class State(Beams):
-    """A beam search's memory: for each decoder layer the keys and values of the tokens so far, and those of the
-    sources, which all beams share.
+    """A beam search's memory: for each decoder layer the keys and values of the tokens so far,
+    and those of the sources, which all beams share.
     """
 
     def __init__(self, caches: list[Cache], memories: list[Memory], encoded: Encoded, beams: int) -> None:

@@ -16,8 +16,8 @@ class Biased(Position):
         raise NotImplementedError
 
     def bias(self, q: Tensor, keys: int, query_start: int = 0) -> Tensor:
-        """The term written out for queries (B, H, N, D) and so many keys, (1 or B, H, N, M): to look at, as a kernel
-        never needs it whole.
+        """The term written out for queries (B, H, N, D) and so many keys, (1 or B, H, N, M): to look at,
+        as a kernel never needs it whole.
         """
         check_tensor("q", q, "(B, H, N, D)")
         expect_integer(keys, f"{type(self).__name__}'s keys", 0)

@@ -94,8 +94,9 @@ class BucketTerm(Term):
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def bucket_of(buckets: int, max_distance: int, sides: int, device: str) -> Tensor:
-    """The bucket of every j − i from −max_distance to max_distance; every farther one is in the last bucket of its
-    side.
+    """The bucket of every j − i from −max_distance to max_distance.
+
+    Every farther one is in the last bucket of its side.
     """
     # The numbers stay after the call, so they must be a plain tensor, also when the caller is being traced or infers.
     with _disable_current_modes(), torch.inference_mode(False), outside_of_trace():
@@ -111,8 +112,8 @@ def _bucket_of(buckets: int, max_distance: int, sides: int, device: str) -> Tens
 
 
 def bucket(distance: int, buckets: int, max_distance: int) -> int:
-    """The bucket of a distance ≥ 0 among the buckets of one side, in integers: a logarithm may fall on the wrong side
-    of a limit.
+    """The bucket of a distance ≥ 0 among the buckets of one side, in integers:
+    a logarithm may fall on the wrong side of a limit.
     """
     own = buckets // 2  # E: as many distances have their own bucket
     if distance < own:

@@ -29,8 +29,9 @@ class Learned(Position):
         self.table = nn.Parameter(nn.init.trunc_normal_(torch.empty(length, width), std=0.02))
 
     def embed(self, x: Tensor, start: int = 0) -> Tensor:
-        """Tokens (B, N, C) with rows start … start + N − 1 of the table added; with start = 0 and N > length, of the
-        stretched table.
+        """Tokens (B, N, C) with rows start … start + N − 1 of the table added.
+
+        With start = 0 and N > length, of the stretched table.
         """
         check_places(self, x, f"(B, N, {self.width})", self.width, start, "use Learned2d for a grid")
         expect(start >= 0, "Learned's start", "at least 0", start)
@@ -48,8 +49,8 @@ class Learned(Position):
         return x + stretched(self.table, end).to(x.dtype)
 
     def resized(self, length: int) -> "Learned":
-        """A position of another length, whose table is this one's, interpolated: for a sequence that was sampled more
-        or less finely.
+        """A position of another length, whose table is this one's, interpolated:
+        for a sequence that was sampled more or less finely.
         """
         other = Learned(self.width, length).to(self.table)
         with torch.no_grad():
@@ -62,7 +63,7 @@ class Learned(Position):
 
 
 def stretched(table: Tensor, length: int) -> Tensor:
-    """Linear interpolation along the first axis, (L, C) → (length, C): both tables cover the same extent, a place is a
-    cell's middle.
+    """Linear interpolation along the first axis, (L, C) → (length, C): both tables cover the same extent,
+    a place is a cell's middle.
     """
     return interpolate(table.T[None], size=length, mode="linear", align_corners=False)[0].T

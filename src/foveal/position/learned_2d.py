@@ -41,8 +41,8 @@ class Learned2d(Position):
         return x + stretched_2d(self.table, height, grid_width).to(x.dtype)
 
     def resized(self, height: int, grid_width: int) -> "Learned2d":
-        """A position for another grid, whose table is this one's, interpolated: to go on training at another
-        resolution.
+        """A position for another grid, whose table is this one's, interpolated:
+        to go on training at another resolution.
         """
         other = Learned2d(self.width, height, grid_width).to(self.table)
         with torch.no_grad():

@@ -42,8 +42,8 @@ class Polar(Position):
 
 
 def clock(height: int, width: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Distance from the centre in tokens, and angle from 12 o'clock, clockwise, of each token of a grid: two of (h,
-    w).
+    """Distance from the centre in tokens, and angle from 12 o'clock, clockwise, of each token of a grid:
+    two of (h, w).
     """
     up = ((height - 1) / 2 - torch.arange(height, device=device).to(dtype))[
         :, None

@@ -1,5 +1,5 @@
-"""A table of measurements: each row holds ours beside theirs, the ratio, and the bar that it must meet where there is
-one.
+"""A table of measurements: each row holds ours beside theirs, the ratio,
+and the bar that it must meet where there is one.
 """
 
 import argparse

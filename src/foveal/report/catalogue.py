@@ -156,8 +156,8 @@ class Ran:
 
 
 def run_example(entry: Entry) -> Ran:
-    """The entry's example, run on the sample tensors: always with the same numbers, and without touching torch's
-    random state.
+    """The entry's example, run on the sample tensors: always with the same numbers,
+    and without touching torch's random state.
     """
     import torch
 

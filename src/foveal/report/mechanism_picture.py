@@ -1,5 +1,5 @@
-"""What an entry of the catalogue looks like: its example is run, and what it does to (queries × keys) becomes a
-picture.
+"""What an entry of the catalogue looks like: its example is run,
+and what it does to (queries × keys) becomes a picture.
 
 A mask is drawn as it is, a position as the matrix that it adds (or the similarity that it leaves), everything that
 attends as its weights.
@@ -52,8 +52,8 @@ def _of_mask(entry: Entry, mask: "Mask", size: int | None) -> Picture:
 
 
 def _fitting(mask: "Mask", size: int | None) -> tuple[int, int]:
-    """A batch and a side that the mask accepts: padding wants as many samples as it has lengths, a window its own
-    grid.
+    """A batch and a side that the mask accepts: padding wants as many samples as it has lengths,
+    a window its own grid.
     """
     for side in [size] if size else [SIZE, *range(1, 65)]:
         for batch in range(1, 9):

@@ -1,5 +1,5 @@
-"""Heat over a photo: a map's cells as colours on the dimmed image, and the sheet that shows what a model found and
-where it looked.
+"""Heat over a photo: a map's cells as colours on the dimmed image,
+and the sheet that shows what a model found and where it looked.
 
     cell value in [0, 1] → colour of rising lightness, laid the thicker the larger the value
 

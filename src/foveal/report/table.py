@@ -1,5 +1,5 @@
-"""A table in the three forms that people paste: Markdown, CSV and LaTeX (booktabs); and all tables of a result in one
-file of each form.
+"""A table in the three forms that people paste: Markdown, CSV and LaTeX (booktabs);
+and all tables of a result in one file of each form.
 
 Every cell is text. Each form escapes what it must, so a class called `a|b_c` is one cell in all of them. A number that
 is undefined is a dash to people, and nothing in a CSV.
@@ -87,8 +87,8 @@ def write_tables(
     origin: Mapping[str, Any],
     more: str = "",
 ) -> list[Path]:
-    """STEM.md, .csv and .tex with all tables, each with what the figures are (caption: split and seeds, too) and where
-    they come from.
+    """STEM.md, .csv and .tex with all tables, each with what the figures are (caption: split and seeds,
+    too) and where they come from.
 
     more: Markdown that stands at the end of the .md file only.
     """

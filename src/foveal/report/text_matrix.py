@@ -1,5 +1,5 @@
-"""A matrix as text: half blocks ▀▄█ for yes and no, shades ░▒▓█ for amounts, plain ASCII where the terminal knows
-nothing else.
+"""A matrix as text: half blocks ▀▄█ for yes and no, shades ░▒▓█ for amounts,
+plain ASCII where the terminal knows nothing else.
 
 A character is about twice as high as wide, so a half block is one square cell, and a shade stands twice beside itself.
 """
@@ -15,8 +15,9 @@ FRAME, ASCII_FRAME = "┌─┐│└┘", "+-+|++"
 
 
 def blocks(matrix: Matrix, *, columns: int, encoding: str = "utf-8") -> list[str]:
-    """The matrix, values in [0, 1], as framed lines of text, at most `columns` wide; a matrix that is too wide is
-    shrunk by means.
+    """The matrix, values in [0, 1], as framed lines of text, at most `columns` wide.
+
+    A matrix that is too wide is shrunk by means.
     """
     rich = encodes(SHADES + FRAME + "▀▄", encoding)
     room = max(columns - 2, 2)  # without the frame

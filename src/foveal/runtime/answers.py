@@ -40,8 +40,8 @@ def probabilities_or_nan(logits: NDArray[np.floating], multi_label: bool, temper
 def decide(
     probability: Array, multi_label: bool, threshold: Array | float | None = None
 ) -> NDArray[np.int64] | NDArray[np.bool_]:
-    """The answer: (N, C) bool with several labels, (N,) class numbers with one. threshold: one number, or (C,) with
-    several labels.
+    """The answer: (N, C) bool with several labels, (N,) class numbers with one. threshold: one number,
+    or (C,) with several labels.
     """
     if multi_label:
         return np.asarray(probability >= (DEFAULT if threshold is None else threshold), bool)

@@ -14,8 +14,9 @@ DEFAULT = "icam-fast-pipes"  # what inspects images where no model is named
 
 
 def names() -> tuple[str, ...]:
-    """The weights that come with foveal; each is there as .safetensors, for training, and as .onnx, which runs without
-    torch.
+    """The weights that come with foveal.
+
+    Each is there as .safetensors, for training, and as .onnx, which runs without torch.
     """
     return tuple(sorted(file.stem for file in WEIGHTS.glob(f"*{SUFFIX}")))
 

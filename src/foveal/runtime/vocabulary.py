@@ -50,8 +50,8 @@ class Vocabulary:
         return int(self.tokenizer.get_vocab_size())
 
     def normalise(self, sentence: str) -> str:
-        """What `decode(encode(…))` gives back: composed characters, single spaces, small letters if those were asked
-        for.
+        """What `decode(encode(…))` gives back: composed characters, single spaces,
+        small letters if those were asked for.
         """
         text = unicodedata.normalize("NFC", " ".join(sentence.split()))
         return unicodedata.normalize("NFC", text.lower()) if self.lowercase else text
@@ -74,8 +74,8 @@ class Vocabulary:
         return [text.removeprefix(" ") for text in texts]
 
     def subwords(self, numbers: Sequence[int]) -> list[str]:
-        """Each id as a person reads it: a subword that continues a word begins with ·, a byte that is no character
-        alone is ‹e2›.
+        """Each id as a person reads it: a subword that continues a word begins with ·,
+        a byte that is no character alone is ‹e2›.
         """
         return [self._readable[_checked(number, len(self))] for number in numbers]
 

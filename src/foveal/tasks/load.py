@@ -16,8 +16,8 @@ FOREIGN = (".pt", ".pt2", ".pth", ".ckpt", ".bin", ".pkl", ".h5")  # models that
 
 
 def load(name: "str | Path", *, device: str = "auto", threads: int = 1, config: dict[str, Any] | None = None) -> Model:
-    """A run's folder, a .safetensors or .onnx file, weights that come with foveal, a preset (with random weights), or
-    an id on the hub.
+    """A run's folder, a .safetensors or .onnx file, weights that come with foveal, a preset (with random weights),
+    or an id on the hub.
 
     config: of a preset, fields that differ, such as {"image": 448}.
     """
@@ -71,8 +71,8 @@ def find_model(name: "str | Path") -> Path | None:
 
 
 def is_model(name: str) -> bool:
-    """Whether a word of a command line names a model that lies somewhere: a file, a run's folder, or weights in the
-    package.
+    """Whether a word of a command line names a model that lies somewhere: a file, a run's folder,
+    or weights in the package.
     """
     path = Path(name)
     with reading(name):
@@ -82,8 +82,8 @@ def is_model(name: str) -> bool:
 
 
 def packaged_file(name: str) -> Path | None:
-    """The file of weights that come with foveal: for torch where that is installed, else the one that runs without
-    it.
+    """The file of weights that come with foveal: for torch where that is installed,
+    else the one that runs without it.
     """
     import importlib.util
 
@@ -114,8 +114,8 @@ def preset_names(*tasks: Task) -> tuple[str, ...]:
 
 
 def list_models(pattern: str = "*", task: str | None = None) -> list[str]:
-    """The names that `foveal.create` and `foveal.load` know, such as "icam*": presets, and weights that come with
-    foveal.
+    """The names that `foveal.create` and `foveal.load` know, such as "icam*": presets,
+    and weights that come with foveal.
     """
     import fnmatch
 

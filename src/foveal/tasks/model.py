@@ -100,8 +100,8 @@ class Model:
         return self._task.predictor(self, self._options("predict", options))
 
     def predict(self, inputs: Any, **options: Any) -> Iterator[Any]:
-        """One result per input, as they come. inputs: a path, folder or pattern; an array or an image; or any iterable
-        of them.
+        """One result per input, as they come. inputs: a path, folder or pattern; an array or an image;
+        or any iterable of them.
         """
         predictor = self.predictor(**options)
         if isinstance(inputs, (str, Path)):
@@ -130,8 +130,8 @@ class Model:
         progress: "Progress" = _silent,
         **options: Any,
     ) -> Evaluation:
-        """How good it is. data: what to evaluate it on, by default what it was trained on. beside: other models, on
-        the same data.
+        """How good it is. data: what to evaluate it on, by default what it was trained on. beside: other models,
+        on the same data.
         """
         given = {key: value for key, value in (("data", data), ("split", split)) if value is not None}
         for other in beside:
@@ -151,8 +151,9 @@ class Model:
         return self._task.explain(self, subject, self._options("explain", options), progress)
 
     def export(self, path: str | Path, **options: Any) -> Exported:
-        """Write it as a file for a runtime without torch, with the proof that it says the same; refused where it does
-        not.
+        """Write it as a file for a runtime without torch, with the proof that it says the same.
+
+        Refused where it does not.
         """
         expect(not self.is_exported, self.name, "a model of torch", "a file that is exported already")
         return self._task.export(self, Path(path), self._options("export", options))
@@ -162,8 +163,9 @@ class Model:
         return self._task.graph(self)
 
     def save_pretrained(self, folder: str | Path) -> Path:
-        """Write model.safetensors, config.json and README.md, by the hub's conventions; `foveal.load` opens the
-        folder.
+        """Write model.safetensors, config.json and README.md, by the hub's conventions.
+
+        `foveal.load` opens the folder.
         """
         from foveal.models.store import save_model
 

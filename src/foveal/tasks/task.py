@@ -1,5 +1,5 @@
-"""The protocol between tasks and stages: what a task gives to train, evaluate, predict, explain, export, bench and
-ablate.
+"""The protocol between tasks and stages: what a task gives to train, evaluate, predict, explain, export,
+bench and ablate.
 
 A task is a folder in `tasks/`, or in a package of somebody else's that names it in the entry point group
 `foveal.tasks`. Its file `task.py` has one object, `TASK`, of a class that extends `Task`; importing it costs nothing,
@@ -50,8 +50,8 @@ class Predictor(ABC):
 
     @abstractmethod
     def rows(self, form: str, widest: int) -> tuple[str, Any]:
-        """The head of a table in this format, and the function that makes a row of a result, each with its end of
-        line.
+        """The head of a table in this format, and the function that makes a row of a result,
+        each with its end of line.
         """
 
 

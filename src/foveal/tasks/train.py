@@ -58,8 +58,9 @@ def train(
     announce: Callable[[str], object] = lambda text: None,
     **options: Any,
 ) -> Run:
-    """Train a model. recipe: one that is shipped, or a YAML file; options: what differs from it, such as data="tiles",
-    epochs=60.
+    """Train a model. recipe: one that is shipped, or a YAML file.
+
+    options: what differs from it, such as data="tiles", epochs=60.
     """
     import torch
 

@@ -3,9 +3,11 @@
     w̄ ← w̄ + (1 − d_t)(w − w̄),   d_t = min(d, (1 + t)/(10 + t))
 
 Symbols: d the decay; t the number of the step. The decay rises from 0.1, or the first weights, which know nothing,
-would count for hundreds of steps. Paper: Boris T. Polyak, Anatoli B. Juditsky (1992). Acceleration of stochastic
-approximation by averaging. SIAM Journal on Control and Optimization 30(4). Departs from the paper: an exponential
-average in place of the mean of all, as everybody's training has it. BatchNorm's statistics are averaged, too.
+    would count for hundreds of steps.
+Paper: Boris T. Polyak, Anatoli B. Juditsky (1992). Acceleration of stochastic approximation by averaging. SIAM Journal
+    on Control and Optimization 30(4).
+Departs from the paper: an exponential average in place of the mean of all, as everybody's training has it. BatchNorm's
+    statistics are averaged, too.
 
 Why not Lightning's WeightAveraging, or torch's AveragedModel under it: a decay that rises needs a function of each
 tensor there, and counters and statistics go with it one by one. For icam-31k on one thread, in turns (median of 250

@@ -1,5 +1,5 @@
-"""A training step in one launch: forward and backward pass are recorded once for each shape of batch, and replayed
-(CUDA graphs).
+"""A training step in one launch: forward and backward pass are recorded once for each shape of batch,
+and replayed (CUDA graphs).
 
     (L, ∂L/∂w) = replay(batch);   from there the gradient goes on as any other does: to accumulation, clipping and the optimiser
 

@@ -81,14 +81,14 @@ class Training(ABC):
     )  # the figure that patience and the best epoch go by, and its better end
 
     def begin(self, folder: Path) -> None:  # noqa: B027 — most need none
-        """Write what a run's folder has from its first second on, and print what a person should know before it
-        starts.
+        """Write what a run's folder has from its first second on,
+        and print what a person should know before it starts.
         """
 
     @abstractmethod
     def finish(self, trainer: pl.Trainer, journal: Journal, folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
-        """With the kept weights in `module.evaluated`: evaluate them, write model.safetensors and result.json, and
-        return the result.
+        """With the kept weights in `module.evaluated`: evaluate them, write model.safetensors and result.json,
+        and return the result.
         """
 
 
@@ -162,8 +162,8 @@ def is_first(machine: Machine) -> bool:
 
 @contextlib.contextmanager
 def matmul_precision(precision: str) -> Iterator[None]:
-    """tf32: products of matrices of 19 bits, as a GPU makes those of convolutions anyway, unless torch is asked not
-    to.
+    """tf32: products of matrices of 19 bits, as a GPU makes those of convolutions anyway,
+    unless torch is asked not to.
     """
     before = torch.get_float32_matmul_precision()
     if precision == "tf32" and torch.cuda.is_available():
@@ -176,8 +176,8 @@ def matmul_precision(precision: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def determinism() -> Iterator[None]:
-    """What the trainer sets for the whole process, put back at the end: who trains in a program of their own goes on
-    as before.
+    """What the trainer sets for the whole process, put back at the end:
+    who trains in a program of their own goes on as before.
     """
     enabled, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     fills = deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
@@ -269,8 +269,9 @@ def _of_this_run(last: Path) -> Iterator[None]:
 
 
 def quiet() -> None:
-    """Lightning prints tips, devices and workers, and uses what torch is about to drop; a run prints what matters by
-    itself.
+    """Lightning prints tips, devices and workers, and uses what torch is about to drop.
+
+    A run prints what matters by itself.
     """
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)

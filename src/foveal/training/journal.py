@@ -129,8 +129,8 @@ class Journal(Checkpoint):
         self._write_log()
 
     def load_kept(self, model: nn.Module, trail: int) -> None:
-        """Put the kept weights into the model: those of the chosen epoch, or the mean of the last epochs, in double
-        precision.
+        """Put the kept weights into the model: those of the chosen epoch, or the mean of the last epochs,
+        in double precision.
         """
         files = (
             [file for place in range(trail) if (file := self.folder / TRAIL.format(place)).exists()]

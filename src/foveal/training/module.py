@@ -1,5 +1,5 @@
-"""What the LightningModules of all tasks share: a model and its moving average, the seed of each step, and the
-optimizer.
+"""What the LightningModules of all tasks share: a model and its moving average, the seed of each step,
+and the optimizer.
 
 Everything random in a step is drawn from the seed and the number of the batch: a step needs nothing but weights,
 optimizer and number, and a run that is resumed from a checkpoint is the run that was never stopped.

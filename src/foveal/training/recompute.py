@@ -3,8 +3,9 @@
     memory of L blocks: L inputs, and the inside of one block, in place of the inside of all;   time: one forward pass more
 
 The second pass draws the same dropout, and leaves BatchNorm's running statistics and its counter alone: they would be
-moved twice. Paper: Tianqi Chen, Bing Xu, Chiyuan Zhang, Carlos Guestrin (2016). Training deep nets with sublinear
-memory cost. arXiv:1604.06174.
+moved twice.
+Paper: Tianqi Chen, Bing Xu, Chiyuan Zhang, Carlos Guestrin (2016). Training deep nets with sublinear memory cost.
+    arXiv:1604.06174.
 """
 
 import contextlib

@@ -46,8 +46,8 @@ def finished(recipe: Recipe, folder: Path, resume: bool) -> dict[str, Any] | Non
 
 
 def expect_outside(folder: Path, data: str) -> None:
-    """Raise a FovealError where a new run's folder would lie among its data, and be taken for some of them when these
-    are read again.
+    """Raise a FovealError where a new run's folder would lie among its data,
+    and be taken for some of them when these are read again.
     """
     with reading(folder):
         inside = Path(data).is_dir() and Path(data).resolve() in (folder.resolve(), *folder.resolve().parents)
@@ -80,8 +80,8 @@ def expect_same_recipe(recipe: Recipe, folder: Path) -> None:
 
 
 def expect_same_data(folder: Path, data: Any) -> None:
-    """Raise a FovealError unless a run is resumed with the data that it began with: a sample that was trained on may
-    now be tested.
+    """Raise a FovealError unless a run is resumed with the data that it began with:
+    a sample that was trained on may now be tested.
     """
     if not (folder / DATA).exists():
         return

@@ -1,11 +1,12 @@
-"""The learning rate over a run: a linear warm-up, then a cosine down to a hundredth, or the root of the steps, as the
-Transformer was trained.
+"""The learning rate over a run: a linear warm-up, then a cosine down to a hundredth, or the root of the steps,
+as the Transformer was trained.
 
     cosine:  lr(t) = lr · (t + 1)/(w + 1) for t < w;   lr · (ε + (1 − ε)·(1 + cos π(t − w)/(T − w))/2) after it
     root:    lr(t) = lr · min((t + 1)/w, √(w/(t + 1)))
 
 T steps, of which w warm up; ε is FLOOR. With lr = (C·w)^−½ the root is the paper's C^−½ · min(step^−½, step · w^−3/2),
-C being the width. Paper: Ashish Vaswani et al. (2017). Attention is all you need, equation 3.
+C being the width.
+Paper: Ashish Vaswani et al. (2017). Attention is all you need, equation 3.
 """
 
 import math

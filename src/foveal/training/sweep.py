@@ -1,5 +1,5 @@
-"""Several folds and several seeds by one call: each a run in a process of its own, some side by side, and a line says
-what is under way.
+"""Several folds and several seeds by one call: each a run in a process of its own, some side by side,
+and a line says what is under way.
 """
 
 import os
@@ -59,8 +59,8 @@ def plan(task: str, recipe: Recipe, folder: Path, folds: Sequence[int | None], s
 
 
 def expect_sweep_folder(folder: Path, resume: bool, runs: Sequence[Run] = ()) -> None:
-    """Raise a FovealError unless this folder is new, empty, or that of the same sweep: somebody else's files are left
-    alone.
+    """Raise a FovealError unless this folder is new, empty, or that of the same sweep:
+    somebody else's files are left alone.
     """
     expect(
         folder.is_dir() or not folder.exists(),
@@ -123,8 +123,8 @@ def run_all(runs: Sequence[Run], flags: Sequence[str], jobs: int, *, diverging: 
 
 
 def diverged(run: Run) -> bool:
-    """Whether the run, of this recipe, has ended because its numbers became NaN or infinite: with the same seed they
-    would again.
+    """Whether the run, of this recipe, has ended because its numbers became NaN or infinite:
+    with the same seed they would again.
     """
     return (run.folder / OUTCOME).exists() and finished(run.recipe, run.folder, resume=True) is None
 

@@ -223,8 +223,9 @@ def of_campaigns(folder):
 
 
 def test_leave_one_campaign_out(tmp_path, capsys):
-    """A campaign of one class selects in one run and tests in another; both give a result, and evaluate takes the
-    run's own folds.
+    """A campaign of one class selects in one run and tests in another.
+
+    Both give a result, and evaluate takes the run's own folds.
     """
     data = of_campaigns(tmp_path / "set")
     runs = [a_run(tmp_path / f"fold{fold}-seed0", data, fold_column="campaign", fold=fold) for fold in range(4)]

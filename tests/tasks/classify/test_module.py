@@ -1,5 +1,5 @@
-"""The step of training: what is random in it, the moving average that is evaluated, the score, the optimizer, and
-gradient checkpointing.
+"""The step of training: what is random in it, the moving average that is evaluated, the score, the optimizer,
+and gradient checkpointing.
 """
 
 import types

@@ -1,5 +1,5 @@
-"""Every preset in every precision and runtime, for any batch, beside the model it comes from; and the proof that goes
-with the file.
+"""Every preset in every precision and runtime, for any batch, beside the model it comes from;
+and the proof that goes with the file.
 """
 
 import csv

@@ -1,5 +1,5 @@
-"""The classifier of torch: preprocessing and decisions by hand, batches that do not matter, and a stream that nothing
-ends.
+"""The classifier of torch: preprocessing and decisions by hand, batches that do not matter,
+and a stream that nothing ends.
 """
 
 import dataclasses

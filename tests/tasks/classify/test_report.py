@@ -1,5 +1,5 @@
-"""The report: what the page holds, that nothing of the outside gets into it raw, and that tables say what the scores
-says.
+"""The report: what the page holds, that nothing of the outside gets into it raw,
+and that tables say what the scores says.
 """
 
 import base64

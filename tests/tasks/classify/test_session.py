@@ -320,8 +320,8 @@ def test_an_exported_file_is_on_the_processor(file, tmp_path, capsys):
 
 
 def test_what_is_blanked_is_explained_as_torch_explains_it(tmp_path):
-    """The boxes cover the first two cells of 4 × 4: whatever is there is never seen, so that nothing can be lost
-    without it.
+    """The boxes cover the first two cells of 4 × 4: whatever is there is never seen,
+    so that nothing can be lost without it.
     """
     network, card = made("text masked")
     save_model(network, tmp_path / "m.safetensors", card)

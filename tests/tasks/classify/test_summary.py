@@ -117,8 +117,8 @@ def test_thresholds_are_chosen_on_val(tmp_path):
 
 
 def _span(cuts, truth, scores, best):
-    """From just above the score below the best cut to just below the one above it: where between two scores it lies is
-    taste.
+    """From just above the score below the best cut to just below the one above it:
+    where between two scores it lies is taste.
     """
     good = [cut for cut in cuts if f1(truth, scores >= cut) > best - 1e-9 and np.isfinite(cut)]
     below, above = scores[scores < min(good)], scores[scores > max(good)]
@@ -166,8 +166,8 @@ def only(run, label):
 
 
 def test_all_test_pictures_of_a_seed_together_by_hand(tmp_path):
-    """A campaign may hold one class only: its own figures say little, all of them together say what the model is
-    worth.
+    """A campaign may hold one class only: its own figures say little,
+    all of them together say what the model is worth.
     """
     campaigns = ("2019", "2022", "2025")
     runs = [

@@ -387,8 +387,8 @@ def test_a_margin_without_its_balance():
 
 
 def test_accumulated_gradients_make_fewer_steps(data, tmp_path):
-    """17 training images in batches of 5 are 3 batches: 2 steps per epoch where two batches share one, and as many of
-    the schedule.
+    """17 training images in batches of 5 are 3 batches: 2 steps per epoch where two batches share one,
+    and as many of the schedule.
     """
     trained(recipe_for(data, accumulate=2), tmp_path / "run", machine=CPU)
     kept = torch.load(tmp_path / "run" / "last.ckpt", weights_only=True)

@@ -1,5 +1,5 @@
-"""`foveal bench translate`: every engine is asked for the same sentences, and each row names what it is compared
-with.
+"""`foveal bench translate`: every engine is asked for the same sentences,
+and each row names what it is compared with.
 """
 
 import pytest

@@ -1,5 +1,5 @@
-"""An exported translator: the search finds in it what it finds in torch, and a file that is none gives one clear
-line.
+"""An exported translator: the search finds in it what it finds in torch,
+and a file that is none gives one clear line.
 """
 
 import json

@@ -84,8 +84,8 @@ def test_it_learns(run):
 
 @pytest.mark.parametrize("config", [{}, {"position": "learned", "longest": 17}])
 def test_a_given_test_is_translated_whole(data, tmp_path, capsys, config):
-    """Longer than what is learned from, than a batch, and than there are positions for: it is in the score all the
-    same.
+    """Longer than what is learned from, than a batch, and than there are positions for:
+    it is in the score all the same.
     """
     long = " ".join(["one"] * 23), " ".join(["eins"] * 23)
     file = tmp_path / "more.tsv"

@@ -1,5 +1,5 @@
-"""Translators of every kind, small enough to export in a moment, whose translations differ from sentence to
-sentence.
+"""Translators of every kind, small enough to export in a moment,
+whose translations differ from sentence to sentence.
 """
 
 import torch

@@ -1,5 +1,5 @@
-"""`foveal ablate WHAT`: train variants of a model by one recipe on the same data, and tabulate what each part is
-worth.
+"""`foveal ablate WHAT`: train variants of a model by one recipe on the same data,
+and tabulate what each part is worth.
 """
 
 import argparse

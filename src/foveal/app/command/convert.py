@@ -1,5 +1,5 @@
-"""`foveal convert MODEL --to torch|marian --out PATH`, and `--from`: a Transformer's weights for others' code, and
-theirs for ours.
+"""`foveal convert MODEL --to torch|marian --out PATH`, and `--from`: a Transformer's weights for others' code,
+and theirs for ours.
 
 Of torch.nn.Transformer a .safetensors file, whose header says what the weights do not (heads, norm, marks) under the
 name `transformer`; a file that others wrote needs --config, a JSON file with these fields. Of Marian a folder as

@@ -1,5 +1,6 @@
-"""`foveal data WHAT`: a data set of images in one line; --check opens every file, --near-duplicates lists leaks
-between splits and folds.
+"""`foveal data WHAT`: a data set of images in one line.
+
+--check opens every file, --near-duplicates lists leaks between splits and folds.
 """
 
 import argparse

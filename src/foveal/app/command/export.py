@@ -1,5 +1,5 @@
-"""`foveal export MODEL --out FILE.onnx`: one file that describes itself, answers by itself, and carries the proof that
-it says the same.
+"""`foveal export MODEL --out FILE.onnx`: one file that describes itself, answers by itself,
+and carries the proof that it says the same.
 """
 
 import argparse

@@ -64,8 +64,8 @@ def stage_options(args: argparse.Namespace, stage: str, task: str) -> dict[str, 
 
 
 def check_jobs(count: object, name: str, least: int = 1) -> None:
-    """Raise a FovealError that names the flag, unless that many processes make sense here: a mistyped number must not
-    bring a machine down.
+    """Raise a FovealError that names the flag, unless that many processes make sense here:
+    a mistyped number must not bring a machine down.
     """
     expect_integer(count, name, least)
     cores = os.cpu_count() or 1
@@ -76,8 +76,8 @@ def check_jobs(count: object, name: str, least: int = 1) -> None:
 
 
 def expect_not_input(out: "str | Path | None", inputs: "Iterable[str | Path | None]", name: str = "--out") -> None:
-    """Raise a FovealError where writing `out` would replace something that the command reads: a model, an image, a
-    data set.
+    """Raise a FovealError where writing `out` would replace something that the command reads: a model, an image,
+    a data set.
     """
     if out is None or not Path(out).exists():
         return

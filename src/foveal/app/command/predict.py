@@ -77,8 +77,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def open_first(words: Sequence[str], device: str) -> tuple[Model, list[str]]:
-    """The model that the first word names, or the one that comes with foveal where that word is an input; and the
-    other words.
+    """The model that the first word names, or the one that comes with foveal where that word is an input;
+    and the other words.
     """
     given = bool(words) and (is_model(words[0]) or not _is_input(words[0]))
     rest = list(words[1:] if given else words)
@@ -105,8 +105,8 @@ def _is_input(word: str) -> bool:
 
 
 def _expect_image(word: str) -> None:
-    """Raise a FovealError where the first of several words is a file that is neither a model nor an image: nothing
-    else may answer for it.
+    """Raise a FovealError where the first of several words is a file that is neither a model nor an image:
+    nothing else may answer for it.
     """
     if word.lower().endswith(SUFFIXES) or not Path(word).is_file():
         return

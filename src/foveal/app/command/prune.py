@@ -1,5 +1,5 @@
-"""`foveal prune MODEL --parameters N --out FILE`: the same model with fewer channels or heads, as small as another
-one; to be trained on.
+"""`foveal prune MODEL --parameters N --out FILE`: the same model with fewer channels or heads,
+as small as another one; to be trained on.
 """
 
 import argparse

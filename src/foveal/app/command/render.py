@@ -1,5 +1,5 @@
-"""`foveal render pipes --out DIR`: drawn pipe frames as files, with labels, boxes and label maps, in formats that
-others read, too.
+"""`foveal render pipes --out DIR`: drawn pipe frames as files, with labels, boxes and label maps,
+in formats that others read, too.
 
     images/000017.jpg           quality 92
     masks/000017.png            0 nothing, k + 1 the k-th kind; of two findings at one pixel, the one that is seen
@@ -114,8 +114,9 @@ def _finished(out: Path, wanted: dict[str, Any], source: Source) -> bool:
 
 
 def _whole(out: Path, source: Source) -> bool:
-    """Whether every file of a finished rendering is still there and can be opened; a frame that is not is drawn
-    again.
+    """Whether every file of a finished rendering is still there and can be opened.
+
+    A frame that is not is drawn again.
     """
     listed = all((out / name).is_file() for name in ("labels.csv", *(f"instances_{split}.json" for split in SPLITS)))
     sound = [index for index in range(len(source)) if _sound(out, index)]

@@ -1,5 +1,6 @@
-"""`foveal train TASK`: from data to a trained model, in a folder that describes itself; `--folds` and `--seeds` make a
-sweep of runs.
+"""`foveal train TASK`: from data to a trained model, in a folder that describes itself.
+
+`--folds` and `--seeds` make a sweep of runs.
 """
 
 import argparse

@@ -13,8 +13,8 @@ from foveal.child import end_with
 
 @contextlib.contextmanager
 def pool(jobs: int, prepare: Callable[..., None] | None = None, *arguments: Any) -> Iterator[ProcessPoolExecutor]:
-    """Processes that are started anew: a fork would copy locks of threads that are not there. prepare: called once in
-    each of them.
+    """Processes that are started anew: a fork would copy locks of threads that are not there. prepare:
+    called once in each of them.
     """
     context = multiprocessing.get_context("spawn")
     workers = ProcessPoolExecutor(jobs, context, initializer=_start, initargs=(os.getpid(), prepare, arguments))

@@ -52,8 +52,8 @@ def location_aware(
 
 
 def aware(q: Tensor, k: Tensor, previous: Tensor, w_location: Tensor, filters: Tensor, v: Tensor) -> Tensor:
-    """wᵀ tanh(q_i + k_j + U f_ij) of what is projected already: (B, H, N, A), (B, G, M, A), (B, H, N, M) → (B, H, N,
-    M).
+    """wᵀ tanh(q_i + k_j + U f_ij) of what is projected already: (B, H, N, A), (B, G, M, A), (B, H, N, M) → (B, H,
+    N, M).
     """
     expect(
         filters.dim() == 2 and filters.shape[1] % 2 == 1,
@@ -69,8 +69,8 @@ def aware(q: Tensor, k: Tensor, previous: Tensor, w_location: Tensor, filters: T
 
 
 def _slid(rows: Tensor, filters: Tensor) -> Tensor:
-    """F ∗ α: (n, 1, M) → (n, R, M). torch refuses a convolution of no keys, so one that is not there stands in for
-    them.
+    """F ∗ α: (n, 1, M) → (n, R, M). torch refuses a convolution of no keys,
+    so one that is not there stands in for them.
     """
     if rows.shape[2] == 0:
         return _slid(F.pad(rows, (0, 1)), filters)[..., :0]

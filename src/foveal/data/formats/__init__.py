@@ -1,5 +1,6 @@
-"""Formats of image data that other people give out, one file each, found by their file; data/read.py asks them before
-it tries csv and folders.
+"""Formats of image data that other people give out, one file each, found by their file.
+
+Data/read.py asks them before it tries csv and folders.
 
 matches(path) → bool: whether a folder or a file is of this format;   read(path, name) → Source
 """

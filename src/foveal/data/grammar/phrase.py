@@ -52,8 +52,8 @@ def name(spelled: str) -> Phrase:
 
 
 def of_noun(noun: Noun, article: str, adjectives: list[tuple[str, str]], number: str = "", zahl: str = "") -> Phrase:
-    """article: the, a, my, our, this, every, these, a name with 's, or "". number, zahl: how many, in both
-    languages.
+    """article: the, a, my, our, this, every, these, a name with 's, or "". number, zahl: how many,
+    in both languages.
     """
     plural = bool(number) or article in ("", "these")
     english = " ".join(

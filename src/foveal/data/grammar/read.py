@@ -1,5 +1,5 @@
-"""grammar, grammar:N, grammar:N:SEED → N different pairs: a twentieth for val, a twentieth for test, the rest to
-train.
+"""grammar, grammar:N, grammar:N:SEED → N different pairs: a twentieth for val, a twentieth for test,
+the rest to train.
 """
 
 from collections.abc import Iterator

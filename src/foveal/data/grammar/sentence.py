@@ -88,8 +88,8 @@ class _Draw:
         return clause.english(), clause.german(), "?"
 
     def reason(self) -> tuple[str, str, str]:
-        """The verb goes to the end of the second clause; or that clause comes first, and the main one is turned
-        round.
+        """The verb goes to the end of the second clause;
+        or that clause comes first, and the main one is turned round.
         """
         word, tense = self.one(tuple(BECAUSE)), self.one(("present", "past"))
         main, aside = self.clause(tense, short=True), self.clause(tense, short=True)

@@ -90,8 +90,9 @@ class View:
 
     @property
     def pixels(self) -> float:
-        """How many pixels one radius spans at depth 1; at depth z an arc spans 1/z of that and a length along the pipe
-        1/z².
+        """How many pixels one radius spans at depth 1.
+
+        At depth z an arc spans 1/z of that and a length along the pipe 1/z².
         """
         return self.camera.focal * self.size / 2
 

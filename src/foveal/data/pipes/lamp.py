@@ -1,5 +1,5 @@
-"""Light from the robot's own lamp: level·(1 + 1/r²)/(1 + (z/r)²), strong on the near wall and nothing far down the
-pipe.
+"""Light from the robot's own lamp: level·(1 + 1/r²)/(1 + (z/r)²),
+strong on the near wall and nothing far down the pipe.
 """
 
 from dataclasses import dataclass

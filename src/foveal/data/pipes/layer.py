@@ -50,8 +50,9 @@ class Layer:
         return self.mask if self.mask is not None else self.cover > 0.33
 
     def contrast(self, canvas: Canvas) -> float:
-        """How much light of its own colour the thing adds to or takes from its pixels, on average; 0 if it shows
-        nowhere.
+        """How much light of its own colour the thing adds to or takes from its pixels, on average.
+
+        0 if it shows nowhere.
         """
         seen = self.seen()
         if not seen.any():

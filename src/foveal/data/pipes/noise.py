@@ -1,5 +1,5 @@
-"""Noise that every texture is cut from: a few periodic fields with spectrum |f|^-p, made once a process and only
-looked up after that.
+"""Noise that every texture is cut from: a few periodic fields with spectrum |f|^-p,
+made once a process and only looked up after that.
 
 A field has mean 0 and deviation 1, is EDGE wide and repeats without a seam, so that a wall can be papered with it
 around the pipe. Values are rounded to 1/256: the same on every machine whatever its last bits.

@@ -25,8 +25,8 @@ SMALLEST, LARGEST = 32, 1024
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing found: what, the box (x0, y0, x1, y1) in pixels, the visible pixels (S, S) and the clock position, 0
-    to 12 hours.
+    """One thing found: what, the box (x0, y0, x1, y1) in pixels, the visible pixels (S, S) and the clock position,
+    0 to 12 hours.
     """
 
     kind: str

@@ -66,8 +66,9 @@ def draw_scene(seed: int, size: int) -> Scene:
 
 
 def draw_camera(random: np.random.Generator) -> Camera:
-    """A robot that stands low in the pipe and seldom quite straight; half of the frames were 16:9 before they were
-    made square.
+    """A robot that stands low in the pipe and seldom quite straight.
+
+    Half of the frames were 16:9 before they were made square.
     """
     aspect = float(random.choice([1.0, 1.33, 1.78, 1.78])) * random.uniform(0.94, 1.06)
     return Camera(
@@ -82,8 +83,9 @@ def draw_camera(random: np.random.Generator) -> Camera:
 
 
 def draw_lamp(random: np.random.Generator) -> Lamp:
-    """Lamps light the near wall well; the middle is dark in most pipes, grey where the air is misty, and seldom quite
-    black.
+    """Lamps light the near wall well.
+
+    The middle is dark in most pipes, grey where the air is misty, and seldom quite black.
     """
     glare = random.uniform(0.2, 0.9) if random.random() < 0.4 else 0.0
     haze = HAZES[random.choice(len(HAZES), p=(0.2, 0.3, 0.28, 0.22))]

@@ -1,5 +1,6 @@
-"""Things that stand in the pipe: a ray o + t·d meets an ellipsoid, a box or a capped tube; each gives t and how the
-face looks at us.
+"""Things that stand in the pipe: a ray o + t·d meets an ellipsoid, a box or a capped tube.
+
+Each gives t and how the face looks at us.
 
 Every function takes rays (3, h, w) and the camera's place and returns (t, facing): t = inf where the ray misses,
 facing = |n·d|/|d|.

@@ -1,5 +1,5 @@
-"""What the wall is made of: a base colour roughened by noise of several octaves, and ribs or bricks where the pipe has
-them.
+"""What the wall is made of: a base colour roughened by noise of several octaves,
+and ribs or bricks where the pipe has them.
 
 Detail finer than a pixel is faded out with depth, so that the far pipe does not glitter.
 """
@@ -95,8 +95,8 @@ SHARE = (0.30, 0.22, 0.10, 0.14, 0.10, 0.08, 0.06)
 
 
 def fading(view: View, length: float) -> Map:
-    """How much of a detail this long (in radii, along the pipe) still shows: 1 near, 0 where a pixel spans many of
-    them.
+    """How much of a detail this long (in radii, along the pipe) still shows: 1 near,
+    0 where a pixel spans many of them.
     """
     return np.asarray(1 / (1 + (view.depth * view.depth * np.float32(0.5 / (view.pixels * length))) ** 2))
 

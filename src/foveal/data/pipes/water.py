@@ -1,5 +1,5 @@
-"""Water at the invert: all wall below the level y = h is hidden by a plane that is dark, mirrors the lit pipe and
-ripples.
+"""Water at the invert: all wall below the level y = h is hidden by a plane that is dark,
+mirrors the lit pipe and ripples.
 """
 
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
-"""The card and the proof inside of a TorchScript (.pt) or torch.export (.pt2) archive: both are zip files, and hold
-them as text in ROOT/extra/NAME.
+"""The card and the proof inside of a TorchScript (.pt) or torch.export (.pt2) archive: both are zip files,
+and hold them as text in ROOT/extra/NAME.
 
 Reading them runs nothing of the archive: not torch, but zipfile opens it, and what torch would run stays closed.
 """
@@ -17,8 +17,9 @@ LARGEST = 2**26  # bytes of a text that is read
 
 
 def with_text(content: bytes, name: str, text: str) -> bytes:
-    """The same archive with one more extra file, as torch.jit.load and torch.export.load find it; not a byte of the
-    graph and its weights changes.
+    """The same archive with one more extra file, as torch.jit.load and torch.export.load find it.
+
+    Not a byte of the graph and its weights changes.
     """
     archive = io.BytesIO(content)
     with zipfile.ZipFile(archive, "a") as opened:

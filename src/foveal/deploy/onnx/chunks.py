@@ -1,5 +1,5 @@
-"""Φ on a few patches after the other, so that its maps never leave a core's cache, whatever the batch and the image's
-side.
+"""Φ on a few patches after the other, so that its maps never leave a core's cache,
+whatever the batch and the image's side.
 
     features = Scan over chunks of patches: Φ(chunk)
 

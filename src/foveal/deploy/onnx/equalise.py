@@ -1,5 +1,5 @@
-"""Channels of one range, before int8: a map has one scale for all its channels, and a channel of small numbers would
-be left a few steps of it.
+"""Channels of one range, before int8: a map has one scale for all its channels,
+and a channel of small numbers would be left a few steps of it.
 
     ρ(W h + b) = s ⊙ ρ((W h + b) / s),  s > 0;   V (s ⊙ y) = (V diag s) y         ρ = ReLU
 
@@ -9,9 +9,10 @@ changes.
     s_c = r_c / max r          before a depthwise convolution, each of whose channels has a scale of its own
     s_c = (r_c / max r)^½      before a projection, whose columns share the scale of a row: half way, as the paper does
 
-Symbols: r_c the largest number of channel c on the frames of the calibration. Paper: Markus Nagel, Mart van Baalen,
-Tijmen Blankevoort, Max Welling (2019). Data-free quantization through weight equalization and bias correction. ICCV.
-arXiv:1906.04721. Departs from the paper: ranges of maps are seen, not guessed from weights.
+Symbols: r_c the largest number of channel c on the frames of the calibration.
+Paper: Markus Nagel, Mart van Baalen, Tijmen Blankevoort, Max Welling (2019). Data-free quantization through weight
+    equalization and bias correction. ICCV. arXiv:1906.04721.
+Departs from the paper: ranges of maps are seen, not guessed from weights.
 """
 
 from typing import cast

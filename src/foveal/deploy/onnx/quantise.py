@@ -1,5 +1,6 @@
-"""int8: weights a channel, maps a tensor, by onnxruntime's quantiser; which convolutions take part is chosen by what
-it costs and gives.
+"""int8: weights a channel, maps a tensor, by onnxruntime's quantiser.
+
+Which convolutions take part is chosen by what it costs and gives.
 
     x ≈ s (q − z),  q in 0 … 255;   W_c ≈ s_c q_c,  q_c in −127 … 127
 

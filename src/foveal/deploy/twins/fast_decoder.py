@@ -1,5 +1,5 @@
-"""A trained Transformer as a search asks it (decode/engine.py), for one thread of a CPU: what TorchEngine computes,
-with less work per token.
+"""A trained Transformer as a search asks it (decode/engine.py), for one thread of a CPU:
+what TorchEngine computes, with less work per token.
 
     slot(t, b) = t·beams + b;      row b attends to slot(t, a_t),  a_t the beam that its sentence had t tokens ago;      a ← a[parents]
 
@@ -50,8 +50,8 @@ SEVERAL = 8  # sources, from which on attention is faster as three products
 
 
 def engine_of(model: nn.Module, precision: str = "fp32") -> Engine:
-    """The fastest engine for this model where it lies: a FastDecoder on a CPU, TorchEngine for what that does not
-    know.
+    """The fastest engine for this model where it lies: a FastDecoder on a CPU,
+    TorchEngine for what that does not know.
     """
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
@@ -78,8 +78,8 @@ def unsupported(model: nn.Module) -> str | None:
 
 
 class FastDecoder:
-    """An Engine, for a model that is trained no further: some of its weights are copied into another form here, others
-    are read where they are.
+    """An Engine, for a model that is trained no further: some of its weights are copied into another form here,
+    others are read where they are.
     """
 
     def __init__(self, model: Transformer, precision: str = "fp32") -> None:

@@ -39,8 +39,8 @@ HINT = 32  # rows that oneDNN packs for; as good for 4 and for 128
 
 
 def linear(weight: Tensor, bias: Tensor | None, rows: int, precision: str, positive: bool = False) -> Linear:
-    """W (out, in) and b (out,), for so many rows at a time. precision: "fp32" or "int8". positive: x has no negative
-    numbers.
+    """W (out, in) and b (out,), for so many rows at a time. precision: "fp32" or "int8". positive:
+    x has no negative numbers.
     """
     weight, bias = weight.detach(), None if bias is None else bias.detach()
     if precision == "int8":

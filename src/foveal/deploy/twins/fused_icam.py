@@ -32,8 +32,8 @@ from foveal.runtime.card import ImageCard
 
 
 class Frames(nn.Module):
-    """A model that takes frames as a camera gives them, (B, h, w, 3) bytes, and answers with logits (B, C) and, of an
-    Icam, where it looked.
+    """A model that takes frames as a camera gives them, (B, h, w, 3) bytes, and answers with logits (B, C) and,
+    of an Icam, where it looked.
     """
 
     mean: Tensor
@@ -66,8 +66,9 @@ class Frames(nn.Module):
         return (seen, None) if self.decoder is None else self.decoder(seen)
 
     def cut(self, frames: Tensor) -> Tensor:
-        """Bytes still: images, or of an Icam their patches (B·P, 3, patch, patch); in runs of k pixels, (B·P, 3k,
-        patch, patch / k).
+        """Bytes still: images, or of an Icam their patches (B·P, 3, patch, patch).
+
+        In runs of k pixels, (B·P, 3k, patch, patch / k).
         """
         if self.blank is not None:
             frames = torch.where(self.blank, GREY, frames)
@@ -142,8 +143,9 @@ class LeanStages(nn.Module):
             cast("LeanBlock", block).hand_on_bias(cast("LeanBlock", after), last)
 
     def read_runs(self, patch: int) -> int:
-        """Let the stem take k pixels of a row as one of 3k channels, if it cuts its patch into squares of k; the
-        answer is k, else 1.
+        """Let the stem take k pixels of a row as one of 3k channels, if it cuts its patch into squares of k.
+
+        The answer is k, else 1.
 
         onnxruntime gathers what an int8 convolution sees a position of the kernel at a time: k positions of 3k bytes
         instead of k² of 3. That is an eighth of the time of a small model. A float convolution loses 2 %.
@@ -236,8 +238,9 @@ def averaged(h: Tensor) -> Tensor:
 
 
 def cell_means(h: Tensor, side: int) -> Tensor:
-    """(B, C, h, w) → the means of cells of so many rows and columns; as a convolution: onnxruntime pools int8 eight
-    times as slowly.
+    """(B, C, h, w) → the means of cells of so many rows and columns.
+
+    As a convolution: onnxruntime pools int8 eight times as slowly.
     """
     share = torch.full((h.shape[1], 1, side, side), side**-2, dtype=h.dtype, device=h.device)
     return F.conv2d(h, share, stride=side, groups=h.shape[1])

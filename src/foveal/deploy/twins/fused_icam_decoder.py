@@ -1,5 +1,5 @@
-"""ICAM after Φ with fewer operations: the projections of the memory move to the few queries, and products of weights
-are made once.
+"""ICAM after Φ with fewer operations: the projections of the memory move to the few queries,
+and products of weights are made once.
 
     K = X E + (b_E + position)                                     the memory, made once; X = LN(mixed features)
     first  w = softmax((Q_latent W_q W_kᵀ/√C) Kᵀ);  Q = (w X) E W_v + b     no bias of keys: a softmax takes out what all keys share
@@ -24,8 +24,8 @@ from foveal.models.icam import Adaptive, CrossBlock, Icam, Projected
 
 
 class LeanDecoder(nn.Module):
-    """What Φ saw in each patch (B·P, C′, s, s) → logits (B, C), and maps (B, M, N, P) as deploy/export.py orders them,
-    or None.
+    """What Φ saw in each patch (B·P, C′, s, s) → logits (B, C), and maps (B, M, N,
+    P) as deploy/export.py orders them, or None.
     """
 
     def __init__(self, model: Icam, rows: int, columns: int) -> None:
@@ -51,8 +51,8 @@ class LeanDecoder(nn.Module):
         return logits, torch.cat(maps, 1) if maps else None
 
     def grid(self, features: Tensor) -> Tensor:
-        """(B, h, w, C′), as grid_of makes it, but moving rows of cells, not numbers: channels stand last in most
-        runtimes anyway.
+        """(B, h, w, C′), as grid_of makes it, but moving rows of cells, not numbers:
+        channels stand last in most runtimes anyway.
         """
         channels, side = features.shape[1], features.shape[2]
         if side == 1 or self.rows == self.columns == 1:

@@ -24,8 +24,8 @@ AT_ONCE = 2**18  # numbers: a mebibyte, the second cache of a core
 
 
 def likeliest(hidden: Tensor, project: Linear, top_k: int, end: int, never: Tensor, bans: Bans | None) -> Next:
-    """What a search asks of hidden (R, C), of which `project` makes logits (R, V). never: tokens that no sentence
-    contains.
+    """What a search asks of hidden (R, C), of which `project` makes logits (R, V). never:
+    tokens that no sentence contains.
     """
     parts, first = [], 0
     for some in hidden.split(MOST_ROWS):
@@ -54,8 +54,8 @@ def _of_some(logits: Tensor, top_k: int, end: int, never: Tensor, bans: Bans | N
 
 
 def log_total(logits: Tensor) -> Tensor:
-    """log Σ exp l of each row, (R, V) → (R, 1): by how much log_softmax lowers a number, which it knows in one pass
-    over the row.
+    """log Σ exp l of each row, (R, V) → (R, 1): by how much log_softmax lowers a number,
+    which it knows in one pass over the row.
     """
     few = max(1, AT_ONCE // logits.shape[1])
     return torch.cat([some[:, :1] - some.log_softmax(1)[:, :1] for some in logits.split(few)])

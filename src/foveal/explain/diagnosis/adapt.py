@@ -1,5 +1,6 @@
-"""How a module is called, found out from its signature: names of arguments, layout, width; a guess counts only if the
-call works.
+"""How a module is called, found out from its signature: names of arguments, layout, width.
+
+A guess counts only if the call works.
 """
 
 import copy
@@ -39,8 +40,9 @@ def adapt(
     layout: str | None = None,
     shape: tuple[int, int, int] | None = None,
 ) -> Subject:
-    """The subject for a module, a class or a function; a FovealError that names its signature if no way of calling it
-    works.
+    """The subject for a module, a class or a function.
+
+    A FovealError that names its signature if no way of calling it works.
     """
     expect(callable(target), "what is checked", "a module, a class or a function", type(target).__name__)
     expect(call is None or callable(call), "call", "a function (module, x, mask) → output", type(call).__name__)

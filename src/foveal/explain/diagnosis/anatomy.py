@@ -1,5 +1,5 @@
-"""The insides of an attention that is nobody's in particular: its operations are recorded, and q, k and v are found by
-fitting.
+"""The insides of an attention that is nobody's in particular: its operations are recorded, and q,
+k and v are found by fitting.
 
     S = c·Q Kᵀ + r,   r constant along a row:   the pair (Q, K) of projections and the slope c for which nothing is left over
 
@@ -50,8 +50,8 @@ class Fit:
 
 @dataclass
 class Anatomy:
-    """What was recorded of one pass. scores (B, H, N, N) of the one attention in it, None if there is none or its
-    shape is another.
+    """What was recorded of one pass. scores (B, H, N, N) of the one attention in it,
+    None if there is none or its shape is another.
     """
 
     projections: list[Projection]
@@ -115,8 +115,9 @@ def _recorded(subject: Subject, x: Tensor, *, grad: bool) -> tuple[Anatomy, list
 
 
 def explain(scores: Tensor, candidates: list[Heads]) -> Fit | None:
-    """The pair of candidates of whose products these scores are a multiple; the first in the order in which they were
-    made.
+    """The pair of candidates of whose products these scores are a multiple.
+
+    The first in the order in which they were made.
     """
     heads = scores.shape[1]
     seen = scores > HIDDEN
@@ -180,8 +181,8 @@ def _candidates(projections: list[Projection], heads: int, batch: int, tokens: i
 
 
 def _pieces(rows: Tensor, heads: int) -> Iterator[Tensor]:
-    """(B, N, W) → (B, N, G, D) in each packing in use: alone, two or three side by side, q beside fewer k and v, three
-    for each head.
+    """(B, N, W) → (B, N, G, D) in each packing in use: alone, two or three side by side, q beside fewer k and v,
+    three for each head.
     """
     width = rows.shape[2]
     for groups in [g for g in range(heads, 0, -1) if heads % g == 0]:

@@ -110,8 +110,8 @@ def _masked(form: Form, x: Tensor, tokens: int) -> dict[str, Any]:
 
 
 def _protocols(subject: Subject, argument: str) -> Iterator[tuple[str, Decode, Callable[[], Any] | None]]:
-    """The ways in which caches are handed on: made by the module, kept by transformers, given back beside the output,
-    filled in place.
+    """The ways in which caches are handed on: made by the module, kept by transformers,
+    given back beside the output, filled in place.
     """
     sizes = subject.sizes
     given_back, in_place = partial(_given_back, subject, argument), partial(_in_place, subject, argument)
@@ -153,8 +153,8 @@ def _given_back(
 
 
 def _handed_on(answer: Any) -> Any:
-    """The cache in an answer: what stands under such a name, or the last thing beside the output that is more than a
-    tensor.
+    """The cache in an answer: what stands under such a name,
+    or the last thing beside the output that is more than a tensor.
     """
     if isinstance(answer, Mapping):
         found = next((answer[name] for name in CACHES if answer.get(name) is not None), None)

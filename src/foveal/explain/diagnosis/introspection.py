@@ -1,5 +1,5 @@
-"""What a module shows of itself before it is called: its name, its signature, its documentation, the numbers that it
-keeps.
+"""What a module shows of itself before it is called: its name, its signature, its documentation,
+the numbers that it keeps.
 """
 
 import inspect

@@ -104,8 +104,8 @@ def _by_itself(probe: Probe) -> Finding:
 
 
 def _one_ahead(probe: Probe) -> bool:
-    """Whether each query sees all before it and the next: in its scores, so that a convolution behind them is not
-    taken for the mask.
+    """Whether each query sees all before it and the next: in its scores,
+    so that a convolution behind them is not taken for the mask.
     """
     if probe.pattern != "some" or probe.anatomy.visible is None:
         return False

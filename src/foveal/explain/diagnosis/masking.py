@@ -1,5 +1,5 @@
-"""Which way round a module reads its mask, found out by perturbation: what is hidden must not matter, what is visible
-must.
+"""Which way round a module reads its mask, found out by perturbation: what is hidden must not matter,
+what is visible must.
 
     hide token j from everybody;   a = max|y(x) − y(x with another token j)|,   b = the same for a token that stays visible
     read rightly a = 0 < b;   read the wrong way round a > 0 = b;   not applied a, b > 0
@@ -112,8 +112,8 @@ def read(subject: Subject, argument: str) -> Reading:
 
 
 def _movements(subject: Subject, form: Form) -> tuple[float, float, bool]:
-    """How far the rows that see both move with the hidden token and with the visible one, and whether the mask changes
-    anything.
+    """How far the rows that see both move with the hidden token and with the visible one,
+    and whether the mask changes anything.
     """
     x, other = subject.sample(0), subject.sample(1)
     keep = torch.ones(len(x), x.shape[1], x.shape[1], dtype=torch.bool, device=x.device)

@@ -1,5 +1,5 @@
-"""Dropout seen and silenced below every library: each draw of a Bernoulli variable is counted, and may be replaced by
-its mean.
+"""Dropout seen and silenced below every library: each draw of a Bernoulli variable is counted,
+and may be replaced by its mean.
 
     mask ~ Bernoulli(1 − p),  y = x·mask/(1 − p);   with the mean in place of the draw, y = x
 

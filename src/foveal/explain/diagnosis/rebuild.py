@@ -1,5 +1,5 @@
-"""The attention written down in the first paper, built again from a module's own projections, to hold its output
-against.
+"""The attention written down in the first paper, built again from a module's own projections,
+to hold its output against.
 
     y = Concat_h(softmax(c·Q_h K_hᵀ over what it lets itself see) V_h) W_O + b
 
@@ -29,8 +29,8 @@ class Rebuilt:
 
 
 def rebuild(subject: Subject, anatomy: Anatomy, visible: Tensor) -> Rebuilt | str:
-    """The closest that the equation comes to the output, or why it cannot be tried. visible (N, N) stands in where no
-    scores were seen.
+    """The closest that the equation comes to the output, or why it cannot be tried. visible (N,
+    N) stands in where no scores were seen.
     """
     y = anatomy.output
     later = [

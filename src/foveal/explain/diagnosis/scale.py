@@ -57,8 +57,8 @@ def _named(slope: float, width: int, heads: int, tokens: int) -> str:
 
 
 def _through_a_rotation(anatomy: Anatomy) -> tuple[float, int] | None:
-    """(slope, D) where positions turn q and k, or add a bias: a rotation keeps lengths, and a bias is the same in
-    every sample.
+    """(slope, D) where positions turn q and k, or add a bias: a rotation keeps lengths,
+    and a bias is the same in every sample.
     """
     scores = anatomy.scores
     assert scores is not None

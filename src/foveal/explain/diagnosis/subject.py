@@ -93,8 +93,9 @@ class Subject:
     def raw(
         self, x: Tensor, extra: Mapping[str, Any] | None = None, *, source: Tensor | None = None, seed: int = 0
     ) -> Any:
-        """What the module itself answers to these tokens, which look at themselves or at a source; `extra` are further
-        arguments.
+        """What the module itself answers to these tokens, which look at themselves or at a source.
+
+        `extra` are further arguments.
         """
         extra = extra or {}
         devices = [self.device] if self.device.type == "cuda" else []
@@ -123,8 +124,9 @@ class Subject:
     def run_with_other_key(
         self, x: Tensor, other: Tensor, token: int, extra: Mapping[str, Any] | None = None
     ) -> Tensor:
-        """The output when one token that is looked at is another; as a query it stays, where the module can tell these
-        apart.
+        """The output when one token that is looked at is another.
+
+        As a query it stays, where the module can tell these apart.
         """
         changed = x.clone()
         changed[:, token] = other[:, token]
@@ -159,8 +161,8 @@ def in_a_line(error: BaseException | None, length: int = 200) -> str:
 
 
 def settled(answer: Any) -> Any:
-    """An answer that is there, not one that has to be awaited: a TypeError for a coroutine, which is closed so that
-    Python does not complain.
+    """An answer that is there, not one that has to be awaited: a TypeError for a coroutine,
+    which is closed so that Python does not complain.
     """
     if inspect.iscoroutine(answer):
         answer.close()
@@ -181,8 +183,9 @@ def tensors_in(answer: Any) -> Iterator[Tensor]:
 
 
 def largest_change(before: Tensor, after: Tensor, tolerance: float = 0.0) -> float:
-    """max|before − after|, 0 where that is within the tolerance; a NaN that stays is no change, one that comes or goes
-    is inf.
+    """max|before − after|, 0 where that is within the tolerance.
+
+    A NaN that stays is no change, one that comes or goes is inf.
     """
     if before.numel() == 0:
         return 0.0

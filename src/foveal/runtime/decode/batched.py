@@ -17,8 +17,9 @@ AHEAD = 16  # batches that are gathered and sorted by length, where lines need n
 def decode(
     engine: Engine, sources: Sequence[Sequence[int]], search: Search, places: Sequence[int] | None = None
 ) -> list[list[Sentence]]:
-    """For each source its sentences, the best first. places: their numbers, which seed the sampling; None: from 0
-    on.
+    """For each source its sentences, the best first. places: their numbers, which seed the sampling.
+
+    None: from 0 on.
     """
     if search.sample or search.beam == 1:
         return one_by_one(engine, sources, search, range(len(sources)) if places is None else places)
@@ -47,8 +48,9 @@ def decode_all(
 
 
 def max_positions(config: Mapping[str, Any]) -> int | None:
-    """Tokens of a sentence, its mark included, that a model has learned positions for; None: it takes any number of
-    them.
+    """Tokens of a sentence, its mark included, that a model has learned positions for.
+
+    None: it takes any number of them.
     """
     return int(config["longest"]) if config.get("position") == "learned" and "longest" in config else None
 

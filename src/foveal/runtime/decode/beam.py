@@ -1,5 +1,5 @@
-"""Beam search: keep the B likeliest unfinished sentences of each source, let each grow by a token, and stop when none
-can win any more.
+"""Beam search: keep the B likeliest unfinished sentences of each source, let each grow by a token,
+and stop when none can win any more.
 
     of the 2B likeliest of all (sentence, next token): those among the first B that end are finished, the first B that do not end go on
 

@@ -1,5 +1,5 @@
-"""What a search asks of a model: log-probabilities of the next token for a batch of unfinished sentences, and nothing
-else.
+"""What a search asks of a model: log-probabilities of the next token for a batch of unfinished sentences,
+and nothing else.
 
 A row is one unfinished sentence; the rows of one source stand together, `beams` of them. Whoever computes (torch,
 onnxruntime) keeps caches and source sides to itself; what crosses over is a few numbers per row.
@@ -53,8 +53,8 @@ class Engine(Protocol):
 
 
 def padded(sources: Sequence[Sequence[int]], pad: int, end: int) -> tuple[Rows, Rows]:
-    """Sources as engines read them: (S, M) tokens, each with its end and then padding, and how many are no padding
-    (S,).
+    """Sources as engines read them: (S, M) tokens, each with its end and then padding,
+    and how many are no padding (S,).
     """
     lengths = np.array([len(source) + 1 for source in sources], np.int64)
     tokens = np.full((len(sources), int(lengths.max())), pad, np.int64)

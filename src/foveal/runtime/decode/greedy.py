@@ -19,8 +19,8 @@ ALL = 2**31 - 1  # tokens: as many as there are
 def one_by_one(
     engine: Engine, sources: Sequence[Sequence[int]], search: Search, places: Sequence[int]
 ) -> list[list[Sentence]]:
-    """For each source one sentence, or if they are drawn as many as are asked for. places: the sources' numbers, for
-    the drawing.
+    """For each source one sentence, or if they are drawn as many as are asked for. places: the sources' numbers,
+    for the drawing.
     """
     if not sources:
         return []

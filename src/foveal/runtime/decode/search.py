@@ -3,7 +3,8 @@
     score(Y) = log P(Y | X) / ((5 + |Y|) / 6)^α
 
 Symbols: |Y| tokens of the sentence, its end included; α the length penalty: 0 prefers short sentences, 0.6 is the
-paper's. Paper: Yonghui Wu et al. (2016). Google's neural machine translation system. arXiv:1609.08144, equation 14.
+    paper's.
+Paper: Yonghui Wu et al. (2016). Google's neural machine translation system. arXiv:1609.08144, equation 14.
 """
 
 import math
@@ -67,8 +68,8 @@ class Search:
         return float(((5 + tokens) / 6) ** self.length_penalty)
 
     def reachable(self, total: float, length: int, limit: int) -> float:
-        """The best score that a sentence with this log P may still get: more tokens only lower log P, and divide it by
-        another number.
+        """The best score that a sentence with this log P may still get: more tokens only lower log P,
+        and divide it by another number.
         """
         return max(total / self.scale(length + 1), total / self.scale(limit))
 
@@ -81,8 +82,8 @@ class Sentence:
 
 
 def expect_numbers(following: Next) -> Next:
-    """What an engine answers, if that is log-probabilities: a model whose weights are NaN answers nothing that can be
-    searched.
+    """What an engine answers, if that is log-probabilities:
+    a model whose weights are NaN answers nothing that can be searched.
     """
     # The first is enough: all tokens of a row are divided by one sum, so that if one is NaN all are.
     broken = np.isnan(following.values[:, :1]).any() or np.isnan(following.ends).any()

@@ -1,5 +1,5 @@
-"""Peers cut down to the first model's flops, and to its parameters: what is left of an advantage when both may cost
-the same.
+"""Peers cut down to the first model's flops, and to its parameters:
+what is left of an advantage when both may cost the same.
 
 Each was trained whole; each of its runs is pruned, and trained on by the recipe that the whole one had.
 """

@@ -1,5 +1,5 @@
-"""Samples that the importance of heads is measured on: validation images, or rendered ones with the model's own
-answers for labels.
+"""Samples that the importance of heads is measured on: validation images,
+or rendered ones with the model's own answers for labels.
 """
 
 from typing import TYPE_CHECKING, Any, cast

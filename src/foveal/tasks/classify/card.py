@@ -1,5 +1,5 @@
-"""What a classifier's file says beside what every image model says: several labels or one, and how logits become an
-answer.
+"""What a classifier's file says beside what every image model says: several labels or one,
+and how logits become an answer.
 """
 
 import math

@@ -75,8 +75,8 @@ def difference(
     groups: NDArray[np.integer] | None = None,
     resamples: int = 2000,
 ) -> Difference:
-    """B − A, both given as seed → pooled test. groups (N,): which images belong together, in the order of the files'
-    names.
+    """B − A, both given as seed → pooled test. groups (N,): which images belong together,
+    in the order of the files' names.
     """
     seeds = sorted(set(base) & set(other))
     expect(bool(seeds), "the seeds of two builds", "some in common", "none")

@@ -184,8 +184,8 @@ def _evaluated(
 
 
 def plain_thresholds(threshold: tuple[float, ...], temperature: float) -> tuple[float, ...]:
-    """A card's thresholds are for sigmoid(z/T), those of scores for sigmoid(z): t/(1 − t) = e^{z/T}, so e^z = (t/(1 −
-    t))^T.
+    """A card's thresholds are for sigmoid(z/T), those of scores for sigmoid(z): t/(1 − t) = e^{z/T},
+    so e^z = (t/(1 − t))^T.
     """
     share = np.clip(np.array(threshold, np.float64), 0.0, 1.0)
     with np.errstate(divide="ignore", over="ignore"):

@@ -1,5 +1,5 @@
-"""A classifier as one file that describes itself, answers by itself, and carries the proof that it answers as its
-model does.
+"""A classifier as one file that describes itself, answers by itself,
+and carries the proof that it answers as its model does.
 
 A file is written only within the limits of its precision. `.onnx` runs without torch; `.pt` and `.pt2` are for those
 who stay with it.

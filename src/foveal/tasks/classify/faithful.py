@@ -1,5 +1,5 @@
-"""Whether a classifier's maps explain its answers: measured on rendered pipes, whose findings have known places, or on
-labelled images of one's own.
+"""Whether a classifier's maps explain its answers: measured on rendered pipes, whose findings have known places,
+or on labelled images of one's own.
 """
 
 import json

@@ -53,8 +53,8 @@ def conclude(
     folder: Path,
     origin: dict[str, Any],
 ) -> dict[str, Any]:
-    """With the kept weights in the module: choose temperature and thresholds on the validation split, write
-    model.safetensors and the result.
+    """With the kept weights in the module: choose temperature and thresholds on the validation split,
+    write model.safetensors and the result.
     """
     source, recipe = data.source, module.recipe
     if module.shift is not None and recipe.margin != 1:

@@ -1,5 +1,5 @@
-"""The same answers for those who stay with torch: a TorchScript archive (.pt) or a torch.export program (.pt2), with
-card and proof beside the graph.
+"""The same answers for those who stay with torch: a TorchScript archive (.pt) or a torch.export program (.pt2),
+with card and proof beside the graph.
 
     torch.jit.load("inspector.pt")(frames);   torch.export.load("inspector.pt2").module()(frames)
 

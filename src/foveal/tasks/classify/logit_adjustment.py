@@ -3,10 +3,10 @@
     ℓ_k ← ℓ_k − (τ − 1) log π_k
 
 Symbols: ℓ the logits, π_k the share of class k in the training split (of several labels: its odds), τ the option
-margin. A model that was trained with balance "margin" answers as if all classes were equally frequent (τ = 1); one
-that has learned all its images still leans towards what it saw most, and a larger τ undoes that. The shift becomes
-part of the last layer's bias, so that a file that is exported needs to know nothing of it. Paper: Aditya Krishna Menon
-et al. (2021). Long-tail learning via logit adjustment. ICLR. arXiv:2007.07314, equation 9.
+    margin. A model that was trained with balance "margin" answers as if all classes were equally frequent (τ = 1); one
+    that has learned all its images still leans towards what it saw most, and a larger τ undoes that. The shift becomes
+    part of the last layer's bias, so that a file that is exported needs to know nothing of it.
+Paper: Aditya Krishna Menon et al. (2021). Long-tail learning via logit adjustment. ICLR. arXiv:2007.07314, equation 9.
 """
 
 import torch

@@ -48,8 +48,8 @@ class ClassifyModule(TaskModule):
         std: tuple[float, ...],
         teachers: Teachers | None = None,
     ) -> None:
-        """steps: of the optimizer in the whole run. counts (C,): images of each class in the training split, images:
-        all in it.
+        """steps: of the optimizer in the whole run. counts (C,): images of each class in the training split,
+        images: all in it.
         """
         super().__init__(model.to(memory_format=torch.channels_last), recipe)  # type: ignore[call-overload]
         self.classes, self.multi_label, self.steps = classes, multi_label, steps
@@ -192,8 +192,9 @@ def is_backbone(name: str) -> bool:
 
 
 def blocks_of(model: nn.Module) -> Iterator[nn.Module]:
-    """What is computed again under gradient checkpointing: the blocks of ICAM's Φ and its decoder's layers; of a peer,
-    its outermost lists of blocks.
+    """What is computed again under gradient checkpointing: the blocks of ICAM's Φ and its decoder's layers.
+
+    Of a peer, its outermost lists of blocks.
     """
     if isinstance(model, Icam):
         yield from model.phi.children() if isinstance(model.phi, Stages) else [model.phi]

@@ -53,8 +53,9 @@ class Classifier(ImagePredictor, Predictor):
         """Images of the card's side, (S, S, 3) uint8 each → (B, C)."""
 
     def decided(self, frames: Sequence[Pixels]) -> tuple[Array, Marks]:
-        """The probabilities (B, C) of images of the card's side, and what counts as found (B, C); a row is nan where
-        the model gave no number.
+        """The probabilities (B, C) of images of the card's side, and what counts as found (B, C).
+
+        A row is nan where the model gave no number.
         """
         probability = self.probabilities(self.logits(frames))
         return probability, self.found(probability)
@@ -89,8 +90,8 @@ class Classifier(ImagePredictor, Predictor):
 
 
 class OnnxClassifier(Classifier):
-    """An exported file at work: the graph itself makes probabilities and decides, unless the caller has a threshold of
-    their own.
+    """An exported file at work: the graph itself makes probabilities and decides,
+    unless the caller has a threshold of their own.
     """
 
     def __init__(self, session: Session, batch: int = 16, threshold: float | None = None) -> None:

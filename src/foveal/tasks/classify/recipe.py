@@ -1,5 +1,5 @@
-"""A recipe: every option of training a classifier, from flags, from a YAML file, or from one of the recipes that are
-shipped.
+"""A recipe: every option of training a classifier, from flags, from a YAML file,
+or from one of the recipes that are shipped.
 """
 
 import glob

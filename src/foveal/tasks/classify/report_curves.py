@@ -15,8 +15,9 @@ BARS = 0.25  # of the frame's height
 
 
 def precision_recall(one: Class, images: int) -> str:
-    """The staircase whose area is AP; what guessing gets (the share of images that have the class); where the decision
-    stands.
+    """The staircase whose area is AP; what guessing gets (the share of images that have the class).
+
+    Where the decision stands.
     """
     frame = unit_frame()
     corners: list[Point] = []
@@ -45,8 +46,9 @@ def roc(one: Class) -> str:
 
 
 def reliability(calibration: Calibration) -> str:
-    """How often right against how confident, before and after the temperature; bars below show how many answers are
-    that confident.
+    """How often right against how confident, before and after the temperature.
+
+    Bars below show how many answers are that confident.
     """
     frame = unit_frame()
     parts = [*_bars(frame, calibration.before), _line(frame, [(0, 0), (1, 1)], "guess")]

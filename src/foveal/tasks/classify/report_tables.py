@@ -133,8 +133,9 @@ def caption(scores: Scores) -> str:
 
 
 def figure_rows(scores: Scores) -> Table:
-    """One row per figure; shares in [0, 1] with all their digits, empty where undefined; `class` is empty for figures
-    of the whole.
+    """One row per figure; shares in [0, 1] with all their digits, empty where undefined.
+
+    `class` is empty for figures of the whole.
     """
     rows = [
         ["", name, *map(_digits, (one.value, one.low, one.high)), str(scores.images)]

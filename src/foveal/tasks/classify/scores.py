@@ -1,5 +1,5 @@
-"""Everything that an evaluation says, as data: figures with intervals, classes, confusion, calibration, curves, worst
-mistakes.
+"""Everything that an evaluation says, as data: figures with intervals, classes, confusion, calibration, curves,
+worst mistakes.
 
 Plain numbers and words only: they go to JSON and back unchanged, and a report can be made again from the file. nan
 (undefined) is null there. scoring.py makes them.

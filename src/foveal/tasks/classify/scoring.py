@@ -233,8 +233,9 @@ def _classes(
 
 
 def _thinned(x: Array, y: Array) -> tuple[Numbers, Numbers]:
-    """At most CORNERS of a curve's corners, the first and the last among them, spread evenly along the curve; none if
-    undefined.
+    """At most CORNERS of a curve's corners, the first and the last among them, spread evenly along the curve.
+
+    None if undefined.
     """
     if np.isnan(x).any() or np.isnan(y).any():
         return (), ()
@@ -256,8 +257,8 @@ def _reliability(truth: Labels, logits: Logits, temperature: float) -> Reliabili
 def _mistakes(
     truth: Labels, chosen: Labels, probability: Array, classes: Sequence[str], files: Sequence[str]
 ) -> tuple[tuple[Mistake, ...], int]:
-    """The images that are wrong and most sure of it, worst first, each with the class where it is worst; and how many
-    are wrong.
+    """The images that are wrong and most sure of it, worst first, each with the class where it is worst;
+    and how many are wrong.
     """
     real, answered = marks(truth, len(classes)), marks(chosen, len(classes))
     missed = real & ~answered

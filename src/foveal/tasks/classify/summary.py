@@ -76,8 +76,9 @@ class Evaluated:
 
 
 def summarise(folders: Sequence[Path], out: Path) -> str:
-    """Evaluate every run on its test split, or without one on val; write summary.md, .csv, .tex and .json, and return
-    the tables.
+    """Evaluate every run on its test split, or without one on val.
+
+    Write summary.md, .csv, .tex and .json, and return the tables.
     """
     predicted = [{split: _predicted(folder, split) for split in ("val", "test")} for folder in folders]
     tested = all(run["test"] is not None for run in predicted)

@@ -11,9 +11,10 @@ where the pupil knows normal and defect:
     soft_k ∝ Σ_(f in k) softmax(teacher(x))_f · share of f in k
 
 The share stands where the teacher was trained as if all its classes were equally frequent; else the probabilities are
-added. A teacher that was trained on images of another size sees the pupil's at that size. Paper: Geoffrey Hinton,
-Oriol Vinyals, Jeff Dean (2015). Distilling the knowledge in a neural network. arXiv:1503.02531. The same view for
-both: Lucas Beyer et al. (2022). Knowledge distillation: a good teacher is patient and consistent. CVPR.
+added. A teacher that was trained on images of another size sees the pupil's at that size.
+Paper: Geoffrey Hinton, Oriol Vinyals, Jeff Dean (2015). Distilling the knowledge in a neural network.
+    arXiv:1503.02531. The same view for both: Lucas Beyer et al. (2022). Knowledge distillation: a good teacher is
+    patient and consistent. CVPR.
 """
 
 import glob
@@ -48,8 +49,8 @@ class Teachers:
         coarser: "Sequence[Tensor | None] | None" = None,
         sizes: "Sequence[int | None] | None" = None,
     ) -> None:
-        """coarser: for each model None, or (finer classes, C), what its classes count for in the pupil's. sizes: of
-        the images it takes, or None.
+        """coarser: for each model None, or (finer classes, C), what its classes count for in the pupil's. sizes:
+        of the images it takes, or None.
         """
         self.models, self.multi_label = [model.eval().requires_grad_(False) for model in models], multi_label
         self.coarser = list(coarser or [None] * len(self.models))
@@ -113,8 +114,8 @@ class Wanted:
 
 
 def load_teachers(pattern: str, wanted: Wanted, folder: Path) -> tuple[Teachers, dict[str, str]]:
-    """The models of all files and run folders that the pattern meets, where {fold} stands for the fold, and the digest
-    of each file.
+    """The models of all files and run folders that the pattern meets, where {fold} stands for the fold,
+    and the digest of each file.
 
     folder: the pupil's own. Runs beside it are no teachers: which of them have ended would depend on the hour.
     """

@@ -70,8 +70,9 @@ class ClassifyTraining(Training):
 
 
 def build(recipe: ClassifyRecipe, classes: int, fresh: bool = True) -> nn.Module:
-    """The recipe's model, with the weights to begin with where the run is fresh; an error unless it takes the recipe's
-    images.
+    """The recipe's model, with the weights to begin with where the run is fresh.
+
+    An error unless it takes the recipe's images.
     """
     for key in recipe.config:
         named = isinstance(key, str) and key not in ("family", "classes")

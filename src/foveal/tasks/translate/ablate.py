@@ -1,5 +1,5 @@
-"""`foveal ablate transformer`: what each part of the Transformer is worth, beside what the paper of 2017 measured on
-another, larger set.
+"""`foveal ablate transformer`: what each part of the Transformer is worth,
+beside what the paper of 2017 measured on another, larger set.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,5 @@
-"""The attention maps of a translator that generates a given sentence: every layer and head, in one pass over source
-and translation.
+"""The attention maps of a translator that generates a given sentence: every layer and head,
+in one pass over source and translation.
 
     encoder   α (L, H, M, M)   a token of the source attends to all of its source
     decoder   α (L, H, N, N)   the token that is generated attends to the mark that begins, and to the tokens before it

@@ -1,5 +1,5 @@
-"""`foveal bench translate [MODEL]`: sentences per second on a CPU, beside transformers' generate and CTranslate2 with
-the same weights.
+"""`foveal bench translate [MODEL]`: sentences per second on a CPU,
+beside transformers' generate and CTranslate2 with the same weights.
 
     sentences/s = sources of a batch / median time of a decoding;   every decoding takes the same number of steps: the end is forbidden, then forced
 

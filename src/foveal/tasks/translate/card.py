@@ -1,5 +1,5 @@
-"""What a translator's file has beside what every model's has: its vocabulary, so that one file is all there is to give
-away.
+"""What a translator's file has beside what every model's has: its vocabulary,
+so that one file is all there is to give away.
 """
 
 from dataclasses import dataclass

@@ -60,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def lines_ahead(stdin: int, batch: int) -> int:
-    """Lines that are read before the first is answered: of a file, whose lines are all there, more than a batch, to
-    sort them by length.
+    """Lines that are read before the first is answered: of a file, whose lines are all there, more than a batch,
+    to sort them by length.
     """
     if os.isatty(stdin):
         return 1  # a person waits for each line

@@ -1,5 +1,5 @@
-"""The data of a run of translation: sentences read, cut into subwords once, and fed to Lightning in batches of
-tokens.
+"""The data of a run of translation: sentences read, cut into subwords once,
+and fed to Lightning in batches of tokens.
 """
 
 from functools import cached_property

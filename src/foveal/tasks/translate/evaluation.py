@@ -1,5 +1,5 @@
-"""An evaluation of translators: its figures, and the report as Markdown, CSV, LaTeX, JSON, translations and a
-picture.
+"""An evaluation of translators: its figures, and the report as Markdown, CSV, LaTeX, JSON,
+translations and a picture.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Exporting a translator: one .onnx file for a search without torch, or a folder for CTranslate2, each with its proof
-and its limits.
+"""Exporting a translator: one .onnx file for a search without torch, or a folder for CTranslate2,
+each with its proof and its limits.
 """
 
 import copy
@@ -143,8 +143,8 @@ def _proof_file(path: Path) -> Path:
 
 
 def expect_within(precision: str, parity: Parity, times: Times) -> None:
-    """Raise a FovealError unless the file is near enough to its model, and worth it. times: of it and of the float32
-    file, where known.
+    """Raise a FovealError unless the file is near enough to its model, and worth it. times:
+    of it and of the float32 file, where known.
     """
     limits = LIMITS[precision]
     what, do = f"the {precision} file", "nothing was written"

@@ -47,8 +47,8 @@ class Part:
         return self.nodes("LayerNormalization", x, scale, shift, axis=-1, epsilon=norm.eps)
 
     def around(self, x: str, name: str, block: Residual, change: Callable[[str, str, Any], str]) -> str:
-        """The residual connection of layers/residual.py around what `change` makes of an input, its name and the
-        layer.
+        """The residual connection of layers/residual.py around what `change` makes of an input,
+        its name and the layer.
         """
         changed = change(
             self.normed(x, f"{name}.norm", block.norm) if isinstance(block, PreNorm) else x, name, block.layer

@@ -34,8 +34,8 @@ BATCH = {"cpu": 64, "cuda": 512}  # sentences that are translated together
 def translate(
     model: Any, vocabularies: tuple[Vocabulary, Vocabulary], lines: list[str], search: Search, batch: int | None = None
 ) -> list[str]:
-    """The best translation of each line, however long it is: of one for which there are not enough positions, the
-    beginning is read.
+    """The best translation of each line, however long it is: of one for which there are not enough positions,
+    the beginning is read.
     """
     source, target = vocabularies
     sources, limit = source.encode(lines), max_positions(vars(model.config))

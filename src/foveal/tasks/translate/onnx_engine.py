@@ -1,5 +1,5 @@
-"""An exported translator as a search asks it: see decode/engine.py for the questions, and graph.py for the graph.
-numpy and onnxruntime, no torch.
+"""An exported translator as a search asks it: see decode/engine.py for the questions,
+and graph.py for the graph. numpy and onnxruntime, no torch.
 
 A step gives keys and values of all tokens so far, and takes them back: what a search moves is moved in between, and
 only the rows that do move.

@@ -101,8 +101,8 @@ def log_probabilities_of(model: Any, source: Sequence[int], tokens: Sequence[int
 
 
 def difference(engine: Engine, model: Any, source: Sequence[int], tokens: Sequence[int]) -> tuple[Any, float]:
-    """Of a forced translation: |difference| of the log-probability of each token and of the end, and the largest of
-    any token.
+    """Of a forced translation: |difference| of the log-probability of each token and of the end,
+    and the largest of any token.
     """
     given = [model.config.begin, *tokens]
     probabilities = log_probabilities_of(model, source, tokens)

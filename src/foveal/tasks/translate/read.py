@@ -9,8 +9,8 @@ from foveal.tasks.translate.card import TranslateCard
 
 
 def read_like(card: TranslateCard, where: str) -> Parallel:
-    """Data as this model's own was read: its languages, and the same limit of length, since another one would make
-    other splits by hash.
+    """Data as this model's own was read: its languages, and the same limit of length,
+    since another one would make other splits by hash.
     """
     languages = card.languages
     source, target = (None, None) if languages in ((), SIDES) else languages

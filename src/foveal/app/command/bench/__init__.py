@@ -1,5 +1,5 @@
-"""`foveal bench WHAT`: measure side by side with what else there is, print the ratios, and write them down with their
-origin.
+"""`foveal bench WHAT`: measure side by side with what else there is, print the ratios,
+and write them down with their origin.
 """
 
 import argparse

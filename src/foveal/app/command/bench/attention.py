@@ -1,5 +1,5 @@
-"""`foveal bench attention`: `attend` beside torch's scaled_dot_product_attention and, on a GPU, beside
-FlexAttention.
+"""`foveal bench attention`: `attend` beside torch's scaled_dot_product_attention and, on a GPU,
+beside FlexAttention.
 """
 
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""torch.compile as a contender of `foveal bench models`: a graph for each batch, and apart from its time the seconds
-that it took to make.
+"""torch.compile as a contender of `foveal bench models`: a graph for each batch,
+and apart from its time the seconds that it took to make.
 
 compile time = time of the first call, with nothing in torch's caches; where this machine cannot compile, the reason in
 a line

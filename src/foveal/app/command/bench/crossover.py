@@ -1,5 +1,5 @@
-"""`foveal bench crossover`: from which length on the Performer's linear attention beats exact attention, and what it
-costs in error.
+"""`foveal bench crossover`: from which length on the Performer's linear attention beats exact attention,
+and what it costs in error.
 """
 
 import math

@@ -1,5 +1,5 @@
-"""`foveal bench models A.onnx RUN … --peer B.onnx`: the time of one picture against the batch, in turns, beside what
-else it costs.
+"""`foveal bench models A.onnx RUN … --peer B.onnx`: the time of one picture against the batch, in turns,
+beside what else it costs.
 
     time a picture = median time of a batch / its pictures;   ratio = theirs / that of the first model, at the same batch
 
@@ -89,8 +89,9 @@ def measure(bench: Bench) -> None:
 
 
 def short_names(files: list[str]) -> dict[str, str]:
-    """What each is called: its name without folder and ending; of two that would be called alike, with as many
-    folders, or the ending, as it takes.
+    """What each is called: its name without folder and ending.
+
+    Of two that would be called alike, with as many folders, or the ending, as it takes.
     """
     paths = {file: Path(file).with_suffix("") if file.endswith(EXPORTED) else Path(file) for file in files}
     names = {}
@@ -195,8 +196,8 @@ def _noise(one: Any, batch: int) -> NDArray[Any]:
 
 
 def noise(network: Any, batch: int) -> tuple[Any, ...]:
-    """Random inputs of the shapes that a network takes: numbers where it takes numbers, its own example where it takes
-    ids.
+    """Random inputs of the shapes that a network takes: numbers where it takes numbers,
+    its own example where it takes ids.
     """
     import torch
 

@@ -66,8 +66,9 @@ def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
 
 
 def _ring(scene: Scene, place: Place, gap: float, window: Window, random: np.random.Generator) -> tuple[Map, Map]:
-    """The sealing ring: it has left the joint over an arc and sags inwards there as a loop; its cover and where it
-    shines.
+    """The sealing ring: it has left the joint over an arc and sags inwards there as a loop.
+
+    Its cover and where it shines.
     """
     view = scene.view
     centre = float(random.normal(0, 0.5))

@@ -1,5 +1,5 @@
-"""A lateral that was pushed too far: its end sticks out of the wall into the pipe and shows its outside, its cut rim
-and a dark bore.
+"""A lateral that was pushed too far: its end sticks out of the wall into the pipe and shows its outside,
+its cut rim and a dark bore.
 """
 
 import numpy as np

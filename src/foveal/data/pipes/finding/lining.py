@@ -1,5 +1,5 @@
-"""A lining that has come loose: it wrinkles in folds across or along the pipe, bulges inwards, or is torn and hangs as
-a flap.
+"""A lining that has come loose: it wrinkles in folds across or along the pipe, bulges inwards,
+or is torn and hangs as a flap.
 
 A fold is a ridge: the side that faces the camera is lit, its crest glints and beyond it lies its shadow. A bulge is
 part of an ellipsoid. A flap is a sheet in space, hinged on the wall and bent by its weight, drawn as small facets.

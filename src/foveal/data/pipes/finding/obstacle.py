@@ -1,5 +1,5 @@
-"""An obstacle: something that does not belong in the pipe lies or stands in it: stones, a brick or slab, a pipe or bar
-across.
+"""An obstacle: something that does not belong in the pipe lies or stands in it: stones, a brick or slab,
+a pipe or bar across.
 """
 
 import numpy as np
