@@ -35,6 +35,7 @@ PAGES = {  # page → its title, what it begins with, and its files: FILE, FILE:
     ),
     "masks": ("Masks and scores", "A mask is a predicate on (i, j). True = may look.", ["core/mask.py:Mask", "core/pattern", "core/score"]),
     "layers": ("Layers", "Parameters around attention, for tokens: `foveal.layers`.", ["layers"]),
+    "vision": ("Feature maps", "Attention on feature maps (B, C, h, w): `foveal.vision`.", ["vision"]),
     "position": ("Positions", "Where a token is: `foveal.position`.", ["position"]),
     "models": (
         "Models", "`foveal.create(name, **config)`, and what there is.",

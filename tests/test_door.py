@@ -127,7 +127,7 @@ def test_there_is_a_list_of_models():
 
 
 @pytest.mark.parametrize(
-    "room", ["data", "explain", "layers", "losses", "metrics", "models", "position", "runtime", "tasks"]
+    "room", ["data", "explain", "layers", "losses", "metrics", "models", "position", "runtime", "tasks", "vision"]
 )
 def test_a_room_is_there_in_a_fresh_process(room):
     assert python(f"import foveal; print(foveal.{room}.__name__)").strip() == f"foveal.{room}"

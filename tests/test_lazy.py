@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 import foveal
-from foveal.lazy import places, public, stubs
+from foveal.lazy import ROOMS, places, public, stubs
 
 HOME = Path(foveal.__file__).parent
-ROOMS = ("layers", "position")
 
 
 def python(code, home=HOME.parent):

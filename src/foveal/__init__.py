@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from foveal import data, explain, layers, losses, mask, metrics, models, position, runtime, score, tasks
+    from foveal import data, explain, layers, losses, mask, metrics, models, position, runtime, score, tasks, vision
     from foveal.core.attend import attend, kernel, weigh, which
     from foveal.core.watch import watch
     from foveal.errors import FovealError
@@ -48,7 +48,9 @@ _ELSEWHERE = {  # what people look for here → where it is
     "save": "foveal.load(model).save_pretrained(folder)",
     "translate": "foveal.load(model).translate(lines)",
 }
-_ROOMS = ("data", "explain", "layers", "losses", "mask", "metrics", "models", "position", "runtime", "score", "tasks")
+_ROOMS = (
+    "data", "explain", "layers", "losses", "mask", "metrics", "models", "position", "runtime", "score", "tasks", "vision",
+)  # fmt: skip
 
 __all__ = [
     "FovealError",
@@ -73,6 +75,7 @@ __all__ = [
     "score",
     "tasks",
     "train",
+    "vision",
     "watch",
     "weigh",
     "which",

@@ -18,6 +18,8 @@ from typing import Any
 
 from foveal.errors import unknown
 
+ROOMS = ("layers", "position", "vision")  # the folders whose names are found by their files
+
 
 def door(package: str, kind: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package; `kind` is what an error calls its names."""
@@ -78,7 +80,7 @@ def stub_by_file(package: str, folder: str | Path, *more: str) -> str:
 
 def stubs(home: Path) -> dict[Path, str]:
     """All stub files of the package → their text."""
-    found = {home / room / "__init__.pyi": stub(f"foveal.{room}", home / room) for room in ("layers", "position")}
+    found = {home / room / "__init__.pyi": stub(f"foveal.{room}", home / room) for room in ROOMS}
     mask = "from foveal.core.mask import Mask as Mask"
     found[home / "mask.pyi"] = stub_by_file("foveal.core.pattern", home / "core/pattern", mask)
     found[home / "score.pyi"] = stub_by_file("foveal.core.score", home / "core/score")

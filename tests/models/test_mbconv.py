@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from foveal.errors import FovealError
-from foveal.models.mbconv import MBConv, Squeeze, Stage, Stages, _FewChannels
+from foveal.models.mbconv import MBConv, Stage, Stages, _FewChannels
 
 
 def images(*shape, seed=1):
@@ -25,22 +25,6 @@ def stirred(module):
             part.running_mean.copy_(torch.randn(part.num_features, generator=generator))
             part.running_var.copy_(torch.rand(part.num_features, generator=generator) + 0.5)
     return module
-
-
-def test_squeeze_by_hand():
-    # Two channels with means 1 and 3. W_a = (1, 1): 4, SiLU(4) = 4σ(4); W_b = (0, ln 3 / SiLU(4)): gates σ(0) = 1/2
-    # and σ(ln 3) = 3/4.
-    squeeze = Squeeze(2, 1, torch.nn.SiLU()).double()
-    silu = 4 * torch.sigmoid(torch.tensor(4.0, dtype=torch.float64))
-    with torch.no_grad():
-        squeeze.reduce.weight.fill_(1)
-        squeeze.reduce.bias.zero_()
-        squeeze.widen.weight.copy_(
-            torch.tensor([0.0, torch.tensor(3.0, dtype=torch.float64).log() / silu]).view(2, 1, 1, 1)
-        )
-        squeeze.widen.bias.zero_()
-        y = squeeze(torch.tensor([[[[0.0, 2.0]], [[2.0, 4.0]]]], dtype=torch.float64))
-    assert near(y, torch.tensor([[[[0.0, 1.0]], [[1.5, 3.0]]]], dtype=torch.float64), 1e-6)
 
 
 def test_the_start_of_efficientnet_b0():

@@ -163,8 +163,16 @@ def test_reading_needs_no_torch() -> None:
 
 def test_the_samples_are_those_of_the_contract_and_always_the_same() -> None:
     shapes = {name: tuple(tensor.shape) for name, tensor in samples().items()}
+    maps = {"maps": (2, 6, 5, 7), "video": (2, 3, 6, 4, 5)}
     heads = {"q": (2, 6, 11, 8), "k": (2, 2, 7, 8), "v": (2, 2, 7, 8)}
-    assert shapes == {"x": (2, 11, 14), "memory": (2, 7, 14), "wide": (2, 7, 10), "image": (2, 5, 6, 14), **heads}
+    assert shapes == {
+        "x": (2, 11, 14),
+        "memory": (2, 7, 14),
+        "wide": (2, 7, 10),
+        "image": (2, 5, 6, 14),
+        **maps,
+        **heads,
+    }
     assert all(
         tensor.dtype == torch.float32 and torch.equal(tensor, samples()[name]) for name, tensor in samples().items()
     )

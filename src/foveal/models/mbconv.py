@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from torch.nn.grad import conv2d_input
 
 from foveal.errors import expect, expect_integer, short_repr, unknown
+from foveal.vision.squeeze_excitation import SqueezeExcitation
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"silu": nn.SiLU, "relu": nn.ReLU, "hardswish": nn.Hardswish}
 
@@ -94,26 +95,15 @@ class MBConv(nn.Module):
         hidden = width * stage.expand
         self.expand = convolution(width, hidden, 1, activation()) if stage.expand != 1 else nn.Identity()
         self.depthwise = convolution(hidden, hidden, stage.kernel, activation(), stride=stride, groups=hidden)
-        self.squeeze = Squeeze(hidden, max(1, width // 4), activation()) if stage.squeeze else nn.Identity()
+        self.squeeze: nn.Module = nn.Identity()
+        if stage.squeeze:
+            self.squeeze = SqueezeExcitation(hidden, squeeze=max(1, width // 4), activation=activation())
         self.project = convolution(hidden, stage.width, 1, nn.Identity())
         self.residual = stride == 1 and width == stage.width
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.project(self.squeeze(self.depthwise(self.expand(x))))
         return x + y if self.residual else y
-
-
-class Squeeze(nn.Module):
-    """Squeeze-and-excitation: x ⊙ σ(W_b δ(W_a mean(x)))."""
-
-    def __init__(self, width: int, hidden: int, activation: nn.Module) -> None:
-        super().__init__()
-        self.reduce, self.widen = nn.Conv2d(width, hidden, 1), nn.Conv2d(hidden, width, 1)
-        self.activation = activation
-
-    def forward(self, x: Tensor) -> Tensor:
-        gate: Tensor = self.widen(self.activation(self.reduce(x.mean((2, 3), keepdim=True))))
-        return x * gate.sigmoid()
 
 
 class FewChannels(nn.Conv2d):

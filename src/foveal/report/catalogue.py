@@ -189,6 +189,8 @@ def samples() -> dict[str, "Tensor"]:
         "memory": (2, 7, 14),  # other tokens
         "wide": (2, 7, 10),  # other tokens, of another width
         "image": (2, 5, 6, 14),  # a grid of tokens, (B, h, w, C)
+        "maps": (2, 6, 5, 7),  # feature maps, (B, C, h, w)
+        "video": (2, 3, 6, 4, 5),  # feature maps of frames, (B, T, C, h, w)
         "q": (2, 6, 11, 8),  # heads
         "k": (2, 2, 7, 8),
         "v": (2, 2, 7, 8),

@@ -26,9 +26,10 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from foveal.deploy.twins.fused_icam_decoder import LeanDecoder
 from foveal.errors import expect
 from foveal.models.icam import Icam
-from foveal.models.mbconv import MBConv, Squeeze, Stages
+from foveal.models.mbconv import MBConv, Stages
 from foveal.runtime.blank import GREY, blank_mask
 from foveal.runtime.card import ImageCard
+from foveal.vision.squeeze_excitation import SqueezeExcitation
 
 
 class Frames(nn.Module):
@@ -178,7 +179,7 @@ class LeanBlock(nn.Module):
         super().__init__()
         self.expand = None if isinstance(block.expand, nn.Identity) else folded(block.expand)
         self.depthwise = folded(block.depthwise)
-        self.squeeze = block.squeeze if isinstance(block.squeeze, Squeeze) else None
+        self.squeeze = block.squeeze if isinstance(block.squeeze, SqueezeExcitation) else None
         project = folded(block.project)
         self.register_buffer("weight", project.weight[:, :, 0, 0])
         self.register_buffer("bias", project.bias)
@@ -227,9 +228,10 @@ class LeanBlock(nn.Module):
         return h
 
     def gate(self, average: Tensor) -> Tensor:
-        squeeze = cast("Squeeze", self.squeeze)
+        squeeze = cast("SqueezeExcitation", self.squeeze)
         hidden = squeeze.activation(F.linear(average, squeeze.reduce.weight.flatten(1), squeeze.reduce.bias))
-        return F.linear(hidden, squeeze.widen.weight.flatten(1), squeeze.widen.bias).sigmoid()
+        gate: Tensor = squeeze.gate(F.linear(hidden, squeeze.widen.weight.flatten(1), squeeze.widen.bias))
+        return gate
 
 
 def averaged(h: Tensor) -> Tensor:
