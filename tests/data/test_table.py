@@ -28,7 +28,11 @@ def refused(tmp_path, text, label=None, encoding="utf-8", fold_column=None):
 def test_one_label(tmp_path):
     source = table(
         tmp_path,
-        "file,label,split,fold,group\na.png,sound,train,2,x\nb.png,cracked,VALID,1,y\nc.png,sound,test,0,\nd.png,sound,,2,x2\n",
+        "file,label,split,fold,group\n"
+        "a.png,sound,train,2,x\n"
+        "b.png,cracked,VALID,1,y\n"
+        "c.png,sound,test,0,\n"
+        "d.png,sound,,2,x2\n",
     )
     assert source.classes == ("cracked", "sound")
     assert not source.multi_label

@@ -635,7 +635,8 @@ def test_what_cannot_be_guessed_is_an_error_that_says_how_to_go_on():
         check(Odd)
     with pytest.raises(
         FovealError,
-        match=r"Odd: expected a call .*forward\(x, grid, mask=None\).*pass call=lambda module, x, mask.*--layout, --shape B,N,C or --set",
+        match=r"Odd: expected a call .*forward\(x, grid, mask=None\).*"
+        "pass call=lambda module, x, mask.*--layout, --shape B,N,C or --set",
     ):
         check(Odd(1))
     with pytest.raises(FovealError, match="no token moves another"):

@@ -179,7 +179,10 @@ def test_sewer_figures_equal_the_loops(seed):
 
 
 def test_sewer_weights_are_the_published_ones():
-    ten_thousandths = "RB 10000 OS 9009 FS 6419 OB 5518 OK 4396 PH 4167 PB 4167 OP 3829 RO 3559 IN 3131 PF 2896 FO 2477 BE 2275 IS 1847 DE 1622 GR 901 AF 811"
+    ten_thousandths = (
+        "RB 10000 OS 9009 FS 6419 OB 5518 OK 4396 PH 4167 PB 4167 OP 3829 RO 3559 IN 3131 PF 2896 FO 2477 "
+        "BE 2275 IS 1847 DE 1622 GR 901 AF 811"
+    )
     words = ten_thousandths.split()
     assert pytest.approx(CIW) == {
         code: int(number) / 10000 for code, number in zip(words[::2], words[1::2], strict=True)

@@ -216,7 +216,10 @@ def advice(module: nn.Module) -> str:
         return "watch the model from before torch.jit"
     if isinstance(module, nn.DataParallel):
         return "watch and run the .module inside DataParallel"
-    return 'build the model with attn_implementation="sdpa" (transformers), or call foveal.attend or torch\'s scaled_dot_product_attention'
+    return (
+        'build the model with attn_implementation="sdpa" (transformers), or call foveal.attend or torch\'s '
+        "scaled_dot_product_attention"
+    )
 
 
 def _is_attention(module: nn.Module) -> bool:

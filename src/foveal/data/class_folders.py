@@ -47,8 +47,15 @@ def read_folder(root: Path, name: str) -> Source:
     notes = (f"{other} files left out: they are no images by their suffix",) if other else ()
     images = FileImages(str(root), Names.of(names))
     return Source(
-        name, "class folders", tuple(classes), False, np.array(labels, np.int64), np.array(splits, np.int8), images, notes=notes
-    )  # fmt: skip
+        name,
+        "class folders",
+        tuple(classes),
+        False,
+        np.array(labels, np.int64),
+        np.array(splits, np.int8),
+        images,
+        notes=notes,
+    )
 
 
 def holds_classes(root: Path) -> bool:

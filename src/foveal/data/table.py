@@ -1,7 +1,8 @@
-"""labels.csv: a header, then one line an image.
+"""labels.csv: a header, then one line per image.
 
     file    the image, relative to the folder of the csv
-    label   its class; several joined by `;` make the set multi-label, as a header `labels` does. Instead: one 0/1 column for each class
+    label   its class; several joined by `;` make the set multi-label, as a header `labels` does.
+            Instead: one 0/1 column for each class
     split   train, val or test (optional);   fold: an integer (optional);   group: what may not be torn apart (optional)
 
 Any other column can make the folds instead, a fold for each of its values: a campaign, a city, a camera.

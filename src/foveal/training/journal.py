@@ -201,5 +201,5 @@ class AtomicCheckpoint(TorchCheckpointIO):
 
 def weights(module: pl.LightningModule) -> bytes:
     """The weights that would be kept now, as safetensors."""
-    evaluated = module.evaluated
-    return save({name: tensor.detach().cpu().contiguous() for name, tensor in evaluated.state_dict().items()})  # type: ignore[union-attr]
+    state = module.evaluated.state_dict()  # type: ignore[union-attr]
+    return save({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()})

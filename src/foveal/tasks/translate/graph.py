@@ -1,11 +1,17 @@
 """A Transformer as one .onnx file: one graph that encodes a source, and takes a step of a search.
 
-    source has tokens  encodes it:   source (S, M) → keys.l, values.l (S, H, M, D) of every decoder layer l, which all steps attend to
-    source is empty    takes a step: said (R,), the last token of each row; said_keys.l, said_values.l (R, H, t, D) of the tokens before it;
-                       source_keys.l, source_values.l (S, H, M, D) and lengths (S,) of the sources, R = S · beams, those of a source
-                       together; top (1,) how many tokens are asked for; banned (n, 2) rows and tokens that may not come
-                       → likely (R, top) log-probabilities, word (R, top) their tokens, ends (R,) of the mark that ends;
-                         keys.l, values.l (R, H, t + 1, D), which are said_keys.l and said_values.l of the next step
+    source has tokens  encodes it
+                       in   source (S, M)
+                       out  keys.l, values.l (S, H, M, D) of every decoder layer l, which all steps attend to
+    source is empty    takes a step
+                       in   said (R,), the last token of each row
+                            said_keys.l, said_values.l (R, H, t, D) of the tokens before it
+                            source_keys.l, source_values.l (S, H, M, D) and lengths (S,) of the sources; R = S · beams,
+                            those of a source together
+                            top (1,) how many tokens are asked for;   banned (n, 2) rows and tokens that may not come
+                       out  likely (R, top) log-probabilities, word (R, top) their tokens,
+                            ends (R,) of the mark that ends
+                            keys.l, values.l (R, H, t + 1, D), which are said_keys.l and said_values.l of the next step
 
 What is not used in a call is given with no rows, and comes back so. The two ways are the branches of one If: an
 embedding table that both read lies in the file once, and one file is all there is. Vocabulary-wide work stays inside:

@@ -3,7 +3,8 @@
 The order is that of models/transformer.py.
 
     read   x⁰ = √C·E_source + PE;   x ← block(x), `layers` times;   keys.l, values.l = W_l x
-    step   y⁰ = √C·E_target + PE;   y ← block(y, keys, values), `decoder_layers` times;   log softmax(y E_outᵀ), the likeliest of it
+    step   y⁰ = √C·E_target + PE;   y ← block(y, keys, values), `decoder_layers` times;
+           log softmax(y E_outᵀ), the likeliest of it
 
 Departs from the model: nothing but 1/√D, which is in the weights of the queries.
 """

@@ -1,7 +1,8 @@
-"""`foveal bench models A.onnx RUN … --peer B.onnx`: the time of one picture against the batch, in turns, beside what
-else it costs.
+"""`foveal bench models A.onnx RUN … --peer B.onnx`: the time per image against the batch, in turns, beside what else it
+costs.
 
-    time a picture = median time of a batch / its pictures;   ratio = theirs / that of the first model, at the same batch
+    time per image = median time of a batch / its images
+    ratio          = theirs / that of the first model, at the same batch
 
 Before anything is timed, each contender answers twice: a model that drops out, or answers otherwise the second time,
 is refused. Exported files and peers run without torch; runs and presets are exported in memory first, or run by torch
@@ -127,7 +128,10 @@ def _held(graph: bytes, batch: int, threads: int) -> str:
         return str(error)
     if held is None:
         return ""
-    return f"{held.opened / 1e6:.1f} MB opened and {held.ran / 1e6:.1f} MB at most while it runs at batch {batch}, above an empty graph"
+    return (
+        f"{held.opened / 1e6:.1f} MB opened and {held.ran / 1e6:.1f} MB at most while it runs at batch {batch}, "
+        "above an empty graph"
+    )
 
 
 def _ours(name: str, label: str, runtimes: list[str], threads: int) -> Iterator[Contender]:
