@@ -152,7 +152,7 @@ def test_masks_of_one_frame_do_not_overlap():
         assert max(sum(finding.mask.astype(int) for finding in frame.findings).ravel()) == 1
 
 
-def test_kinds_in_another_order_are_the_same_picture():
+def test_kinds_in_another_order_are_the_same_image():
     one, other = render(8, 61, ("root", "hole")), render(8, 61, ("hole", "root"))
     assert np.array_equal(one.image, other.image)
     assert [finding.kind for finding in one.findings] == ["root", "hole"]

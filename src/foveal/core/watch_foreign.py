@@ -38,8 +38,8 @@ _MULTI_HEAD = inspect.signature(functional.multi_head_attention_forward)
 
 
 class Foreign(TorchFunctionMode):
-    """Shows every attention that torch computes and foveal did not ask for to `see`; tells `miss` of one that cannot
-    be read.
+    """Shows every attention that torch computes and foveal did not ask for to `see`; calls `miss` for one that
+    cannot be read.
     """
 
     def __init__(self, see: Callable[[Look, str], None], miss: Callable[[], None]) -> None:

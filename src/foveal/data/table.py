@@ -287,7 +287,7 @@ def _split(table: Table, row: int, word: str) -> int:
 
 
 def _folder(table: Table) -> str:
-    """Files are named from the folder of the csv, or from its folder `images`: the first that is in either tells."""
+    """Files are named from the folder of the csv, or from its folder `images`: the first that is in either decides."""
     root = table.path.parent
     for name in table.columns["file"][:LOOKED_AT]:
         # A name that no file system takes is not there, either: Path.exists would raise.

@@ -55,7 +55,8 @@ class IcamConfig:
     hidden: int = 24  # of the gated feed-forward network
     dropout: float = 0.1
     position: str = "learned"  # or "sinusoidal" or "polar"
-    # where the first queries come from: "adaptive", "projected" (adaptive, own projections), "static", "projected-static"
+    # where the first queries come from: "adaptive", "projected" (adaptive, with its own projections), "static" or
+    # "projected-static"
     first: str = "adaptive"
     mixer: bool = False  # a depthwise 3×3 convolution over the grid of patches
     family: str = field(default="icam", init=False)

@@ -1,4 +1,4 @@
-"""Pipe interiors as the camera of an inspection robot sees them, rendered from a seed: pictures with their findings,
+"""Pipe interiors as the camera of an inspection robot sees them, rendered from a seed: images with their findings,
 and no download.
 """
 

@@ -43,7 +43,7 @@ class Footprint:
 
 
 def footprint(graph: bytes, batch: int = 1, threads: int = 1) -> Footprint | None:
-    """None where the system does not tell a process what it held."""
+    """None where the system does not report what a process held."""
     if not Path("/proc/self/status").exists():
         return None
     ready, most = _peaks(graph, batch, threads)

@@ -8,7 +8,7 @@ are made once.
                                           as in layers/absorbed.py, 1/√D inside A
     head   W₁(W_out Q + b_out) + b₁ = (W₁ W_out) Q + (W₁ b_out + b₁)
 
-Symbols: E the embedding of features; w, w_h the maps that are told, too. Queries are rows of one matrix, so that each
+Symbols: E the embedding of features; w, w_h the maps, outputs as well. Queries are rows of one matrix, so that each
 product and its bias is one operation of a runtime. Departs from the trained model by rounding only; products of
 weights are made in double precision. Holds in evaluation mode only.
 """

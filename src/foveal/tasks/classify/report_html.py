@@ -247,7 +247,7 @@ def _how_many(scores: Scores) -> str:
 
 def _shot(one: Mistake, multi_label: bool, images: Images | None) -> str:
     about = f"{one.about} {'missed' if one.missed else 'wrongly predicted'}, " if multi_label else ""
-    image = "" if images is None else _picture(one, images)
+    image = "" if images is None else _thumbnail(one, images)
     return (
         f"<figure>{image}<figcaption><span>true <b>{escape(table.named(one.truth))}</b></span>"
         f"<span>predicted <b>{escape(table.named(one.predicted))}</b></span>"
@@ -256,7 +256,7 @@ def _shot(one: Mistake, multi_label: bool, images: Images | None) -> str:
     )
 
 
-def _picture(one: Mistake, images: Images) -> str:
+def _thumbnail(one: Mistake, images: Images) -> str:
     try:
         pixels = np.asarray(images(one.index))
     except FovealError as error:  # the image is gone or broken: the report is not

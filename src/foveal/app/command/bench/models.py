@@ -183,7 +183,7 @@ def of_graph(name: str, content: bytes, threads: int, facts: tuple[str, ...] = (
 
 
 def _noise(one: Any, batch: int) -> NDArray[Any]:
-    """A picture as bytes, or as numbers, for an input of a graph; a side without a number is the batch."""
+    """An image as bytes, or as numbers, for an input of a graph; a side without a number is the batch."""
     expect(one.type in KINDS, f"the input {one.name}", f"one of {', '.join(KINDS)}", one.type)
     first, *rest = one.shape
     free = [side for side in rest if not isinstance(side, int)]
@@ -234,7 +234,7 @@ def _checked(bench: Bench, one: Contender, batches: list[int]) -> bool:
     """Whether it can run here; else a row says why not."""
     try:
         for batch in batches[1:]:
-            one.job(batch)  # a graph that cannot be made is told before anybody is timed
+            one.job(batch)  # a graph that cannot be made is reported before anything is timed
         _check(one, batches[0])
     except CannotCompileError as error:
         bench.add(Row(one.name, "", f"left out: {error}", None, ""))
@@ -243,7 +243,7 @@ def _checked(bench: Bench, one: Contender, batches: list[int]) -> bool:
 
 
 def _check(one: Contender, batch: int = 1) -> None:
-    """In evaluation mode and deterministic: the same pictures, the same answer."""
+    """In evaluation mode and deterministic: the same images, the same answer."""
     job = one.job(batch)
     first, second = _arrays(job()), _arrays(job())
     same = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, second, strict=True))
