@@ -125,8 +125,8 @@ def _legend(high: int) -> list[str]:
     y = high - 190
     parts = [
         (
-            f'<text x="{LEFT}" y="{y}" font-size="14" fill="{TEXT}">a dot: files of the room at its left import the room '
-            "below it</text>"
+            f'<text x="{LEFT}" y="{y}" font-size="14" fill="{TEXT}">'
+            "a dot: files of the room at its left import the room below it</text>"
         )
     ]
     for number, (_, radius, words) in enumerate(reversed(SIZES)):

@@ -1,7 +1,8 @@
 """foveal: attention models that are right, fast and small enough to ship.
 
     run = foveal.train("classify", data="photos", epochs=60)
-    model = foveal.load("runs/photos-icam-31k")      # or a model file, an exported .onnx, a preset, weights that come with foveal, an id on the hub
+    # a run; or a model file, an exported .onnx, a preset, weights that come with foveal, an id on the hub
+    model = foveal.load("runs/photos-icam-31k")
     for found in model.predict("photos/"): ...
 
 Nothing is loaded before it is touched, so that `import foveal` takes milliseconds and needs no torch.

@@ -60,7 +60,10 @@ def test_the_same_seed_gives_the_same_frame_and_another_seed_another():
 
 
 def test_another_process_that_rendered_other_frames_before_gives_the_same_bytes():
-    lines = "import hashlib; from foveal.data.pipes import render; render(99, 37); render(7, 224, ('root',)); f = render(11, 89)"
+    lines = (
+        "import hashlib; from foveal.data.pipes import render; "
+        "render(99, 37); render(7, 224, ('root',)); f = render(11, 89)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", lines + "; print(hashlib.sha256(f.image.tobytes()).hexdigest())"],
         capture_output=True,
@@ -149,7 +152,7 @@ def test_masks_of_one_frame_do_not_overlap():
         assert max(sum(finding.mask.astype(int) for finding in frame.findings).ravel()) == 1
 
 
-def test_kinds_in_another_order_are_the_same_picture():
+def test_kinds_in_another_order_are_the_same_image():
     one, other = render(8, 61, ("root", "hole")), render(8, 61, ("hole", "root"))
     assert np.array_equal(one.image, other.image)
     assert [finding.kind for finding in one.findings] == ["root", "hole"]

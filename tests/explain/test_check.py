@@ -453,7 +453,7 @@ def test_a_departure_that_is_announced_is_none():
     assert (other.outcome, "2409.04431" in other.message) == ("not applicable", True)
 
 
-def test_what_true_means_can_be_said():
+def test_what_true_means_can_be_given():
     assert named(check(HidesVisible, true_means="hide")) == set()
     assert named(check(Plain, true_means="hide")) == {"mask"}
     with pytest.raises(FovealError, match="true_means: expected 'look' or 'hide', got 'see'"):
@@ -540,7 +540,7 @@ class WithAConvolution(Block):
         return super().finish(x + self.mixer(x.mT).mT, y)
 
 
-def test_a_block_is_judged_by_its_attention():
+def test_a_block_is_checked_by_its_attention():
     assert check(Block)["paper"].outcome == "not applicable"
     assert named(check(Block)) == set()
     assert named(check(BlockThatIgnores)) == {"mask"}
@@ -635,7 +635,8 @@ def test_what_cannot_be_guessed_is_an_error_that_says_how_to_go_on():
         check(Odd)
     with pytest.raises(
         FovealError,
-        match=r"Odd: expected a call .*forward\(x, grid, mask=None\).*pass call=lambda module, x, mask.*--layout, --shape B,N,C or --set",
+        match=r"Odd: expected a call .*forward\(x, grid, mask=None\).*"
+        "pass call=lambda module, x, mask.*--layout, --shape B,N,C or --set",
     ):
         check(Odd(1))
     with pytest.raises(FovealError, match="no token moves another"):
@@ -650,7 +651,7 @@ def test_what_cannot_be_guessed_is_an_error_that_says_how_to_go_on():
         assert_sound(Plain, allow=["masks"])
 
 
-def test_a_causal_mask_that_is_one_off_is_told_from_what_only_looks_so():
+def test_a_causal_mask_that_is_one_off_is_distinguished_from_what_only_looks_so():
     finding = check(LooksOneAhead)["mask"]
     assert "query i sees key i + 1" in finding.message
     assert finding.numbers["moved by the next token"] > 0.01

@@ -128,7 +128,7 @@ def test_a_model_of_one_cell(fill):
     assert result["curves"]["gradient"][1] < 0.01 < 0.99 < result["curves"]["gradient"][0]
 
 
-def test_two_answers_in_one_picture_and_the_mean_of_random_orders():
+def test_two_answers_in_one_image_and_the_mean_of_random_orders():
     class Colours(nn.Module):
         """`hole` hangs on the reddest cell, `root` on the greenest."""
 

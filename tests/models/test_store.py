@@ -104,7 +104,10 @@ def test_a_file_describes_itself(tmp_path, name, changes):
 
 
 def test_a_file_is_loaded_by_another_process_that_knows_its_name_only(file):
-    code = "import sys; from foveal.tasks.load import load; model = load(sys.argv[1], device='cpu'); print(model.classes, model.network.config.width)"
+    code = (
+        "import sys; from foveal.tasks.load import load; model = load(sys.argv[1], device='cpu'); "
+        "print(model.classes, model.network.config.width)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code, str(file)], capture_output=True, text=True, timeout=300, check=False
     )
@@ -340,7 +343,8 @@ def test_a_card_whose_family_has_another_task(tmp_path):
     save_model(model, path, TranslateCard(model="small", family=family, config=config))
     with pytest.raises(
         FovealError,
-        match=r"m\.safetensors: expected a model that translates, of transformer or seq2seq, got one of the family icam",
+        match=r"m\.safetensors: expected a model that translates, of transformer or seq2seq, "
+        "got one of the family icam",
     ):
         load(path)
 

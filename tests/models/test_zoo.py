@@ -94,7 +94,10 @@ OWN = {
 
 def modules_after(code):
     """The modules of foveal.models that some code loads, in a process of its own."""
-    end = "\nimport sys; print(*sorted(name for name in sys.modules if name.startswith('foveal.models.') or name == 'transformers'))"
+    end = (
+        "\nimport sys; print(*sorted(name for name in sys.modules "
+        "if name.startswith('foveal.models.') or name == 'transformers'))"
+    )
     done = subprocess.run([sys.executable, "-c", code + end], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return set(done.stdout.split())

@@ -150,7 +150,7 @@ def test_a_file_that_may_not_be_read(tmp_path):
     assert "permission" in reason(path)
 
 
-def test_permission_is_told(tmp_path, monkeypatch):
+def test_a_refused_permission_is_reported(tmp_path, monkeypatch):
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
@@ -161,7 +161,7 @@ def test_permission_is_told(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("side", [11_000, 20_000])
-def test_a_huge_picture_is_refused(tmp_path, side):
+def test_a_huge_image_is_refused(tmp_path, side):
     def chunk(name, content):
         return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
 
@@ -205,7 +205,7 @@ def test_kind_of(tmp_path):
     st.integers(0, 255),
     st.integers(1, 40),
 )
-def test_a_damaged_file_is_a_picture_or_bad_image_and_nothing_else(tmp_path_factory, kind, place, value, length):
+def test_a_damaged_file_is_an_image_or_bad_image_and_nothing_else(tmp_path_factory, kind, place, value, length):
     content = io.BytesIO()
     Image.fromarray(np.random.default_rng(1).integers(0, 256, (17, 19, 3), np.uint8)).save(content, format=kind)
     broken = bytearray(content.getvalue())

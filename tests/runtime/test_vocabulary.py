@@ -114,7 +114,10 @@ def test_joint_and_separate():
 
 
 def test_nothing_of_torch_is_needed():
-    code = "import sys; from foveal.runtime.vocabulary import learn; print('torch' in sys.modules, len(learn(['a b'], 300)) > 259)"
+    code = (
+        "import sys; from foveal.runtime.vocabulary import learn; "
+        "print('torch' in sys.modules, len(learn(['a b'], 300)) > 259)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
 

@@ -41,7 +41,9 @@ if (out.parent / f"diverge-{out.name}").exists():
     from foveal.training.diverged import DIVERGED
     sys.exit(f"foveal: error: {DIVERGED}")
 time.sleep(0.3)
-(out / "result.json").write_text(json.dumps({"model": "icam", "val_score": 0.5, "epoch": 3, "seconds": 2.0, "began": began, "ended": time.time()}))
+times = {"began": began, "ended": time.time()}
+result = {"model": "icam", "val_score": 0.5, "epoch": 3, "seconds": 2.0, **times}
+(out / "result.json").write_text(json.dumps(result))
 (out / "model.safetensors").write_bytes(b"")
 (out / "threads").write_text(os.environ["OMP_NUM_THREADS"])
 """

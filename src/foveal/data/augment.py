@@ -46,7 +46,7 @@ class Variation:
     noise: float = 0.0  # deviation, of a third of the images
     hide: float = 0.0  # largest share of the image under a patch of one colour
     hidden: float = 0.0  # share of the images that get such a patch
-    text: float = 0.0  # share of the corners that are taken from another image: burnt-in text must tell nothing
+    text: float = 0.0  # share of the corners that are taken from another image: burnt-in text must carry no label
 
 
 VARIATIONS: dict[str, Variation | None] = {

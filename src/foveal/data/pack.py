@@ -34,7 +34,7 @@ class Bad:
 
 @dataclass(frozen=True, eq=False)
 class Pack:
-    """Images by their index in the source; `good` tells which of them could be read."""
+    """Images by their index in the source; `good` marks those that could be read."""
 
     pixels: NDArray[np.uint8]  # (N, S, S, 3)
     good: NDArray[np.bool_]  # (N,)

@@ -3,7 +3,8 @@
 Read_parallel finds out what a name or a path is, and reads it.
 
     grammar, grammar:N, grammar:N:SEED    sentences that a grammar makes, no download
-    a folder                              train.en, train.de, val.* (or valid, dev), test*.*; or train.tsv, train.jsonl and their like
+    a folder                              train.en, train.de, val.* (or valid, dev), test*.*;
+                                          or train.tsv, train.jsonl and their like
     a.en,a.de                             two files, line by line
     a .tsv or .jsonl file
 
@@ -73,7 +74,10 @@ class Parallel:
         sizes = " · ".join(f"{split} {len(pairs)}" for split, pairs in self.splits.items())
         left = f", {sum(self.dropped.values())} left out" if self.dropped else ""
         source, target = self.languages
-        return f"{self.name}: {self.format}, {source} → {target}, {sizes} pairs, {self.words:.1f} words per sentence, longest {self.longest}{left}"
+        return (
+            f"{self.name}: {self.format}, {source} → {target}, {sizes} pairs, {self.words:.1f} words per sentence, "
+            f"longest {self.longest}{left}"
+        )
 
     @property
     def folds(self) -> int:

@@ -9,7 +9,8 @@ Paper: Jan Chorowski, Dzmitry Bahdanau, Dmitriy Serdyuk, Kyunghyun Cho, Yoshua B
 Departs from the paper: without the paper's further sharpening, smoothing and windowing of α. Before the first step α
     is 0: nothing was looked at.
 Cost: O(M·(A + filters·taps)) time, O(M·A) memory for each step.
-Example: LocationAware(state_width=14, key_width=10, hidden=5, filters=3, taps=3)(x[:, 0], wide, wide[..., 0].softmax(-1))
+Example: LocationAware(state_width=14, key_width=10, hidden=5, filters=3, taps=3)(x[:, 0], wide,
+    wide[..., 0].softmax(-1))
 """
 
 import torch

@@ -1,7 +1,8 @@
 """Multi-head attention: several attentions side by side, each on its own projection of the tokens; heads may share
 keys and values.
 
-    y = Concat(head_1 … head_H) W_O;   head_i = softmax(Q_i K_g(i)ᵀ/√D) V_g(i);   Q_i = x W_i^Q,  K_g = m W_g^K,  V_g = m W_g^V;   g(i) = ⌊i·G/H⌋
+    y = Concat(head_1 … head_H) W_O;   head_i = softmax(Q_i K_g(i)ᵀ/√D) V_g(i);   Q_i = x W_i^Q
+    K_g = m W_g^K,  V_g = m W_g^V;   g(i) = ⌊i·G/H⌋
 
 Symbols: B batch, C width, H heads, D = C/H, G heads of keys and values (groups; G = H multi-head, G = 1 multi-query),
     m = x in self-attention and the memory in cross-attention.
@@ -139,7 +140,7 @@ class MultiHead(nn.Module):
         term = None if self.position is None else self.position.term(start)
         with queries_from(start) if start and observers else nullcontext():
             y = attend(q, k, v, mask=seen, bias=term, dropout=self.dropout if self.training else 0.0, kernel=kernel)
-        return self.out(y.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]  # (B, H, N, D) → (B, N, H·D) → (B, N, C)
+        return self.out(y.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]  # → (B, N, H·D) → (B, N, C)
 
     def remember(self, memory: Tensor) -> Memory:
         """The keys and values of a memory (B, M, key_width), for as many calls as a decoder makes."""
@@ -202,7 +203,8 @@ class MultiHead(nn.Module):
 
     def extra_repr(self) -> str:
         mask = "" if self.mask is None else f", mask={self.mask!r}"
-        return f"{self.width}, heads={self.heads}, groups={self.groups}, head_width={self.head_width}, dropout={self.dropout}{mask}"
+        sizes = f"{self.width}, heads={self.heads}, groups={self.groups}, head_width={self.head_width}"
+        return f"{sizes}, dropout={self.dropout}{mask}"
 
     def _from_one(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q, k and v of the same tokens."""

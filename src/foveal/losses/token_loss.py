@@ -1,6 +1,7 @@
 """The loss of the next token without ever holding all logits: some tokens at a time, and their gradient at once.
 
-    z = h Eᵀ + b;   L = Σ_t [lse(z_t) − (1 − ε) z_t,y − ε/V Σ_w z_t,w] · a_t;   ∂L/∂z_t = (softmax(z_t) − (1 − ε) 1_y − ε/V) · a_t
+    z = h Eᵀ + b;   L = Σ_t [lse(z_t) − (1 − ε) z_t,y − ε/V Σ_w z_t,w] · a_t
+    ∂L/∂z_t = (softmax(z_t) − (1 − ε) 1_y − ε/V) · a_t
     two passes: L = ½ (L¹ + L²) + α/4 · Σ_t a_t [KL(P¹_t ‖ P²_t) + KL(P²_t ‖ P¹_t)],   P = softmax(z)
 
 Symbols: h (T, C) the decoder's output for each token, E (V, C) the table of tokens, y the target tokens, ε the label
@@ -56,7 +57,8 @@ def token_loss(
     learned = any(one is not None and one.requires_grad for one in (passes, table, bias))
     if not (torch.is_grad_enabled() and learned):
         return _value(passes, table, tokens, label_smoothing, bias, chunk, shares, r_drop)
-    loss: Tensor = _TokenLoss.apply(passes, table, tokens, label_smoothing, bias, chunk, shares, r_drop)  # type: ignore[no-untyped-call]
+    parts = passes, table, tokens, label_smoothing, bias, chunk, shares, r_drop
+    loss: Tensor = _TokenLoss.apply(*parts)  # type: ignore[no-untyped-call]
     return loss
 
 

@@ -1,7 +1,8 @@
 """What a classifier got right, counted under weights.
 
     P = TP/(TP+FP)    R = TP/(TP+FN)    F_β = (1+β²)·P·R/(β²·P+R) = (1+β²)·TP/((1+β²)·TP + β²·FN + FP)
-    accuracy = weight of the images that are wholly right     balanced accuracy = mean R     macro F1 = mean F1     mAP = mean AP
+    accuracy = weight of the images that are wholly right
+    balanced accuracy = mean R     macro F1 = mean F1     mAP = mean AP
 
 N images, C classes. truth: (N,) class index, one label per image, or (N, C) 0/1, many. chosen: what was decided, in
 the same form. probability (N, C). weight (N,): an image counts that much, 2 as if it were there twice; (R, N) asks R

@@ -1,7 +1,8 @@
 """How well one class is ranked: one sorting by score, then areas under any weights.
 
     AP  = Σ_n (R_n − R_{n−1})·P_n = Σ_{i positive} w_i·P(score of i) / Σ_{i positive} w_i
-    AUC = Σ_{i positive} w_i·(weight of the negatives below i + ½·weight of those level with i) / (Σ positive · Σ negative)
+    AUC = Σ_{i positive} w_i·(weight of the negatives below i + ½·weight of those level with i)
+          / (Σ positive · Σ negative)
 
 P_n and R_n are precision and recall when everything down to the n-th distinct score counts as positive: equal scores
 are one threshold, so the order of the images never matters. No interpolation. AP is undefined (nan) without a

@@ -131,8 +131,8 @@ def begin_well(part: nn.Module) -> None:
 
     It draws the scales of EfficientNet's and MobileViT's BatchNorm near 0: nothing of the image reaches the logits,
     and no training mends it. It hands torch the 0.99 of EfficientNet's and MobileNetV2's papers, which is the old
-    statistics' share there and the new batch's share here: trained so, a network is judged with the statistics of its
-    last batch.
+    statistics' share there and the new batch's share here: trained so, a network is evaluated with the statistics of
+    its last batch.
     """
     if isinstance(part, nn.BatchNorm2d):
         part.reset_parameters()

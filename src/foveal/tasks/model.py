@@ -100,8 +100,9 @@ class Model:
         return self._task.predictor(self, self._options("predict", options))
 
     def predict(self, inputs: Any, **options: Any) -> Iterator[Any]:
-        """One result per input, as they come. inputs: a path, folder or pattern; an array or an image;
-        or any iterable of them.
+        """One result per input, as they come. inputs: a path, folder or pattern; an array or an image.
+
+        Or any iterable of them.
         """
         predictor = self.predictor(**options)
         if isinstance(inputs, (str, Path)):
@@ -200,7 +201,8 @@ class Model:
         lines = [
             "---", "library_name: foveal", f"tags: [{', '.join(tags)}]", "---", f"# {self.card.model}", "",
             self.card.note or f"A model that {self._task.does}, trained with foveal.", "",
-            "```python", "import foveal", 'model = foveal.load("this folder, or its id on the hub")', "```", "", figures,
+            "```python", "import foveal", 'model = foveal.load("this folder, or its id on the hub")', "```", "",
+            figures,
         ]  # fmt: skip
         return "\n".join(lines)
 

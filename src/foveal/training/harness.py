@@ -46,6 +46,7 @@ NOISE = (
     ".*treespec, LeafSpec.*",
     ".*worker processes in total.*",
 )
+LIGHTNING_PRECISION = {"32": "32-true", "tf32": "32-true", "16": "16-mixed", "bf16": "bf16-mixed"}
 
 
 @dataclass(frozen=True)
@@ -219,13 +220,14 @@ def trainer_of(recipe: Recipe, machine: Machine, journal: Journal, watched: tupl
     if recipe.patience:
         callbacks.append(EarlyStopping(watched[0], patience=recipe.patience, mode=watched[1]))
     callbacks.append(journal)
-    deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # 3 % of a step; nothing here reads what it has not written
+    # 3 % of a step; nothing here reads what it has not written.
+    deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     try:
         return pl.Trainer(
             accelerator="gpu" if device.type == "cuda" else device.type,
             devices=machine.devices if device.index is None else [device.index],
             strategy=machine.strategy,
-            precision={"32": "32-true", "tf32": "32-true", "16": "16-mixed", "bf16": "bf16-mixed"}[recipe.precision],  # type: ignore[arg-type]
+            precision=LIGHTNING_PRECISION[recipe.precision],  # type: ignore[arg-type]
             max_epochs=recipe.epochs,
             gradient_clip_val=recipe.clip or None,
             accumulate_grad_batches=recipe.accumulate,

@@ -100,7 +100,7 @@ class Journal(Checkpoint):
     def pace(self, trainer: pl.Trainer, module: pl.LightningModule, share: float) -> dict[str, str]:
         """How fast the run goes, and how long it will still go, after this share of an epoch.
 
-        The last epoch tells what validation takes.
+        What validation takes is known from the last epoch.
         """
         seconds = time.perf_counter() - self.began
         speed = self.amount / max(self.trained, 1e-9)
@@ -112,7 +112,7 @@ class Journal(Checkpoint):
         self, trainer: pl.Trainer, module: pl.LightningModule, metrics: dict[str, float], score: float, seconds: float
     ) -> None:
         """The epoch's row, and its weights if they are the best so far."""
-        loss = metrics.get("val_loss", 0.0)  # tells epochs of the same score apart
+        loss = metrics.get("val_loss", 0.0)  # breaks a tie between epochs of the same score
         if self.checkpoint == "last" or (score, -loss) > (self.best, -self.best_loss):
             self.best, self.best_loss, self.best_epoch = score, loss, trainer.current_epoch
             if not self.trail:
@@ -201,5 +201,5 @@ class AtomicCheckpoint(TorchCheckpointIO):
 
 def weights(module: pl.LightningModule) -> bytes:
     """The weights that would be kept now, as safetensors."""
-    evaluated = module.evaluated
-    return save({name: tensor.detach().cpu().contiguous() for name, tensor in evaluated.state_dict().items()})  # type: ignore[union-attr]
+    state = module.evaluated.state_dict()  # type: ignore[union-attr]
+    return save({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()})

@@ -72,7 +72,7 @@ def test_a_fold_is_the_runs_own(data, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("csv", [False, True])
-def test_bad_pictures_are_left_out(tmp_path, capsys, csv):
+def test_bad_images_are_left_out(tmp_path, capsys, csv):
     source = spoiled(tmp_path / "set", csv=csv)
     run = a_run(tmp_path / "run", source)
     status, out, _ = typed(capsys, "evaluate", run, "--resamples", "0")

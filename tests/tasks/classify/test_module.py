@@ -69,7 +69,7 @@ def a_batch(count=7):
     return Batch(images, torch.arange(count) % 5, torch.arange(count) * 2, torch.ones(count, dtype=torch.bool))
 
 
-def test_pictures_are_normalised():
+def test_images_are_normalised():
     task, batch = task_of(), a_batch()
     seen = task.normalised(task.images(batch))
     expected = (batch.images[:, 2].float() / 255 - 0.3) / 0.5

@@ -1,5 +1,6 @@
-"""Every preset in every precision and runtime, for any batch, beside the model it comes from;
-and the proof that goes with the file.
+"""Every preset in every precision and runtime, for any batch, beside the model it comes from.
+
+And the proof that goes with the file.
 """
 
 import csv
@@ -271,7 +272,7 @@ def test_an_interrupted_export_leaves_the_old_file_and_its_proof(run, tmp_path, 
 
 
 @pytest.mark.slow
-def test_a_preset_without_weights_is_said_aloud(tmp_path, capsys):
+def test_a_preset_without_weights_is_reported(tmp_path, capsys):
     assert main(["export", "icam-30k", "--out", str(tmp_path / "m.onnx")]) == 0
     assert "icam-30k: no weights come with foveal, so they are random" in capsys.readouterr().out
     with pytest.raises(FovealError, match="no model is called 'icam-3k'"):

@@ -122,7 +122,7 @@ def test_what_is_bad_stays_at_its_place(tmp_path, batch):
     assert [bool(answer.error) for answer in answers] == [False, True, True, False, True, True]
 
 
-def test_an_answer_that_is_no_number_is_a_problem_of_its_picture():
+def test_an_answer_that_is_no_number_is_a_problem_of_its_image():
     class Fragile(nn.Module):
         def forward(self, images):
             return images.mean((2, 3)) / (images.amax((1, 2, 3)) > 0)[:, None]

@@ -117,7 +117,7 @@ def test_what_comes_from_outside_is_escaped():
     )
 
 
-def test_figures_on_the_page_are_those_of_the_verdict():
+def test_figures_on_the_page_are_those_of_the_evaluation():
     scores = one()
     read = Page(page(scores, "t", {}, None))
     for figure in [*scores.figures.values(), *(f for row in scores.classes for f in row.figures.values())]:
@@ -187,7 +187,7 @@ def test_reliability_shows_both_sides_and_every_bin():
     assert 'class="after"' not in curve.reliability(one(known=False).calibration)
 
 
-def test_worst_mistakes_are_small_pictures():
+def test_worst_mistakes_are_thumbnails():
     scores = one()
     read = Page(page(scores, "t", {}, shot))
     images = read.all("img")
@@ -201,7 +201,7 @@ def test_worst_mistakes_are_small_pictures():
     assert not Page(page(scores, "t", {}, None)).all("img")
 
 
-def test_a_picture_that_is_gone_leaves_the_report_standing():
+def test_an_image_that_is_gone_leaves_the_report_standing():
     def gone(index):
         raise FovealError(f"{index}.png: expected an image, got <nothing>")
 

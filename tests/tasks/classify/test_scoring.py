@@ -93,7 +93,7 @@ def test_thresholds_come_from_the_validation_images_alone():
     expected = thresholds(known[0], probabilities(known[1], True), "F1")
     assert [row.threshold for row in scores.classes] == expected.tolist()
     assert "best F1 on 307 validation images" in scores.decision
-    other = multi_label(seed=5, validation=known)  # other images are judged: the same thresholds
+    other = multi_label(seed=5, validation=known)  # other images are evaluated: the same thresholds
     assert [row.threshold for row in other.classes] == expected.tolist()
     assert [row.threshold for row in multi_label().classes] == [0.5] * 17
     assert "no validation images" in multi_label().decision

@@ -147,7 +147,13 @@ def test_no_torch(file, tmp_path):
     """Neither torch nor anything that trains is loaded by the runtime or by `foveal predict` of an exported file."""
     Image.fromarray(frames(1)[0]).save(tmp_path / "a.png")
     words = ["predict", str(file), str(tmp_path / "a.png"), "--format", "jsonl"]
-    program = f"import sys\nfrom foveal.app.cli import main\nstatus = main({words!r})\nprint(sorted(set(sys.modules) & {{'torch', 'onnx', 'yaml', 'safetensors'}}))\nsys.exit(status)"
+    program = (
+        "import sys\n"
+        "from foveal.app.cli import main\n"
+        f"status = main({words!r})\n"
+        "print(sorted(set(sys.modules) & {'torch', 'onnx', 'yaml', 'safetensors'}))\n"
+        "sys.exit(status)"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     row, modules = done.stdout.splitlines()

@@ -97,7 +97,7 @@ def test_the_model_file_gives_the_predictions(a_run, data):
         torch.testing.assert_close(said.double(), torch.tensor(logits), rtol=1e-4, atol=1e-5)
 
 
-def test_the_log_tells_of_the_kept_weights(a_run):
+def test_the_log_describes_the_kept_weights(a_run):
     predicted = read_predicted(a_run / "predictions-val.csv", multi_label=False)
     loss = F.cross_entropy(torch.tensor(predicted.logits), torch.tensor(predicted.truth))
     assert float(figures(a_run)[-1]["val_loss"]) == pytest.approx(float(loss), abs=1e-5)
@@ -121,7 +121,7 @@ def test_same_seed_same_result(a_run, data, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("csv", [False, True])
-def test_bad_pictures_end_nothing_and_are_listed(tmp_path, monkeypatch, streamed, csv):
+def test_bad_images_end_nothing_and_are_listed(tmp_path, monkeypatch, streamed, csv):
     if streamed:
         monkeypatch.setattr(data_module, "ROOM", 0)
     data = spoiled(tmp_path / "set", csv=csv)
@@ -137,7 +137,7 @@ def test_bad_pictures_end_nothing_and_are_listed(tmp_path, monkeypatch, streamed
     assert expected & BAD.keys(), "some of the bad ones must be in val or test"
 
 
-def test_bad_pictures_survive_a_resume(tmp_path, monkeypatch):
+def test_bad_images_survive_a_resume(tmp_path, monkeypatch):
     monkeypatch.setattr(data_module, "ROOM", 0)
     recipe = recipe_for(spoiled(tmp_path / "set"), epochs=2, batch=3)
     with monkeypatch.context() as patch:
@@ -257,7 +257,7 @@ def test_a_machine_that_is_not_there(data, tmp_path, machine, says):
     assert not list((tmp_path / "run").glob("*")), "nothing is written into the folder"
 
 
-def test_a_split_without_a_picture_is_not_told_as_one_that_cannot_be_read(tmp_path):
+def test_a_split_without_an_image_is_not_reported_as_one_that_cannot_be_read(tmp_path):
     """Two classes with an image each: divided, there is none to train with."""
     for label, name in enumerate(("left", "right")):
         (tmp_path / "set" / name).mkdir(parents=True)
@@ -268,7 +268,7 @@ def test_a_split_without_a_picture_is_not_told_as_one_that_cannot_be_read(tmp_pa
         trained(recipe_for(tmp_path / "set"), tmp_path / "run", machine=CPU)
 
 
-def test_few_pictures(tmp_path):
+def test_few_images(tmp_path):
     """One image in a split, a class that is never trained on, a batch larger than the set."""
     data = a_set(tmp_path / "set", count=3, splits="train val test")
     lines = ["file,label,split", "0.png,left,train", "1.png,right,val", "2.png,left,test"]
@@ -287,7 +287,7 @@ def test_no_test_split(tmp_path):
 
 
 def test_a_test_split_without_labels(tmp_path, monkeypatch):
-    """Labels that nobody told are marked so, and taken for no class."""
+    """Labels that are not known are marked so, and taken for no class."""
     for multi_label in (False, True):
         data = a_set(tmp_path / f"set{multi_label}", multi_label=multi_label)
         source = read(str(data))
@@ -376,7 +376,7 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(tmp_path):
     trained(recipe, folder, machine=Machine("cpu", workers=0))
 
 
-def test_a_model_that_translates_is_not_trained_on_pictures():
+def test_a_model_that_translates_is_not_trained_on_images():
     with pytest.raises(FovealError, match="the model rnn: expected one that classifies, got one of the family seq2seq"):
         build(ClassifyRecipe(model="rnn"), 2)
 

@@ -73,7 +73,10 @@ def test_several_translations_of_a_line(run):
 
 
 def test_a_closed_pipe_ends_it_quietly(run):
-    command = f"yes 'one two' | head -n 400 | {sys.executable} -m foveal translate {run} --device cpu --beam 1 --batch 4 | head -n 1"
+    command = (
+        f"yes 'one two' | head -n 400 | {sys.executable} -m foveal translate {run} --device cpu --beam 1 --batch 4 "
+        "| head -n 1"
+    )
     done = subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, timeout=600, env=ENVIRONMENT, check=False
     )

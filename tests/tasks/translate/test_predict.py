@@ -215,7 +215,13 @@ def file(tmp_path_factory):
 def test_without_torch(file):
     text = "one two\n\nthree\n"
     words = [str(file), "--beam", "3", "--n-best", "2", "--max-length", "7"]
-    program = f"import sys\nfrom foveal.app.cli import main\nstatus = main({['translate', *words]!r})\nprint(sorted(set(sys.modules) & {{'torch', 'onnx', 'yaml', 'safetensors', 'sacrebleu'}}))\nsys.exit(status)"
+    program = (
+        "import sys\n"
+        "from foveal.app.cli import main\n"
+        f"status = main({['translate', *words]!r})\n"
+        "print(sorted(set(sys.modules) & {'torch', 'onnx', 'yaml', 'safetensors', 'sacrebleu'}))\n"
+        "sys.exit(status)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], input=text, capture_output=True, text=True, check=False, timeout=300
     )

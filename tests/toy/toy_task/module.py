@@ -95,9 +95,17 @@ class GaugeTraining(Training):
         }
         family, config = describe(network)
         card = GaugeCard(
-            task="gauge", model=self.recipe.model, family=family, config=config, size=config["image"], unit=self.recipe.unit,
-            data=self.readings.facts(), metrics={"val_mse": loss}, recipe=json.loads(json.dumps(vars(self.recipe))), origin=origin,
-        )  # fmt: skip
+            task="gauge",
+            model=self.recipe.model,
+            family=family,
+            config=config,
+            size=config["image"],
+            unit=self.recipe.unit,
+            data=self.readings.facts(),
+            metrics={"val_mse": loss},
+            recipe=json.loads(json.dumps(vars(self.recipe))),
+            origin=origin,
+        )
         save_model(network, folder / FILE, card)
         write_atomic(folder / RESULT, json.dumps(result, indent=1).encode())
         return result

@@ -123,7 +123,8 @@ def _read_weights(file: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
     try:
         expect_plain_file(file)
         with reading(file), utf8_name(file) as name, safe_open(name, framework="pt") as content:
-            return {key: content.get_tensor(key) for key in content.keys()}, content.metadata() or {}  # noqa: SIM118 — no dict
+            tensors = {key: content.get_tensor(key) for key in content.keys()}  # noqa: SIM118 — no dict
+            return tensors, content.metadata() or {}
     except SafetensorError as error:
         raise FovealError(f"{file}: expected a .safetensors file, got something else: {error}") from None
 

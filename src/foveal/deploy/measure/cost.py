@@ -1,6 +1,9 @@
 """What a model costs before it is timed: its parameters, the work of its products, and what one pass holds in memory.
 
-    flops = Σ over products of 2 · multiply-adds:   convolution 2·C_out·h·w·(C_in/groups)·k²,   linear 2·C_in·C_out,   attention 2·N·M·(D + E)
+    flops = Σ over products of 2 · multiply-adds
+    convolution   2·C_out·h·w·(C_in/groups)·k²
+    linear        2·C_in·C_out
+    attention     2·N·M·(D + E)
 
 Only products count, as papers count them: BatchNorm, activations, softmax and sums are left out. Attention counts
 every pair that its kernel computes; a fused kernel is counted as if there were no mask.

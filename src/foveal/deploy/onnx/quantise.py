@@ -196,7 +196,7 @@ def _shortly_named(content: bytes) -> bytes:
 
     proto = onnx.load_model_from_string(content)
     graph, names = proto.graph, dict[str, str]()
-    del graph.value_info[:]  # told by the nodes
+    del graph.value_info[:]  # follows from the nodes
     names |= {name: name for name in ("", *(one.name for one in (*graph.input, *graph.output)))}
     for node in graph.node:
         node.name = ""

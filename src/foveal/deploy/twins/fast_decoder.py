@@ -1,7 +1,8 @@
 """A trained Transformer as a search asks it (decode/engine.py), for one thread of a CPU:
 what TorchEngine computes, with less work per token.
 
-    slot(t, b) = t·beams + b;      row b attends to slot(t, a_t),  a_t the beam that its sentence had t tokens ago;      a ← a[parents]
+    slot(t, b) = t·beams + b;      a ← a[parents]
+    row b attends to slot(t, a_t),  a_t the beam that its sentence had t tokens ago
 
 Symbols: t a step, b a beam, a the ancestors. Keys and values are written once into the slot of their beam and step,
 and never move: the beams of a source are queries of one attention over all its slots, with a mask of ancestors that

@@ -39,7 +39,10 @@ def _one(subject: Subject, form: Form) -> Finding:
     if not trouble:
         return Finding("empty row", "ok", f"{what} gives finite outputs and gradients", numbers)
     if form.kind == "additive" and not _trouble(subject, replace(form, least=torch.finfo(subject.dtype).min))[0]:
-        why = f"{form.argument} is added to the scores, so its caller decides: a row of −inf gives {trouble}, a row of the least finite number does not"
+        why = (
+            f"{form.argument} is added to the scores, so its caller decides: a row of −inf gives {trouble}, "
+            "a row of the least finite number does not"
+        )
         return Finding("empty row", "not applicable", why, numbers)
     return Finding("empty row", "mistake", f"{what} gives {trouble}", numbers)
 

@@ -76,7 +76,7 @@ class ClassifyEvaluation(Evaluation):
         first = self.models[0]
         title = f"{first.card.model} on {printable(self.source.name)}"
         facts = self.facts | ({"notes": list(self.notes)} if self.notes else {})
-        thumbnail = lambda place: self.source.image(int(first.rows[place]), THUMBNAIL)  # noqa: E731 — one line is clearer here
+        thumbnail = lambda place: self.source.image(int(first.rows[place]), THUMBNAIL)  # noqa: E731 — clearer here
         files = write_report(first.scores, folder, title=title, facts=facts, images=thumbnail)
         if len(self.models) > 1:
             caption = f"{first.scores.images:,} images of the split {self.split}; {first.scores.interval}."
@@ -252,8 +252,8 @@ def _split(source: Source, asked: str | None, fold: int | None) -> tuple[str, li
         return "test", []
     return "val", [
         (
-            "no image of the split test has a label: evaluated on val, which chose the epoch and the thresholds, so the "
-            "figures flatter"
+            "no image of the split test has a label: evaluated on val, which chose the epoch and the thresholds, "
+            "so the figures flatter"
         )
     ]
 
@@ -320,4 +320,5 @@ def _trained_on(evaluated: Evaluated, source: Source, named: bool) -> Iterable[s
     count, exact = found
     which = evaluated.name if named else "this model"
     flatter = ": the figures flatter" if count else ""
-    yield f"{'' if exact else 'about '}{count} of {len(names)} images were in the training split of {which}, by their names{flatter}"
+    about = "" if exact else "about "
+    yield f"{about}{count} of {len(names)} images were in the training split of {which}, by their names{flatter}"

@@ -189,10 +189,12 @@ def _sheet(
         rows.setdefault(layer, []).append(Panel(_title(layer, head, query, attention.maps[layer].shape), one, highest))
     caption = (
         f"{card.model}, {len(card.classes)} classes. Attention shows what was looked at, not why: foveal explain "
-        "--faithful N measures how far it "
-        "explains the answer."
+        "--faithful N measures how far it explains the answer."
     )
-    legend = f"small maps: 0 to {highest:.0%} of a query's attention, where an even look is {1 / average.size:.1%}; large maps: 0 to the largest cell, as written"
+    legend = (
+        f"small maps: 0 to {highest:.0%} of a query's attention, where an even look is {1 / average.size:.1%}; "
+        "large maps: 0 to the largest cell, as written"
+    )
     return Sheet(Path(name).name, caption, photo, listed, large, list(rows.values()), legend)
 
 

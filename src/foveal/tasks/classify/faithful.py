@@ -192,7 +192,10 @@ def _signed(share: float) -> str:
 
 def _sentence(facts: dict[str, Any]) -> str:
     filled = {"mean": "mean colour", "blur": "blurred self"}[facts["fill"]]
-    words = f"{facts['images']} images with {facts['findings']} findings; the model predicts {facts['predicted']}, of which {facts['right']} are there."
+    words = (
+        f"{facts['images']} images with {facts['findings']} findings; "
+        f"the model predicts {facts['predicted']}, of which {facts['right']} are there."
+    )
     return f"{words} {facts['cells'][0]} × {facts['cells'][1]} cells, hidden cells filled with the image's {filled}."
 
 

@@ -4,8 +4,9 @@
     out   probability  (B, C)  softmax or sigmoid of logits / temperature
           found        (B, C)  what the model's own thresholds, or the largest probability, call found
           logits       (B, C)
-          attention    (B, M, N, P), where an Icam's N queries looked: M maps over its P cells, row by row. First that of the queries
-                       which adapt to the image, if they do, then every layer's heads, one after the other
+          attention    (B, M, N, P), where an Icam's N queries looked: M maps over its P cells, row by row. First that
+                       of the queries which adapt to the image, if they do, then every layer's heads, one after the
+                       other
 
 The card is in the file's metadata under `foveal`, the proof under `foveal.proof`: JSON both. Opset 18 and IR 8, so that
 an onnxruntime of some years ago opens it: tried with 1.17.3, which refuses IR 10.

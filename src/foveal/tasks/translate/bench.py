@@ -1,7 +1,8 @@
 """`foveal bench translate [MODEL]`: sentences per second on a CPU,
 beside transformers' generate and CTranslate2 with the same weights.
 
-    sentences/s = sources of a batch / median time of a decoding;   every decoding takes the same number of steps: the end is forbidden, then forced
+    sentences/s = sources of a batch / median time of a decoding
+    every decoding takes the same number of steps: the end is forbidden, then forced
 
 Before anything is timed, all are asked for the same sentences: a contender with other tokens than ours is named, since
 it would be another model. Then what the cache is worth: the time of a sentence against its length, with it and
@@ -252,8 +253,8 @@ def _rates(
             contender = str(Contender(name, precision, one.decoding))
             if contender in taken and contender != str(one):
                 ratios[name] = taken[contender].median / taken[str(one)].median
-        first = next(((name, BARS[key][batch, beam]) for key in BARS for name in [key[2]]
-                      if key[:2] == (one.name, one.precision) and (batch, beam) in BARS[key] and name in ratios), None)  # fmt: skip
+        known = [key for key in BARS if key[:2] == (one.name, one.precision) and key[2] in ratios]
+        first = next(((key[2], BARS[key][batch, beam]) for key in known if (batch, beam) in BARS[key]), None)
         other = first[0] if first else next(iter(ratios), None)
         others = " · ".join(f"{ratio:.2f} × {name}" for name, ratio in ratios.items() if name != other)
         bar, met = "", None

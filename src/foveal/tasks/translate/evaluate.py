@@ -124,8 +124,8 @@ def _leaks(model: "Model", data: Parallel, options: EvaluateOptions) -> list[str
         if own.fingerprint() != card.data.get("fingerprint"):
             return [
                 (
-                    f"the data that {model.name} was trained on are not here as they were: whether sentences overlap is "
-                    "unknown"
+                    f"the data that {model.name} was trained on are not here as they were: "
+                    "whether sentences overlap is unknown"
                 )
             ]
     known = set(own.splits["train"].source)

@@ -1,7 +1,8 @@
 """The proof that a folder for CTranslate2 computes what its model computes: both translate the same sentences,
 each with its own search.
 
-    error = |log P of the folder − log P of the model| of each token of the model's own translations, their ends included
+    error = |log P of the folder − log P of the model|
+            of each token of the model's own translations, their ends included
     same, BLEU: as in prove.py
 
 Greedy on both sides: beams would differ, as CTranslate2 has another length penalty.

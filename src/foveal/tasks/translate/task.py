@@ -28,7 +28,9 @@ class TranslateTask(Task):
     name = "translate"
     does = "translates"
     families = ("transformer", "seq2seq")
-    commands = {"translate": ("foveal.tasks.translate.command", "translate lines as they come, one per line")}  # noqa: RUF012 — nobody writes to it
+    commands = {  # noqa: RUF012 — nobody writes to it
+        "translate": ("foveal.tasks.translate.command", "translate lines as they come, one per line")
+    }
     benches = {"translate": "foveal.tasks.translate.bench"}  # noqa: RUF012
 
     @property
