@@ -49,9 +49,20 @@ _ELSEWHERE = {  # what people look for here → where it is
     "save": "foveal.load(model).save_pretrained(folder)",
     "translate": "foveal.load(model).translate(lines)",
 }
-_ROOMS = (
-    "data", "explain", "layers", "losses", "mask", "metrics", "models", "position", "runtime", "score", "tasks", "vision",
-)  # fmt: skip
+_ROOMS = [
+    "data",
+    "explain",
+    "layers",
+    "losses",
+    "mask",
+    "metrics",
+    "models",
+    "position",
+    "runtime",
+    "score",
+    "tasks",
+    "vision",
+]
 
 __all__ = [
     "FovealError",

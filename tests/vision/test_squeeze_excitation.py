@@ -1,4 +1,4 @@
-"""Squeeze-and-excitation by hand, and beside transformers' EfficientNet. What holds for all modules: tests/test_every.py."""
+"""Squeeze-and-excitation by hand and beside transformers; what holds for all modules is in tests/test_every.py."""
 
 import pytest
 import torch

@@ -27,7 +27,7 @@ class SqueezeExcitation(nn.Module):
         activation: nn.Module | None = None,
         gate: nn.Module | None = None,
     ) -> None:
-        """squeeze: channels between W_a and W_b, width/16 and at least 1 unless given; gate: such as nn.Hardsigmoid()."""
+        """squeeze: channels between W_a and W_b, width/16 unless given; gate: such as nn.Hardsigmoid()."""
         super().__init__()
         squeeze = max(1, width // 16) if squeeze is None else squeeze
         check_sizes(self, width=width, squeeze=squeeze)
