@@ -129,9 +129,8 @@ def test_it_compiles_without_a_graph_break(one):
     assert error(compiled(*one.inputs), one.module(*one.inputs)) < 1e-5
 
 
-@pytest.mark.parametrize(
-    "one", one_of_each(sorted(ENTRIES), lambda name: ENTRIES[name].kind), indirect=True
-)  # a second each
+# a second each
+@pytest.mark.parametrize("one", one_of_each(sorted(ENTRIES), lambda name: ENTRIES[name].kind), indirect=True)
 @pytest.mark.filterwarnings("ignore")  # those of the exporter about itself
 @torch.no_grad()
 def test_it_is_exported_and_onnxruntime_agrees(one):

@@ -67,9 +67,8 @@ def test_check_and_near_duplicates(tmp_path, capsys, monkeypatch, jobs):
 def test_folds_by_a_column_and_near_duplicates_across_them(tmp_path, capsys):
     table = a_set(tmp_path) / "labels.csv"
     head, *lines = table.read_text().splitlines()
-    campaigns = [
-        f"{line},{('May', 'June', 'July')[number % 3]}" for number, line in enumerate(lines)
-    ]  # 19 is 0 again, in another month
+    # 19 is 0 again, in another month
+    campaigns = [f"{line},{('May', 'June', 'July')[number % 3]}" for number, line in enumerate(lines)]
     table.write_text("\n".join([f"{head},campaign", *campaigns]) + "\n")
     status, out, _ = typed(capsys, "data", tmp_path, "--fold-column", "campaign", "--near-duplicates")
     assert status == 0

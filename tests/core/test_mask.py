@@ -41,9 +41,8 @@ def test_and_or_not_by_hand():
 def test_the_start_moves_the_rows():
     assert torch.equal(causal.starting_at(2).dense(2, 5), rows_of(["###..", "####."]))
     assert causal.starting_at(0) is causal
-    assert torch.equal(
-        window(3, 2, size=2).starting_at(4).dense(2, 6), rows_of(["....##", "....##"])
-    )  # a grid is checked from its first row
+    # a grid is checked from its first row
+    assert torch.equal(window(3, 2, size=2).starting_at(4).dense(2, 6), rows_of(["....##", "....##"]))
 
 
 def test_a_batch_by_hand():

@@ -189,9 +189,8 @@ def test_what_stands_below_the_water_of_a_sag_is_not_in_a_mask():
         frame = render(seed, 97, ("hole", "sag"))
         hole, sag = frame.findings
         assert not (hole.mask & sag.mask).any()
-        assert (
-            sag.mask.sum() == render(seed, 97, ("sag",)).findings[0].mask.sum()
-        )  # the water comes first, whatever else there is
+        # the water comes first, whatever else there is
+        assert sag.mask.sum() == render(seed, 97, ("sag",)).findings[0].mask.sum()
 
 
 def test_a_joint_that_is_displaced_shifts_the_pipe_beyond_and_an_open_one_does_not():

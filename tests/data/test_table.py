@@ -61,10 +61,8 @@ def test_several_labels(tmp_path):
     assert source.multi_label
     assert source.classes == ("crack", "root")
     assert source.labels.tolist() == [[1, 1], [0, 0], [0, 1]]
-    assert table(tmp_path, "file,labels\na.png,root\nb.png,crack\n").labels.tolist() == [
-        [0, 1],
-        [1, 0],
-    ]  # the header says so
+    # the header says so
+    assert table(tmp_path, "file,labels\na.png,root\nb.png,crack\n").labels.tolist() == [[0, 1], [1, 0]]
     assert "none 1" in source.describe()
 
 

@@ -78,9 +78,8 @@ def test_icam():
     whole = flops(model, image)
     assert 1 < whole / phi < 1.002
     assert whole == pytest.approx(0.152e9, rel=0.005)
-    assert flops(model, image.repeat(2, 1, 1, 1)) == pytest.approx(
-        2 * whole, rel=1e-3
-    )  # Q_latent is projected once for all
+    # Q_latent is projected once for all
+    assert flops(model, image.repeat(2, 1, 1, 1)) == pytest.approx(2 * whole, rel=1e-3)
 
 
 def test_the_model_is_left_as_it_was():

@@ -333,18 +333,16 @@ def test_torchs_own_layer_gives_nan_for_an_empty_row_and_nothing_else(batch_firs
 
 def test_torchs_layer_with_other_widths_of_keys_and_with_biases():
     assert named(check(nn.MultiheadAttention(20, 2, kdim=6, vdim=14))) == {"empty row"}
-    layer = nn.MultiheadAttention(
-        20, 2, batch_first=True
-    )  # transposes inside, where torch adds the bias as a step of its own
+    # transposes inside, where torch adds the bias as a step of its own
+    layer = nn.MultiheadAttention(20, 2, batch_first=True)
     nn.init.normal_(layer.in_proj_bias)
     nn.init.normal_(layer.out_proj.bias)
     assert check(layer)["paper"].outcome == "ok"
 
 
 def test_nan_that_only_the_fast_path_gives_is_found():
-    assert named(check(nn.TransformerEncoderLayer(20, 2, batch_first=True))) == {
-        "empty row"
-    }  # it takes it in evaluation, without gradients
+    # it takes it in evaluation, without gradients
+    assert named(check(nn.TransformerEncoderLayer(20, 2, batch_first=True))) == {"empty row"}
     assert named(check(nn.TransformerEncoderLayer(20, 2, batch_first=False))) == set()
 
 
@@ -420,10 +418,8 @@ def test_numbers_are_those_measured():
     assert check(ScaledTwice)["scale"].numbers["measured"] == pytest.approx(0.1)
     mask = check(HidesVisible)["mask"].numbers
     assert mask["moved by a hidden token"] > 0.1 > mask["moved by a visible token"] == 0
-    assert check(EmptyIsNan)["empty row"].numbers == {
-        "measured": 3.0,
-        "expected": 0.0,
-    }  # one query in each of 3 samples
+    # one query in each of 3 samples
+    assert check(EmptyIsNan)["empty row"].numbers == {"measured": 3.0, "expected": 0.0}
     assert check(AlwaysDrops)["dropout"].numbers["measured"] > 0.01
     assert check(LooksAtFirstKey)["cache"].numbers["measured"] > 0.01
     # The residual is the tokens themselves, so the error is the largest of them.

@@ -42,9 +42,8 @@ def one_label(seed=0, images=IMAGES, classes=CLASSES):
 def many_labels(seed=0, images=IMAGES, classes=CLASSES):
     random = np.random.default_rng(seed)
     truth = (random.random((images, classes)) < 0.3).astype(np.uint8)
-    return truth, np.round(
-        np.clip(0.3 * truth + 0.7 * random.random((images, classes)), 0, 1), 2
-    )  # rounded: there are ties
+    # rounded: there are ties
+    return truth, np.round(np.clip(0.3 * truth + 0.7 * random.random((images, classes)), 0, 1), 2)
 
 
 def same(ours, theirs):
@@ -244,9 +243,8 @@ def test_absent_classes_are_undefined_and_left_out_of_means():
     assert np.isnan([figures[name][2] for name in ("precision", "recall", "F1", "AP", "AUC")]).all()
     assert figures["balanced accuracy"] == pytest.approx((0.5 + 1) / 2)
     assert figures["macro F1"] == pytest.approx((2 / 3 + 2 / 3) / 2)
-    assert figures["mAP"] == pytest.approx(
-        1
-    )  # both images of class 0, and the one of class 1, come first in their rankings
+    # both images of class 0, and the one of class 1, come first in their rankings
+    assert figures["mAP"] == pytest.approx(1)
     assert np.isnan(mean(np.full((2, 3), np.nan))).all()
 
 

@@ -323,9 +323,8 @@ def test_a_model_that_translates_comes_back(tmp_path, name, changes, tied):
         # A copy: tensors of a file lie in memory as in the file, and at an odd address a kernel may round the last bit
         # otherwise.
         assert torch.equal(copy.deepcopy(other)(*words), model(*words))
-    assert (
-        path.stat().st_size < 4 * sum(weight.numel() for weight in model.parameters()) + 20_000
-    )  # a tied table lies there once
+    # a tied table lies there once
+    assert path.stat().st_size < 4 * sum(weight.numel() for weight in model.parameters()) + 20_000
 
 
 def test_a_model_is_not_taken_for_one_of_another_task(tmp_path, file):
@@ -374,12 +373,8 @@ def test_a_model_for_other_classes_keeps_what_does_not_depend_on_them(file):
         for name, tensor in other.state_dict().items()
         if not (tensor.shape == whole[name].shape and torch.equal(tensor, whole[name]))
     }
-    assert changed == {
-        "head.0.weight",
-        "head.0.bias",
-        "head.3.weight",
-        "head.3.bias",
-    }  # the head is as wide as the classes are many
+    # the head is as wide as the classes are many
+    assert changed == {"head.0.weight", "head.0.bias", "head.3.weight", "head.3.bias"}
     assert same(load_for(file, ClassifyCard, classes=3), small())
 
 

@@ -93,9 +93,8 @@ def test_what_is_see_through_lies_over_black(tmp_path):
     palette.putpalette([0, 0, 0, 90, 80, 70])
     assert open_image(saved(tmp_path / "c.png", palette))[0, 0].tolist() == [90, 80, 70]
     assert open_image(saved(tmp_path / "d.png", palette, transparency=1)).max() == 0
-    assert (
-        open_image(saved(tmp_path / "e.png", palette, transparency=bytes([9, 0]))).max() == 0
-    )  # Pillow warns of this one
+    # Pillow warns of this one
+    assert open_image(saved(tmp_path / "e.png", palette, transparency=bytes([9, 0]))).max() == 0
     assert open_image(saved(tmp_path / "f.png", Image.new("RGB", (3, 5), RED), transparency=RED)).max() == 0
 
 
@@ -173,9 +172,8 @@ def test_a_huge_image_is_refused(tmp_path, side):
 
 
 def test_a_huge_jpeg_is_opened_small(tmp_path):
-    path = saved(
-        tmp_path / "huge.jpg", Image.new("L", (15_000, 13_000), 90), quality=50
-    )  # Pillow itself refuses this one at its full size
+    # Pillow itself refuses this one at its full size
+    path = saved(tmp_path / "huge.jpg", Image.new("L", (15_000, 13_000), 90), quality=50)
     assert "too large" in reason(path)
     assert np.abs(open_image(path, 64).astype(int) - 90).max() <= 1
     assert kind_of(path) == ("JPEG L", 15_000, 13_000)

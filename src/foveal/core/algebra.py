@@ -189,9 +189,8 @@ def joined(kind: type[And] | type[Or], left: Mask, right: Mask) -> Mask:
         added = tuple(part for part in added if part not in before)
     if not added:
         return left
-    both = kind.__new__(
-        kind
-    )  # not by its __init__, which walks through all parts: a chain of n signs would take n² steps
+    # not by its __init__, which walks through all parts: a chain of n signs would take n² steps
+    both = kind.__new__(kind)
     both._set(before + added, max(mask.depth + (not isinstance(mask, kind)) for mask in (left, right)))
     return shallow(both)
 

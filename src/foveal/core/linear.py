@@ -154,16 +154,14 @@ def _read_and_added(
     keys, strength = _features(k, projection)
     fixed = strength.detach()
     values = _with_ones(v) * (strength - fixed).exp()  # times 1; by this way the strength gets its gradient
-    rows, keys, values = (
-        _in_chunks(x) for x in (_features(q, projection)[0], keys, values)
-    )  # (B, H, chunks, CHUNK, ·)
+    # (B, H, chunks, CHUNK, ·)
+    rows, keys, values = (_in_chunks(x) for x in (_features(q, projection)[0], keys, values))
     fixed = _in_chunks(fixed + hiding, -torch.inf)
     tops = fixed.amax(3, keepdim=True).clamp_min(LOWEST)  # (B, H, chunks, 1, 1)
     own = keys.transpose(-1, -2) @ (values * (fixed - tops).exp())  # (B, H, chunks, F, E + 1)
     fading, starts = _relative(torch.cat([strongest, tops.flatten(3)], 2), _count(tops.shape[2] + 1, q), strongest)
-    upto = (fading @ torch.cat([sums[:, :, None], own], 2).flatten(3)).unflatten(
-        3, sums.shape[2:]
-    )  # (B, H, chunks + 1, F, E + 1)
+    # of shape (B, H, chunks + 1, F, E + 1)
+    upto = (fading @ torch.cat([sums[:, :, None], own], 2).flatten(3)).unflatten(3, sums.shape[2:])
     weights, levels = _relative(fixed, _count(CHUNK, q), starts[:, :, :-1, None])  # (B, H, chunks, CHUNK, CHUNK)
     pairs = (rows @ keys.transpose(-1, -2)) * weights
     y = _quotient(rows @ upto[:, :, :-1] * (starts[:, :, :-1, None] - levels).exp() + pairs @ values).flatten(2, 3)
@@ -184,9 +182,8 @@ def _rows(q: Tensor, k: Tensor, hiding: Tensor, projection: Tensor, ordered: boo
     """The weights that some queries give to all keys: (B, H, n, M)."""
     wide, last = hiding.dtype, k.shape[2]
     keys, strength = _features(k.to(wide), projection.to(wide))
-    strength = _fitted(
-        strength + hiding, last + 1, -torch.inf
-    )  # one that nobody sees, as there must be some to find the strongest
+    # one that nobody sees, as there must be some to find the strongest
+    strength = _fitted(strength + hiding, last + 1, -torch.inf)
     weights, _ = _relative(strength, rows if ordered else torch.full_like(rows, last), hiding.new_full((), LOWEST))
     pairs = _features(q[:, :, rows].to(wide), projection.to(wide))[0] @ keys.transpose(-1, -2) * weights[..., :-1]
     return _quotient(torch.cat([pairs, pairs.sum(-1, keepdim=True)], -1)).to(q.dtype)

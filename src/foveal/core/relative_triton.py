@@ -36,9 +36,8 @@ def relative(
 
 @triton.jit
 def _dot(a, b):
-    return tl.dot(
-        a, b, input_precision="tf32x3"
-    )  # float32 in three parts, exact to about 1e-6; half precision is as it is
+    # float32 in three parts, exact to about 1e-6; half precision is as it is
+    return tl.dot(a, b, input_precision="tf32x3")
 
 
 @triton.jit

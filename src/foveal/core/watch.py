@@ -200,9 +200,8 @@ def watch(
     expect(callable(keep) and not isinstance(keep, type), "watch's keep", "Weights() or Statistics()", short_repr(keep))
     watcher = _Watcher(model, patterns, heads, rows, keep)
     with ExitStack() as stack:
-        stack.enter_context(
-            torch.compiler.set_stance("force_eager")
-        )  # a compiled graph would run past everything below
+        # a compiled graph would run past everything below
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(Foreign(watcher.see, watcher.miss))
         watcher.tree.hook(stack)
         observers.append(watcher.see)

@@ -332,9 +332,8 @@ def _divide(name: str, lists: dict[str, Pairs]) -> list[str]:
     else:
         return []
     everything = lists["train"]
-    keys, sentence = np.unique(
-        _hashes(everything.source), return_inverse=True
-    )  # in the order of their hash, which is random
+    # in the order of their hash, which is random
+    keys, sentence = np.unique(_hashes(everything.source), return_inverse=True)
     expect(
         len(keys) > len(wanted), name, f"at least {len(wanted) + 1} different sentences, to make splits of", len(keys)
     )

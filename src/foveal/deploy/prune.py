@@ -53,9 +53,8 @@ class Way:
 
     kept: list[nn.Module]  # layers whose outputs stay
     heads: dict[nn.Module, int] = field(default_factory=dict)  # projection → how many heads must lose the same channels
-    alike: dict[nn.Module, int] = field(
-        default_factory=dict
-    )  # layer → how many equal parts of its outputs must lose the same channels
+    # layer → how many equal parts of its outputs must lose the same channels
+    alike: dict[nn.Module, int] = field(default_factory=dict)
     forward: Callable[[Any, Tensor], Tensor] = lambda model, images: model(images)
 
 

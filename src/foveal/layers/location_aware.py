@@ -86,6 +86,7 @@ class LocationAware(nn.Module):
             tuple(memory.shape[:2]),
             tuple(previous.shape),
         )
+        # of shape (B, 1, 1, M)
         scores = aware(
             self.state(state)[:, None, None],
             keys[:, None],
@@ -93,7 +94,7 @@ class LocationAware(nn.Module):
             matrix(self, self.place),
             self.filters,
             self.v,
-        )  # (B, 1, 1, M)
+        )
         scores = hidden(scores, mask)
         y = weigh(scores, memory[:, None], dropout=self.dropout if self.training else 0.0)  # (B, 1, 1, E)
         return y[:, 0, 0], normalise(scores)[:, 0, 0].to(memory.dtype)

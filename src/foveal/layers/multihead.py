@@ -156,9 +156,8 @@ class MultiHead(nn.Module):
 
     def new_cache(self, batch: int, capacity: int) -> Cache:
         """An empty cache that fits this layer."""
-        weight = (
-            self.out.weight if isinstance(self.out.weight, Tensor) else torch.empty(0)
-        )  # quantised: it computes in float32 on a CPU
+        # quantised: it computes in float32 on a CPU
+        weight = self.out.weight if isinstance(self.out.weight, Tensor) else torch.empty(0)
         kind = weight.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
         return Cache(batch, self.groups, capacity, self.head_width, dtype=dtype, device=weight.device)
@@ -230,9 +229,8 @@ class MultiHead(nn.Module):
     def _split(self, tokens: Tensor) -> Tensor:
         """(B, N, heads·D) → (B, heads, N, D)."""
         batch, length, width = tokens.shape
-        return tokens.view(batch, length, width // self.head_width, self.head_width).transpose(
-            1, 2
-        )  # −1 is ambiguous of no tokens
+        # −1 is ambiguous of no tokens
+        return tokens.view(batch, length, width // self.head_width, self.head_width).transpose(1, 2)
 
     def _mask(self, mask: Mask | Tensor | None, start: int, q: Tensor, k: Tensor) -> Mask | Tensor | None:
         """Both the layer's own mask and the caller's, for queries that begin at `start`."""

@@ -84,7 +84,6 @@ def class_weights(counts: NDArray[np.int64]) -> Tensor:
 
 def log_prior(counts: NDArray[np.int64], multi_label: bool, images: int) -> Tensor:
     """(C,): log of each class's share of the images; of several labels, log odds."""
-    share = (counts + 1.0) / (
-        images + 2.0 if multi_label else images + len(counts)
-    )  # one more of each: none is impossible
+    # one more of each: none is impossible
+    share = (counts + 1.0) / (images + 2.0 if multi_label else images + len(counts))
     return torch.from_numpy(np.log(share) - (np.log1p(-share) if multi_label else 0.0)).float()

@@ -131,9 +131,8 @@ class _TokenLoss(torch.autograd.Function):
                     gradient = p / 2 + r_drop / 4 * (p * (difference - distance) + p - p.flip(0))
                 else:
                     gradient = log_p.exp() / count if torch.compiler.is_compiling() or count > 1 else log_p.exp_()
-                gradient = _less(gradient, tokens[part], right).to(
-                    own
-                )  # (P, t, V): the gradient by z is a_t (this − ε/VP)
+                # (P, t, V): the gradient by z is a_t (this − ε/VP)
+                gradient = _less(gradient, tokens[part], right).to(own)
                 of_passes[:, part] = ((gradient @ cast - uniform) * shares[part]).to(own)
                 for one, hidden in zip(gradient, weighed[:, part], strict=True):
                     of_table += one.mT @ hidden

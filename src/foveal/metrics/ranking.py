@@ -45,14 +45,11 @@ class Ranking:
         """AP and AUC; weight (N,) gives two numbers, (R, N) gives two arrays (R,)."""
         ranked = np.ones(len(self.order)) if weight is None else np.take(weight, self.order, axis=-1)
         mine = ranked[..., self._positive]
-        seen, found = (
-            _from_zero(ranked),
-            _from_zero(mine),
-        )  # how much weight stands above each place; how much of it is positive
+        # how much weight stands above each place; how much of it is positive
+        seen, found = (_from_zero(ranked), _from_zero(mine))
         hits, all_ = found[..., self._through], seen[..., self._end + 1]
-        precision = np.divide(
-            hits, all_, out=np.zeros_like(hits), where=all_ > 0
-        )  # no weight so far: no weight here, so 0 counts
+        # no weight so far: no weight here, so 0 counts
+        precision = np.divide(hits, all_, out=np.zeros_like(hits), where=all_ > 0)
         wrong = (
             all_ - hits + seen[..., self._start] - found[..., self._before]
         ) / 2  # negatives above, and half of those level

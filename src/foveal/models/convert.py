@@ -39,12 +39,8 @@ DECODER = (
     ("feed_forward.norm", "norm3", "final_layer_norm"),
 )
 TORCH, MARIAN = 1, 2  # their columns
-TABLES = (
-    "source.weight",
-    "target.weight",
-    "generator.weight",
-    "generator.bias",
-)  # what stands beside torch.nn.Transformer
+# what stands beside torch.nn.Transformer
+TABLES = ("source.weight", "target.weight", "generator.weight", "generator.bias")
 
 
 def to_torch(model: Transformer) -> Weights:

@@ -91,9 +91,8 @@ FAST = IcamConfig(
 )
 PRESETS = {
     "icam-30k": IcamConfig(),  # 29,691 parameters: exactly the equations
-    "icam-31k": IcamConfig(
-        position="sinusoidal", first="projected", mixer=True
-    ),  # 31,371 parameters: the published build
+    # 31,371 parameters: the published build
+    "icam-31k": IcamConfig(position="sinusoidal", first="projected", mixer=True),
     "icam-fast": FAST,  # 42,797 parameters: chosen by the clock, scripts/search_fast.py
 }
 
@@ -199,9 +198,8 @@ class Static(nn.Module):
 
     def forward(self, embed: nn.Module, keys: Tensor, values: Tensor) -> Tensor:
         queries: Tensor = embed(self.latent)
-        return queries.expand(
-            keys.shape[0], -1, -1
-        )  # len() would make a batch of any size a constant of an exported graph
+        # len() would make a batch of any size a constant of an exported graph
+        return queries.expand(keys.shape[0], -1, -1)
 
 
 class Adaptive(Static):

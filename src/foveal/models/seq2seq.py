@@ -67,9 +67,8 @@ class Seq2SeqConfig:
 
 
 PRESETS = {
-    "rnn": Seq2SeqConfig(
-        attention="none", hidden=236
-    ),  # as many parameters as transformer-tiny, with and without attention
+    # as many parameters as transformer-tiny, with and without attention
+    "rnn": Seq2SeqConfig(attention="none", hidden=236),
     "rnn-attention": Seq2SeqConfig(),
 }
 

@@ -46,9 +46,8 @@ def clock(height: int, width: int, device: torch.device, dtype: torch.dtype) -> 
     """Distance from the centre in tokens, and angle from 12 o'clock, clockwise, of each token of a grid:
     two of (h, w).
     """
-    up = ((height - 1) / 2 - torch.arange(height, device=device).to(dtype))[
-        :, None
-    ]  # a middle row is 0, never −0: ONNX divides by it
+    # a middle row is 0, never −0: ONNX divides by it
+    up = ((height - 1) / 2 - torch.arange(height, device=device).to(dtype))[:, None]
     right = (torch.arange(width, device=device).to(dtype) - (width - 1) / 2)[None, :]
     return (up**2 + right**2).sqrt(), torch.atan2(right, up)
 

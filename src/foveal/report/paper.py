@@ -50,6 +50,7 @@ JOURNAL_WORDS = re.compile(
 
 REPOSITORY = re.compile(r"(github|gitlab)\.com/\S+$")
 
+# what Unicode does not take apart
 WITHOUT_ACCENT = {
     "ł": "l",
     "ø": "o",
@@ -58,7 +59,7 @@ WITHOUT_ACCENT = {
     "œ": "oe",
     "đ": "d",
     "ı": "i",
-}  # what Unicode does not take apart
+}
 
 
 @dataclass(frozen=True)

@@ -109,9 +109,8 @@ class Model:
             return predictor.predict(predictor.inputs([str(inputs)]))
         if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(one, (str, Path)) for one in inputs):
             return predictor.predict(predictor.inputs([str(one) for one in inputs]))
-        single = (
-            hasattr(inputs, "__array_interface__") and getattr(inputs, "ndim", 3) == 3
-        )  # one image, of numpy or Pillow
+        # one image, of numpy or Pillow
+        single = hasattr(inputs, "__array_interface__") and getattr(inputs, "ndim", 3) == 3
         return predictor.predict([inputs] if single else inputs)
 
     def translate(self, lines: str | Sequence[str], **options: Any) -> Any:

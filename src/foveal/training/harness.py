@@ -33,9 +33,8 @@ from foveal.training.module import TaskModule
 from foveal.training.recipe import Recipe
 from foveal.training.run_folder import DATA, RECIPE, expect_outside, expect_same_data, finished, tidy
 
-fcntl: Any = (
-    importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None
-)  # Windows has none: there nobody is kept out
+# Windows has none: there nobody is kept out
+fcntl: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None
 Item = TypeVar("Item")
 Progress = Callable[[Iterable[Any], int, str], Iterable[Any]]  # the items as they come, and how far they have
 NOISE = (
@@ -76,10 +75,8 @@ class Training(ABC):
 
     module: TaskModule
     data: pl.LightningDataModule
-    watched: tuple[str, str] = (
-        "val_loss",
-        "min",
-    )  # the figure that patience and the best epoch go by, and its better end
+    # the figure that patience and the best epoch go by, and its better end
+    watched: tuple[str, str] = ("val_loss", "min")
 
     def begin(self, folder: Path) -> None:  # noqa: B027 — most need none
         """Write what a run's folder has from its first second on,

@@ -71,9 +71,8 @@ class Journal(Checkpoint):
         self.trained, self.waited, self.amount = 0.0, 0.0, 0
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_idx: int) -> None:
-        self.waited += (
-            time.perf_counter() - self.ended
-        )  # since the last step nothing was done but to wait for this batch
+        # since the last step nothing was done but to wait for this batch
+        self.waited += time.perf_counter() - self.ended
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int

@@ -70,9 +70,8 @@ def expect_same_recipe(recipe: Recipe, folder: Path) -> None:
     expect(isinstance(kept, dict), str(folder / RECIPE), "the recipe of a run", "something else")
     kept = {recipe.renamed.get(key, key): value for key, value in kept.items()}
     kept |= {name: located(kept[name]) for name in PATHS if isinstance(kept.get(name), str)}
-    kept = (
-        load_yaml(type(recipe)().text()) | recipe.before | kept
-    )  # options that are newer than the run had their defaults
+    # options that are newer than the run had their defaults
+    kept = load_yaml(type(recipe)().text()) | recipe.before | kept
     now = load_yaml(recipe.text())
     differing = sorted(key for key in now if kept.get(key) != now[key])
     got = f"others for {', '.join(differing)}"

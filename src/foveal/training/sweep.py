@@ -21,11 +21,8 @@ from foveal.training.recipe import Recipe
 from foveal.training.run_folder import RECIPE, finished, is_empty, read_result
 
 OUTCOME = "diverged.txt"  # in the folder of a run that has: remove it to have the run done again
-FIRST, FACTOR, RAREST = (
-    10.0,
-    1.5,
-    120.0,
-)  # seconds until the first line of a log, how much rarer they become, and the longest silence
+# seconds until the first line of a log, how much rarer they become, and the longest silence
+FIRST, FACTOR, RAREST = (10.0, 1.5, 120.0)
 
 
 @dataclass(frozen=True)
@@ -92,9 +89,8 @@ def run_all(runs: Sequence[Run], flags: Sequence[str], jobs: int, *, diverging: 
     diverging: a run whose numbers become NaN is an outcome, not a failure: `diverged` knows it, and it is not done
     again.
     """
-    waiting = [
-        run for run in runs if finished(run.recipe, run.folder, resume=True) is None
-    ]  # raises for a folder of another recipe
+    # raises for a folder of another recipe
+    waiting = [run for run in runs if finished(run.recipe, run.folder, resume=True) is None]
     if diverging:
         waiting = [run for run in waiting if not diverged(run)]
     status = Status(len(runs), len(runs) - len(waiting))

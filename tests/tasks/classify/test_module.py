@@ -52,9 +52,8 @@ def test_score_against_torchmetrics():
     marks = (some(41, seed=3)[0] > 1).long()
     expected = multilabel_average_precision(logits, marks, 5)
     assert task_of(multi_label=True).score(logits, marks.float()) == pytest.approx(float(expected), abs=1e-6)
-    assert (
-        task_of(multi_label=True).score(logits, torch.zeros(41, 5)) == 0.0
-    )  # nothing to find: no better than anything
+    # nothing to find: no better than anything
+    assert task_of(multi_label=True).score(logits, torch.zeros(41, 5)) == 0.0
 
 
 def test_diverged():

@@ -68,9 +68,8 @@ def answering(request):
         plan.name: plan
         for plan in plans(export_onnx(model, card, quantised=frames(16, seed=1)), frames(16, seed=1), frames(8, seed=2))
     }
-    plan = (
-        made.get("wide ones") or made["all convolutions, and what stands between"]
-    )  # so small, icam-fast has no other wide map
+    # so small, icam-fast has no other wide map
+    plan = made.get("wide ones") or made["all convolutions, and what stands between"]
     answers["int8, onnxruntime"] = (by_onnxruntime(plan.content), 0.3)
     return model, card, answers
 

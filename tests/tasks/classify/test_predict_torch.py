@@ -62,11 +62,8 @@ def test_by_hand():
 def test_thresholds_of_the_card_and_of_the_caller():
     strict = card(threshold=(0.8, 0.4, 0.6))
     assert one(TorchClassifier(Means(), strict), grey(255, 51, 0)).found == ("b",)
-    assert one(TorchClassifier(Means(), strict, threshold=0.45), grey(255, 51, 0)).found == (
-        "a",
-        "c",
-        "b",
-    )  # the most probable first
+    # the most probable first
+    assert one(TorchClassifier(Means(), strict, threshold=0.45), grey(255, 51, 0)).found == ("a", "c", "b")
     assert one(TorchClassifier(Means(), strict, threshold=1), grey(255, 51, 0)).found == ()
 
 

@@ -138,9 +138,8 @@ def test_shades_are_shares_of_the_row_and_two_classes_need_one_roc_curve():
     rows = np.array(scores.confusion)
     np.testing.assert_allclose(shades, (0.08 + 0.92 * rows / rows.sum(1, keepdims=True)).ravel(), atol=0.006)
     assert len(Page(text).all("svg")) == 2 + 1 + 1  # precision–recall of both, one ROC, reliability
-    assert (
-        len(Page(page(multi_label(), "t", {}, None)).all("svg")) == 4 + 4 + 1
-    )  # the class that is never there has no curve
+    # the class that is never there has no curve
+    assert len(Page(page(multi_label(), "t", {}, None)).all("svg")) == 4 + 4 + 1
 
 
 SIDE = 184.0

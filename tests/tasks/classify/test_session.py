@@ -342,9 +342,8 @@ def test_what_is_blanked_is_explained_as_torch_explains_it(tmp_path):
     assert mine.facts["answer"] == theirs.facts["answer"]
     for ours, others in zip(mine.facts["attention"], theirs.facts["attention"], strict=True):
         np.testing.assert_allclose(ours["map"], others["map"], atol=2e-6)
-    np.testing.assert_allclose(
-        mine.facts["occlusion"], theirs.facts["occlusion"], atol=0.02
-    )  # a mean colour is an integer there
+    # a mean colour is an integer there
+    np.testing.assert_allclose(mine.facts["occlusion"], theirs.facts["occlusion"], atol=0.02)
     assert mine.facts["occlusion"][0][:2] == theirs.facts["occlusion"][0][:2] == [0, 0]
     assert np.count_nonzero(mine.facts["occlusion"]) > 3
     for model, one in zip(models, (mine, theirs), strict=True):

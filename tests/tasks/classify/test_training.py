@@ -315,9 +315,8 @@ def test_patience(data, tmp_path, monkeypatch):
     done = trained(recipe_for(data, epochs=9, patience=3), tmp_path / "run", machine=CPU)
     rows = figures(tmp_path / "run")
     assert len(rows) == 4
-    assert done["epoch"] == 1 + min(
-        range(4), key=lambda row: float(rows[row]["val_loss"])
-    )  # of equal scores, the lower loss
+    # of equal scores, the lower loss
+    assert done["epoch"] == 1 + min(range(4), key=lambda row: float(rows[row]["val_loss"]))
 
 
 def test_blank(data, tmp_path, monkeypatch):

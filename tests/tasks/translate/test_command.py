@@ -191,9 +191,8 @@ def test_sentences_that_changed_are_refused(run, tmp_path, capsys):
     status, _, err = called(capsys, "train", "translate", *words, "--precision", "16")
     assert status == 2
     assert "--precision: expected 32 or bf16 on a CPU, got 16" in err
-    status, _, err = called(
-        capsys, "train", "translate", *words, "--precision", "bf16"
-    )  # in the folder of the one that was refused
+    # in the folder of the one that was refused
+    status, _, err = called(capsys, "train", "translate", *words, "--precision", "bf16")
     assert status == 0, err
     with (data / "numbers.tsv").open("a", encoding="utf-8") as file:
         file.write("one one one one\teins eins eins eins\ttest\n")

@@ -29,6 +29,7 @@ from foveal.runtime.onnx_names import INPUT
 from foveal.runtime.onnx_session import opened
 
 BATCH = 8
+# what may stand between convolutions
 BETWEEN = (
     "Relu",
     "Clip",
@@ -38,7 +39,7 @@ BETWEEN = (
     "Sigmoid",
     "Mul",
     "HardSwish",
-)  # what may stand between convolutions
+)
 LEAST = 6  # rows and columns of a map that is worth it
 HALVED = 256  # numbers of a tensor whose storing in 16 bits outweighs a cast
 ROUNDS, WARM_UP = 31, 5

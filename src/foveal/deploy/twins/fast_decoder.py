@@ -116,9 +116,8 @@ class FastDecoder:
         for block in self.decoder:
             block.begin(memory, len(sources), beams, limit)
         # At the beginning each beam attends to its own slots; a new order changes those that are filled.
-        self.ancestors = (
-            torch.full((beams, beams), -torch.inf).fill_diagonal_(0.0).repeat(len(sources), limit)
-        )  # (S·B, T·B)
+        # of shape (S·B, T·B)
+        self.ancestors = torch.full((beams, beams), -torch.inf).fill_diagonal_(0.0).repeat(len(sources), limit)
         self.places = model.target_position(torch.zeros(1, self._reach(), config.width))[0]  # (T, C)
 
     @torch.inference_mode()

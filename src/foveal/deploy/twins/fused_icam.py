@@ -216,9 +216,8 @@ class LeanBlock(nn.Module):
     def cells(self, x: Tensor, pool: int) -> Tensor:
         """The means (B, C, pool, pool) of the map's cells, without the map where cells do not overlap."""
         stride = self.depthwise.stride[0]
-        side, rest = divmod(
-            (int(x.shape[2]) + stride - 1) // stride, pool
-        )  # a patch is square; while torch traces, a side is a tensor
+        # a patch is square; while torch traces, a side is a tensor
+        side, rest = divmod((int(x.shape[2]) + stride - 1) // stride, pool)
         if rest or self.squeeze is not None:
             return F.adaptive_avg_pool2d(self(x), pool)
         y = F.conv2d(cell_means(self.widened(x), side), self.weight[:, :, None, None], self.bias)

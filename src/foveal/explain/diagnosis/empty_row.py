@@ -58,9 +58,8 @@ def _trouble(subject: Subject, form: Form) -> tuple[str, int]:
     mask = {form.argument: form.make(keep)}
     lost = int(subject.run(x, mask).isnan().any(-1).sum())
     try:
-        lost = max(
-            lost, int(subject.run(x, mask, grad=True).isnan().any(-1).sum())
-        )  # torch has other kernels where gradients are wanted
+        # torch has other kernels where gradients are wanted
+        lost = max(lost, int(subject.run(x, mask, grad=True).isnan().any(-1).sum()))
         if not lost and (bad := _lost_gradients(subject, x, mask)):
             return f"a finite output but NaN in {bad} gradients, so training is lost at the first such row", bad
     except REFUSALS:

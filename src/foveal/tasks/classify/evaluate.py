@@ -159,9 +159,8 @@ def _evaluated(
 ) -> tuple[Evaluated, list[tuple[str, str]]]:
     card, classifier = cast("ClassifyCard", model.card), classifier_of(model, options.batch)
     rows, logits, left_out = predict_split(classifier, source, split, fold, progress)
-    chooses = split != "val" and bool(
-        source.known(source.indices("val", fold)).any()
-    )  # a set may have nothing to choose on
+    # a set may have nothing to choose on
+    chooses = split != "val" and bool(source.known(source.indices("val", fold)).any())
     validation = predict_split(classifier, source, "val", fold, progress) if chooses else None
     predicted = Predicted(tuple(source.file(int(row)) for row in rows), card.classes, source.labels[rows], logits)
     given = (

@@ -61,9 +61,8 @@ class Maps:
     attention: Callable[[Pixels], SaliencyMaps]  # raises a FovealError where there is none
     sides: Callable[[Pixels], Sides]
     occlusion: Callable[[Pixels, Sides], Array]  # (C, rows, columns)
-    gradient: (
-        Callable[[Pixels, int, Sides], Array] | None
-    )  # of a class, (rows, columns); None: an exported file has none
+    # of a class, (rows, columns); None: an exported file has none
+    gradient: Callable[[Pixels, int, Sides], Array] | None
 
 
 def explain(model: "Model", subject: Any, options: ExplainOptions, progress: "Progress") -> Explanation:

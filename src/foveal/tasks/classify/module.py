@@ -147,9 +147,8 @@ class ClassifyModule(TaskModule):
         targets = labels if self.multi_label else F.one_hot(labels, self.classes).float()
         usable = torch.ones(len(logits), device=logits.device)
         self.log("val_loss", self.loss(logits, targets, usable), sync_dist=True)
-        shifted = (
-            logits if self.shift is None else logits + self.shift
-        )  # as the kept model will answer: logit_adjustment.py
+        # as the kept model will answer: logit_adjustment.py
+        shifted = logits if self.shift is None else logits + self.shift
         self.log("val_score", self.score(shifted, labels), prog_bar=True, sync_dist=True)
 
     def logits(self, batch: Batch) -> Tensor:

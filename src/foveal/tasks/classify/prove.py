@@ -59,9 +59,8 @@ class Parity:
         return asdict(self)
 
 
-Answering = Callable[
-    [NDArray[np.uint8]], Sequence[NDArray[Any]]
-]  # frames → probability, found, logits and, of an Icam with attention, maps
+# frames → probability, found, logits and, of an Icam with attention, maps
+Answering = Callable[[NDArray[np.uint8]], Sequence[NDArray[Any]]]
 
 
 def by_onnxruntime(content: bytes) -> Answering:

@@ -225,9 +225,8 @@ class Steps(Part):
     def attention(self, x: str, name: str, layer: MultiHead) -> str:
         nodes, heads, width = self.nodes, layer.heads, layer.head_width
         each = self.linear(x, f"{name}.qkv", _joint(layer), scaled=heads * width, by=width**-0.5)
-        q, k, v = nodes.several(
-            "Split", 3, nodes.shaped(each, 0, 3 * heads, 1, width), axis=1, num_outputs=3
-        )  # (R, H, 1, D)
+        # of shape (R, H, 1, D)
+        q, k, v = nodes.several("Split", 3, nodes.shaped(each, 0, 3 * heads, 1, width), axis=1, num_outputs=3)
         q, k = self.turned(q, self.place, width), self.turned(k, self.place, width)
         k = nodes("Concat", names.PAST_KEYS.format(self.number), k, axis=2)
         v = nodes("Concat", names.PAST_VALUES.format(self.number), v, axis=2)

@@ -31,9 +31,8 @@ class OnnxEngine:
         self.positions = max_positions(config)
         shapes = {one.name: one.shape for one in session.get_inputs()}
         pairs = [(names.SOURCE_KEYS, names.PAST_KEYS), (names.SOURCE_VALUES, names.PAST_VALUES)]
-        self.names = [
-            tuple(name.format(layer) for name in pair) for layer in range(self.layers) for pair in pairs
-        ]  # (of source, of past)
+        # (of source, of past)
+        self.names = [tuple(name.format(layer) for name in pair) for layer in range(self.layers) for pair in pairs]
         self.made = [name.format(layer) for layer in range(self.layers) for name in (names.KEYS, names.VALUES)]
         self.none: Arrays = {
             name: np.zeros((0, shapes[name][1], 0, shapes[name][3]), np.float32) for pair in self.names for name in pair

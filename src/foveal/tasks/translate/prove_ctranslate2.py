@@ -49,9 +49,8 @@ def prove_ctranslate2(
     longest = 2 * max(map(len, proof.source)) + 10
     search = Search(beam=1, max_length=min(longest, positions - 1))
     expected = [found[0].tokens for found in decode_all(TorchEngine(model), proof.source, search, BATCH)]
-    asked = [
-        place for place, tokens in enumerate(proof.source) if tokens
-    ]  # no engine is asked for a translation of nothing
+    # no engine is asked for a translation of nothing
+    asked = [place for place, tokens in enumerate(proof.source) if tokens]
     given = [[source[number] for number in proof.source[place]] for place in asked]
     config = model.config
     marks = [[target[mark]] for mark in never_generated(PAD, config.begin, config.end)]

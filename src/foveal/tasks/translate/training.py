@@ -31,6 +31,7 @@ from foveal.training.run_folder import RESULT
 
 RESAMPLES = 200  # of the interval that a run reports; `foveal evaluate` has more
 FAMILIES = ("transformer", "seq2seq")
+# fields of a config that the vocabulary decides
 FIXED = (
     "family",
     "source_words",
@@ -39,7 +40,7 @@ FIXED = (
     "begin",
     "end",
     "unknown",
-)  # fields of a config that the vocabulary decides
+)
 
 
 def read_data(recipe: TranslateRecipe) -> Parallel:
