@@ -8,8 +8,8 @@
 
 The forward pass keeps its fused kernels: what is asked for is computed again, by itself, from the same q and k. The
 weights are those before dropout. Models that foveal did not write are seen wherever they use torch's dot product
-(`foreign.py`); what ran and could not be seen is named. torch's own encoder leaves its inference shortcut meanwhile,
-which writes 0 at padded tokens, so these may differ.
+(`watch_foreign.py`); what ran and could not be seen is named. torch's own encoder leaves its inference shortcut
+meanwhile, which writes 0 at padded tokens, so these may differ.
 """
 
 import warnings

@@ -1,4 +1,4 @@
-"""A matrix as a picture in a PNG file. For the terminal see `blocks.py`.
+"""A matrix as a picture in a PNG file. For the terminal see app/command/show.py.
 
     value in [0, 1] → colour, by anchors of falling lightness;   cell (i, j) → a square of whole pixels
 

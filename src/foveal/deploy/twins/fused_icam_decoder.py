@@ -26,9 +26,7 @@ from foveal.models.icam import Adaptive, CrossBlock, Icam, Projected
 
 
 class LeanDecoder(nn.Module):
-    """What Φ saw in each patch (B·P, C′, s, s) → logits (B, C), and maps (B, M, N,
-    P) as deploy/export.py orders them, or None.
-    """
+    """What Φ saw in each patch (B·P, C′, s, s) → logits (B, C), and where it looked, (B, M, N, P), or None."""
 
     def __init__(self, model: Icam, rows: int, columns: int) -> None:
         """rows, columns: of the grid of patches."""

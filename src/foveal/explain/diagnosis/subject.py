@@ -16,9 +16,8 @@ from torch import Tensor, nn
 
 from foveal.explain.diagnosis.noise import Quiet
 
-REFUSALS: tuple[type[Exception], ...] = (
-    Exception,
-)  # somebody's module may raise anything at all when something does not fit
+# somebody's module may raise anything at all when something does not fit
+REFUSALS: tuple[type[Exception], ...] = (Exception,)
 
 LAYOUTS = {  # what the tensors of a call look like
     "bnc": "tokens (B, N, C)",

@@ -44,7 +44,7 @@ class Answers(nn.Module):
     def __init__(self, model: nn.Module, card: ClassifyCard, runs: bool = False) -> None:
         super().__init__()
         self.frames, self.card = Frames(model, card, runs), card
-        self.marked = False  # whether patches and what Φ saw in them are answers, too: deploy/chunks.py
+        self.marked = False  # whether patches and what Φ saw in them are answers, too: deploy/onnx/chunks.py
         self.looks = isinstance(model, Icam) and (len(model.layers) > 0 or "static" not in model.config.first)
         cuts = None if card.threshold is None else torch.tensor(card.threshold, dtype=torch.float32)
         self.register_buffer("cuts", cuts)
