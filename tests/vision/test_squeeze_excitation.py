@@ -50,6 +50,7 @@ def test_the_gate_is_a_part():
     ("call", "says"),
     [
         (lambda: SqueezeExcitation(0), "SqueezeExcitation's width: expected an integer, at least 1, got 0"),
+        (lambda: SqueezeExcitation("6"), "width: expected an integer, at least 1, got '6'"),
         (lambda: SqueezeExcitation(6, squeeze=0), "squeeze: expected an integer, at least 1, got 0"),
         (
             lambda: SqueezeExcitation(6, gate=nn.Sigmoid),

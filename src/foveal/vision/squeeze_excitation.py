@@ -29,8 +29,9 @@ class SqueezeExcitation(nn.Module):
     ) -> None:
         """squeeze: channels between W_a and W_b, width/16 and at least 1 unless given; gate: such as nn.Hardsigmoid()."""
         super().__init__()
+        check_sizes(self, width=width)
         squeeze = max(1, width // 16) if squeeze is None else squeeze
-        check_sizes(self, width=width, squeeze=squeeze)
+        check_sizes(self, squeeze=squeeze)
         check_parts(self, activation=activation, gate=gate)
         self.width = width
         self.reduce, self.widen = nn.Conv2d(width, squeeze, 1), nn.Conv2d(squeeze, width, 1)
