@@ -1,4 +1,5 @@
 # Written by `make stubs`.
+from foveal.vision.attention_gate import AttentionGate as AttentionGate
 from foveal.vision.cbam import CBAM as CBAM
 from foveal.vision.cbam import ChannelAttention as ChannelAttention
 from foveal.vision.coordinate import CoordinateAttention as CoordinateAttention
@@ -8,6 +9,7 @@ from foveal.vision.squeeze_excitation import SqueezeExcitation as SqueezeExcitat
 
 __all__ = [
     "CBAM",
+    "AttentionGate",
     "ChannelAttention",
     "CoordinateAttention",
     "EfficientChannelAttention",
