@@ -1,6 +1,6 @@
 """Coordinate attention of one sample: a gate of each row and one of each column, for every channel."""
 
-from oracle.maps import batch_norm, normal, of_one, sigmoid
+from oracle.maps import normal, normed, of_one, sigmoid
 from oracle.multihead import linear
 
 
@@ -14,7 +14,7 @@ def coordinate(maps, reduce, norm, by_row, by_column):
         """A list of (C,) → gates, a list of (C,)."""
         result = []
         for one in means:
-            hidden = [number for [number] in batch_norm([[number] for number in linear(one, *reduce)], norm)]
+            hidden = [normed(number, norm, channel) for channel, number in enumerate(linear(one, *reduce))]
             swished = [number * min(6.0, max(0.0, number + 3)) / 6 for number in hidden]
             result.append([sigmoid(number) for number in linear(swished, *widen)])
         return result

@@ -27,14 +27,10 @@ def convolution(maps, weight, bias=None, padding=0, stride=1, dilation=1, groups
     return result
 
 
-def batch_norm(values, norm):
-    """What a batch norm does in evaluation to the values of each channel, (C, n); norm as from `normal`."""
-    return [
-        [(value - mean) / math.sqrt(variance + norm["eps"]) * gain + offset for value in row]
-        for row, mean, variance, gain, offset in zip(
-            values, norm["mean"], norm["variance"], norm["gain"], norm["offset"], strict=True
-        )
-    ]
+def normed(number, norm, channel):
+    """What a batch norm does in evaluation to a number of a channel; norm as from `normal`."""
+    spread = math.sqrt(norm["variance"][channel] + norm["eps"])
+    return (number - norm["mean"][channel]) / spread * norm["gain"][channel] + norm["offset"][channel]
 
 
 def normal(norm):

@@ -4,6 +4,7 @@ from foveal.vision.cbam import CBAM as CBAM
 from foveal.vision.cbam import ChannelAttention as ChannelAttention
 from foveal.vision.coordinate import CoordinateAttention as CoordinateAttention
 from foveal.vision.eca import EfficientChannelAttention as EfficientChannelAttention
+from foveal.vision.selective_kernel import SelectiveKernel as SelectiveKernel
 from foveal.vision.spatial import SpatialAttention as SpatialAttention
 from foveal.vision.squeeze_excitation import SqueezeExcitation as SqueezeExcitation
 
@@ -13,6 +14,7 @@ __all__ = [
     "ChannelAttention",
     "CoordinateAttention",
     "EfficientChannelAttention",
+    "SelectiveKernel",
     "SpatialAttention",
     "SqueezeExcitation",
 ]
