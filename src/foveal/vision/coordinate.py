@@ -1,6 +1,6 @@
 """Coordinate attention: pooled along one side at a time, so that the gates know where in a row and where in a column.
 
-    z^h_c(i) = mean_j x_c(i, j);   z^w_c(j) = mean_i x_c(i, j);   f = δ(BN(F₁([z^h ; z^w]))), split again into f^h and f^w
+    z^h_c(i) = mean_j x_c(i, j);   z^w_c(j) = mean_i x_c(i, j);   [f^h ; f^w] = δ(BN(F₁([z^h ; z^w])))
     g^h = σ(F_h(f^h));   g^w = σ(F_w(f^w));   y_c(i, j) = x_c(i, j) · g^h_c(i) · g^w_c(j)
 
 Symbols: F₁ takes C channels to C/32 and at least 8, F_h and F_w take them back, all 1×1; BN a batch norm, δ hard-swish,
