@@ -66,7 +66,8 @@ def stub(package: str, folder: str | Path) -> str:
         f"from {package}.{place} import {name} as {name}"
         for name, place in sorted(found.items(), key=lambda item: item[::-1])
     ]
-    names = "".join(f'    "{name}",\n' for name in found)
+    capitals_first = sorted(found, key=lambda name: (not name.isupper(), name))  # as ruff sorts `__all__`
+    names = "".join(f'    "{name}",\n' for name in capitals_first)
     return "\n".join(["# Written by `make stubs`.", *lines, "", f"__all__ = [\n{names}]\n"])
 
 

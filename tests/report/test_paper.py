@@ -91,6 +91,8 @@ def test_family_names_keep_their_small_words() -> None:
     assert parted("Aidan N. Gomez") == ("Gomez", "Aidan N.")
     assert parted("Laurens van der Maaten") == ("van der Maaten", "Laurens")
     assert parted("Michiel de Jong") == ("de Jong", "Michiel")
+    assert parted("Loic Le Folgoc") == ("Le Folgoc", "Loic")
+    assert parted("Quoc V. Le") == ("Le", "Quoc V.")
     assert parted("Plato") == ("Plato", "")
 
 
