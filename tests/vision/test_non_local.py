@@ -9,8 +9,8 @@ from case import error
 from layers.carry import scatter
 from oracle.non_local import like
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
-from foveal.core.score.dot import dot
 from foveal.core.watch import watch
 from foveal.errors import FovealError
 from foveal.report.catalogue import find
@@ -125,14 +125,20 @@ def test_a_video_sees_all_of_its_frames():
     assert error(layer(frames).transpose(1, 2).reshape(2, 6, 15, 2), layer(tall)) < 1e-12
 
 
-def test_both_orders_of_the_dot_product_agree(monkeypatch):
-    form, x, g, calls = scatter(DotProduct(6, 5).double()), maps(2, 13, 6), maps(2, 13, 7), []
-    monkeypatch.setattr("foveal.vision.non_local.dot", lambda *given, **named: calls.append(1) or dot(*given, **named))
-    for places in (2, 13):  # at width 5, two places are cheaper pair by pair, and 13 are not
-        some, values = x[:, :places], g[:, :places]
-        expected = form.query(some) @ form.key(some).mT @ values / places
-        assert error(form(some, some, values), expected) < 1e-12
-        assert len(calls) == 1
+@pytest.mark.parametrize(("places", "others"), [(2, 2), (13, 13), (13, 2), (3, 13)])
+def test_the_dot_product_takes_the_cheaper_order(places, others):
+    form, x, keys, values = (
+        scatter(DotProduct(6, 5).double()),
+        maps(2, places, 6),
+        maps(2, others, 6),
+        maps(2, others, 7),
+    )
+    expected = form.query(x) @ form.key(keys).mT @ values / others
+    with FlopCounterMode(display=False) as counter:
+        y = form(x, keys, values)
+    assert error(y, expected) < 1e-12
+    pairs, sums = places * others * (5 + 7), (places + others) * 5 * 7
+    assert counter.get_total_flops() == 2 * 2 * (6 * 5 * (places + others) + min(pairs, sums))
 
 
 def test_a_form_is_a_part():
