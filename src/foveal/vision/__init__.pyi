@@ -1,4 +1,5 @@
 # Written by `make stubs`.
+from foveal.vision.dynamic_mixture import DynamicMixture as DynamicMixture
 from foveal.vision.non_local import Concatenation as Concatenation
 from foveal.vision.non_local import DotProduct as DotProduct
 from foveal.vision.non_local import EmbeddedGaussian as EmbeddedGaussian
@@ -11,6 +12,7 @@ from foveal.vision.temporal import TemporalAttention as TemporalAttention
 __all__ = [
     "Concatenation",
     "DotProduct",
+    "DynamicMixture",
     "EmbeddedGaussian",
     "Gaussian",
     "NonLocal",
