@@ -80,7 +80,7 @@ def test_what_a_mask_hides_is_not_seen(one):
     if not one.masks:
         pytest.skip("it takes no mask")
     module, inputs = one.double()
-    real = 4  # of each sample's tokens; the others change
+    real = 2 if inputs[0].dim() == 5 else 4  # of each sample's frames or tokens; the others change
     changed = [with_other_tokens(x, real) if isinstance(x, torch.Tensor) and x.dim() > 2 else x for x in inputs]
     masks = dict.fromkeys(one.masks, padding([real] * len(inputs[0])))
 
@@ -92,10 +92,10 @@ def test_what_a_mask_hides_is_not_seen(one):
 
 
 def with_other_tokens(x: torch.Tensor, first: int) -> torch.Tensor:
-    """Tokens (B, N, C) or heads (B, H, N, D) with everything from the first on drawn anew."""
+    """Tokens (B, N, C), heads (B, H, N, D) or frames (B, T, C, h, w) with everything from the first on drawn anew."""
     other = torch.randn(x.shape, generator=torch.Generator().manual_seed(4), dtype=x.dtype)
-    kept = torch.arange(x.shape[-2]) < first
-    return torch.where(kept[:, None], x, other)
+    axis = 1 if x.dim() == 5 else -2
+    return torch.cat([x.narrow(axis, 0, first), other.narrow(axis, first, x.shape[axis] - first)], axis)
 
 
 def test_it_runs_in_half_precision_and_stays_near(one):
