@@ -52,6 +52,11 @@ class Journal(Checkpoint):
         self.began = self.ended = self.trained = self.waited = 0.0
         self.amount = 0
 
+    @property
+    def kept_epoch(self) -> int:
+        """Whose weights are kept, counted from 1: the chosen epoch, or the last of those that are averaged."""
+        return len(self.rows) if self.trail else self.best_epoch + 1
+
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best, "best_loss": self.best_loss, "best_epoch": self.best_epoch, "rows": self.rows}
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 import yaml
 from data.bad import BAD, spoiled
+from oracle import metric
 from PIL import Image
 from safetensors.torch import load_file as read_file
 from torch.nn import functional as F
@@ -104,6 +105,23 @@ def test_the_log_tells_of_the_kept_weights(a_run):
     right = predicted.logits.argmax(1) == predicted.truth
     recall = np.mean([right[predicted.truth == label].mean() for label in np.unique(predicted.truth)])
     assert result(a_run)["val_score"] == pytest.approx(recall, abs=1e-6)
+
+
+def test_the_score_of_averaged_weights_is_their_own(tmp_path):
+    """The mean of two epochs ranks images as neither of them does."""
+    folder = tmp_path / "run"
+    several = a_set(tmp_path / "set", count=43, multi_label=True, splits="train val val")
+    trained(recipe_for(several, average=2, ema=0.0, seed=5), folder, machine=CPU)
+    predicted = read_predicted(folder / "predictions-val.csv", multi_label=True)
+    each = [
+        metric.average_precision(truth, scores, [1] * len(truth))
+        for truth, scores in zip(predicted.truth.T.tolist(), predicted.logits.T.tolist(), strict=True)
+    ]
+    kept = result(folder)
+    assert kept["val_score"] == pytest.approx(metric.mean(each), abs=1e-6)
+    assert all(abs(kept["val_score"] - float(row["val_score"])) > 1e-3 for row in figures(folder))
+    assert kept["epoch"] == 2
+    assert load_model(folder, ClassifyCard)[1].metrics == {"val_score": kept["val_score"]}
 
 
 def test_same_seed_same_result(a_run, data, tmp_path, monkeypatch):
