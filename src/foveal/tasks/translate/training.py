@@ -114,19 +114,19 @@ class TranslateTraining(Training):
 
     def finish(self, trainer: pl.Trainer, journal: Journal, folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
         """Translate validation and test, and write model.safetensors, the translations and the result."""
+        kept: Any = trainer.validate(self.module, datamodule=self.data, verbose=False)[0]  # by all processes
         if not trainer.is_global_zero:
             return {}  # one process has the journal, translates and writes
         recipe, data = self.recipe, self.data.data
         model = self.module.evaluated.eval().to(trainer.strategy.root_device)
-        rows = journal.rows
         result: dict[str, Any] = {
             "model": recipe.model,
             "parameters": sum(weight.numel() for weight in model.parameters()),
             "data": data.facts(),
             "seed": recipe.seed,
-            "epoch": journal.best_epoch + 1 if recipe.average == 1 else len(rows),
-            "val_loss": rows[-1]["val_loss"],
-            "seconds": round(sum(row["seconds"] for row in rows), 1),
+            "epoch": journal.kept_epoch,
+            "val_loss": round(kept["val_loss"], 6),
+            "seconds": round(sum(row["seconds"] for row in journal.rows), 1),
             "origin": origin,
         }
         search = Search(beam=recipe.beam, length_penalty=recipe.length_penalty)
