@@ -31,7 +31,7 @@ from foveal.errors import FovealError, expect
 from foveal.training.journal import CHECKPOINT, AtomicCheckpoint, Bar, Journal
 from foveal.training.module import TaskModule
 from foveal.training.recipe import Recipe
-from foveal.training.run_folder import DATA, RECIPE, expect_outside, expect_same_data, finished, tidy
+from foveal.training.run_folder import DATA, RECIPE, expect_outside, expect_result, expect_same_data, finished, tidy
 
 fcntl: Any = (
     importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None
@@ -88,7 +88,7 @@ class Training(ABC):
     @abstractmethod
     def finish(self, trainer: pl.Trainer, journal: Journal, folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
         """With the kept weights in `module.evaluated`: evaluate them, write model.safetensors and result.json,
-        and return the result.
+        and return the result: model, epoch, seconds, and the number whose name is its `figure`, such as the watched one.
         """
 
 
@@ -151,7 +151,10 @@ def train(
         with interruptible(), matmul_precision(recipe.precision), _of_this_run(last):
             trainer.fit(training.module, datamodule=training.data, ckpt_path=str(last) if last.exists() else None)
             journal.load_kept(training.module.evaluated, recipe.average)
-            return training.finish(trainer, journal, folder, origin or {})
+            result = training.finish(trainer, journal, folder, origin or {})
+            if trainer.is_global_zero:
+                expect_result(result, f"the task {task.name}")
+            return result
 
 
 def is_first(machine: Machine) -> bool:

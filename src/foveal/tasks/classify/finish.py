@@ -75,6 +75,7 @@ def conclude(
         "fold": recipe.fold,
         "seed": recipe.seed,
         "epoch": journal.kept_epoch,
+        "figure": "val_score",
         "val_score": val_score,
         "seconds": round(sum(row["seconds"] for row in journal.rows), 1),
         "origin": origin,

@@ -60,6 +60,7 @@ def records(recipe: TranslateRecipe, model: Any, device: str, processes: int) ->
 
 class TranslateModule(TaskModule):
     unit = "tokens"
+    occasional = ("val_bleu",)
 
     def __init__(self, model: nn.Module, recipe: TranslateRecipe) -> None:
         super().__init__(model, recipe)

@@ -126,6 +126,7 @@ class TranslateTraining(Training):
             "seed": recipe.seed,
             "epoch": journal.kept_epoch,
             "val_loss": round(kept["val_loss"], 6),
+            "figure": "val_score",
             "seconds": round(sum(row["seconds"] for row in journal.rows), 1),
             "origin": origin,
         }
