@@ -25,12 +25,12 @@ from foveal.tasks.translate.data import TranslateData
 from foveal.tasks.translate.module import TranslateModule, translate
 from foveal.tasks.translate.recipe import TranslateRecipe
 from foveal.tasks.translate.result import plain_scores, translations_file, translations_table
+from foveal.tasks.translate.task import TASK
 from foveal.training.harness import Training
 from foveal.training.journal import Journal
 from foveal.training.run_folder import RESULT
 
 RESAMPLES = 200  # of the interval that a run reports; `foveal evaluate` has more
-FAMILIES = ("transformer", "seq2seq")
 FIXED = (
     "family",
     "source_words",
@@ -62,7 +62,7 @@ def check_recipe(recipe: TranslateRecipe) -> None:
             not recipe.config, "--config", f"none beside {trained}, whose model has its own", short_repr(recipe.config)
         )
         return
-    known = presets(*FAMILIES)
+    known = presets(*TASK.families)
     expect(recipe.model in known, "--model", f"one of {', '.join(known)}, or a trained model", recipe.model)
     with torch.device("meta"):
         _checkpointed(_created(recipe, LEAST, LEAST), recipe)
