@@ -135,8 +135,9 @@ def _preset(name: str, device: str, config: dict[str, Any]) -> Model:
     from foveal.models.zoo import create, presets
 
     task = next(one for one in all_tasks() if name in presets(*one.families))
-    torch.manual_seed(0)
-    network = create(name, **config).eval()
+    with torch.random.fork_rng(devices=[]):  # the same weights each time, and the caller's generator stays as it is
+        torch.manual_seed(0)
+        network = create(name, **config).eval()
     return Model(task, task.new_card(name, network), network=network, device=device)
 
 

@@ -130,14 +130,13 @@ def train(
     if (done := finished(recipe, folder, resume or not first)) is not None:
         return done
     recipe.check_folds(chosen=False)
-    quiet()
     data = task.read(recipe)
     if first:
         announce(data.summary())
     expect_same_data(folder, data)
     last = folder / CHECKPOINT
     torch.manual_seed(recipe.seed)
-    with folder_for(folder), determinism(), alone(folder) if first else contextlib.nullcontext():
+    with folder_for(folder), quiet(), determinism(), alone(folder) if first else contextlib.nullcontext():
         training = task.training(recipe, data, folder, machine, progress if first else silent, fresh=not last.exists())
         journal = Journal(
             folder, recipe.checkpoint, training.watched, verbose=not sys.stderr.isatty(), trail=recipe.average
@@ -271,15 +270,24 @@ def _of_this_run(last: Path) -> Iterator[None]:
         ) from None
 
 
-def quiet() -> None:
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
     """Lightning prints tips, devices and workers, and uses what torch is about to drop.
 
-    A run prints what matters by itself.
+    A run prints what matters by itself; the caller's own filters and levels are put back at the end.
     """
-    for name in ("pytorch_lightning", "lightning_fabric"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    for words in NOISE:
-        warnings.filterwarnings("ignore", words)
+    loggers = [logging.getLogger(name) for name in ("pytorch_lightning", "lightning_fabric")]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        for words in NOISE:
+            warnings.filterwarnings("ignore", words)
+        try:
+            for logger in loggers:
+                logger.setLevel(logging.ERROR)
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
 
 
 def _tensorboard(folder: Path) -> Any:

@@ -1,8 +1,10 @@
 """Whole runs, in this process: what they leave behind, and what they say to what cannot be."""
 
 import errno
+import logging
 import os
 import shutil
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -135,6 +137,13 @@ def test_same_seed_same_result(a_run, data, tmp_path, monkeypatch):
     same_run(tmp_path / "workers", a_run)
     trained(recipe_for(data, label_smoothing=0.0, checkpoint="last", seed=4), tmp_path / "other", machine=CPU)
     assert figures(tmp_path / "other") != figures(a_run)
+
+
+def test_a_run_leaves_warnings_and_logs_of_its_caller_as_they_were(data, tmp_path):
+    names = ("pytorch_lightning", "lightning_fabric")
+    before = list(warnings.filters), [logging.getLogger(name).level for name in names]
+    trained(recipe_for(data, epochs=1), tmp_path / "run", machine=CPU)
+    assert (list(warnings.filters), [logging.getLogger(name).level for name in names]) == before
 
 
 @pytest.mark.parametrize("streamed", [False, True])
