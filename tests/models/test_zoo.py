@@ -44,6 +44,21 @@ def test_a_preset_is_loaded_with_the_same_weights_and_leaves_the_callers_generat
     assert all(torch.equal(loaded[name], tensor) for name, tensor in own.items())
 
 
+@pytest.mark.parametrize("name", ["icam-31k", "transformer-tiny"])
+def test_threads_of_a_model_of_torch_are_the_process_s(name):
+    """Of every task: a number of its own is refused, and the origin of its figures names those that computed."""
+    says = "threads: expected an exported file, got a model of torch, whose threads are the whole process's; set "
+    for call in ("predictor", "evaluate", "explain"):
+        with pytest.raises(FovealError, match=f"^{says}"):
+            getattr(load(name, device="cpu", threads=2), call)()
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        assert load(name, device="cpu").origin()["threads"] == "3"
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_a_peer_is_built_by_its_name():
     model = create("mobilevit-xxs", classes=7, image=64)
     assert isinstance(model, Peer)
