@@ -141,9 +141,6 @@ class Data:
     def facts(self):
         return self.kept
 
-    def fingerprint(self):
-        return self.kept["fingerprint"]
-
 
 def test_the_same_data_or_none_that_are_known(folder, tmp_path):
     same = Data({"fingerprint": "abc", "classes": ["a", "b"], "notes": ["new"]})

@@ -1,6 +1,5 @@
 """One opened model, whatever lies behind it: what `foveal.load` returns, and what every command works with."""
 
-import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -223,16 +222,3 @@ class Model:
     def __repr__(self) -> str:
         kind = "exported" if self.is_exported else "random weights" if self.random else "trained"
         return f"Model({self.name!r}, task={self.task!r}, model={self.card.model!r}, {kind})"
-
-    def with_card(self, **changes: Any) -> "Model":
-        """The same model with other facts in its card."""
-        card = dataclasses.replace(self.card, **changes)
-        return Model(
-            self._task,
-            card,
-            self.path,
-            network=self._network,
-            exported=self._exported,
-            device=self.device,
-            threads=self.threads,
-        )
