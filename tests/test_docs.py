@@ -110,6 +110,11 @@ def newcomer(tmp_path_factory):
     source = (tree / "src/foveal/app/cli.py").read_text(encoding="utf-8")
     assert source.count(place) == 1
     (tree / "src/foveal/app/cli.py").write_text(source.replace(place, f"{place}\n{plus}"), encoding="utf-8")
+    family, file = re.search(r"add `(\"\w+\")`\nto those of `([\w/.]+)`", page).groups()
+    source = (tree / "src/foveal" / file).read_text(encoding="utf-8")
+    assert source.count("    families = (") == 1
+    added = source.replace("    families = (", f"    families = ({family}, ")
+    (tree / "src/foveal" / file).write_text(added, encoding="utf-8")
 
     def python(*arguments):
         # The copy must be found before the installed package.
@@ -146,10 +151,13 @@ def test_a_newcomer_adds_a_mask_a_score_and_a_layer_in_one_file_each(newcomer):
 
 
 @pytest.mark.slow
-def test_a_newcomer_adds_a_model_in_one_file(newcomer):
+def test_a_newcomer_adds_a_model_in_one_file_and_trains_it(newcomer, tmp_path):
     use = "import foveal\nm = foveal.create('pool', classes=5)\nassert m(*m.example(2)).shape == (2, 5)\n"
     use += "from foveal.models.store import describe\nprint(describe(m))"
     assert newcomer("-c", use).startswith("('pool'")
+    flags = ["--size", "32", "--batch", "16", "--epochs", "1", "--device", "cpu", "--out", tmp_path / "run"]
+    newcomer("-m", "foveal", "train", "classify", "--model", "pool", "--data", "pipes:40", *flags)
+    assert '"pool"' in (tmp_path / "run/result.json").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

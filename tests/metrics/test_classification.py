@@ -21,7 +21,6 @@ from foveal.metrics.classification import (
     marks,
     mean,
     measure,
-    roc_auc,
     tally,
 )
 from foveal.metrics.importance import CIW, f1_normal, f2_ciw
@@ -254,7 +253,7 @@ def test_one_image_and_level_scores():
     assert np.isnan(figures["ROC AUC"])
     truth, level = np.array([0, 1, 1, 1, 0]), np.full((5, 2), 0.5)
     np.testing.assert_allclose(average_precision(truth, level), [2 / 5, 3 / 5])
-    np.testing.assert_allclose(roc_auc(truth, level), [0.5, 0.5])
+    np.testing.assert_allclose(measure(truth, truth, level)()["AUC"], [0.5, 0.5])
 
 
 def test_the_answer():

@@ -16,6 +16,7 @@ from foveal.models.peer import PRESETS as PEERS
 from foveal.models.peer import Peer
 from foveal.models.transformer import Transformer
 from foveal.models.zoo import FOLDER, create, families, family, presets
+from foveal.tasks.load import load
 from foveal.tasks.task import all_tasks, find_task
 
 
@@ -31,6 +32,31 @@ def test_fields_are_changed_and_the_preset_is_not():
     assert (model.config.classes, model.config.queries, model.config.width) == (18, 3, 24)
     assert model.head[3].out_features == 18
     assert presets()["icam-30k"].classes == 2
+
+
+def test_a_preset_is_loaded_with_the_same_weights_and_leaves_the_callers_generator_alone():
+    torch.manual_seed(0)
+    own = create("icam-31k").state_dict()
+    torch.manual_seed(71)
+    before = torch.get_rng_state()
+    loaded = load("icam-31k", device="cpu").network.state_dict()
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in own.items())
+
+
+@pytest.mark.parametrize("name", ["icam-31k", "transformer-tiny"])
+def test_threads_of_a_model_of_torch_are_the_process_s(name):
+    """Of every task: a number of its own is refused, and the origin of its figures names those that computed."""
+    says = "threads: expected an exported file, got a model of torch, whose threads are the whole process's; set "
+    for call in ("predictor", "evaluate", "explain"):
+        with pytest.raises(FovealError, match=f"^{says}"):
+            getattr(load(name, device="cpu", threads=2), call)()
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        assert load(name, device="cpu").origin()["threads"] == "3"
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_peer_is_built_by_its_name():

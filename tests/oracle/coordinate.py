@@ -5,7 +5,10 @@ from oracle.multihead import linear
 
 
 def coordinate(maps, reduce, norm, by_row, by_column):
-    """maps (C, h, w); reduce, by_row, by_column: pairs (weight, bias); norm: the numbers of a batch norm → (C, h, w)."""
+    """maps (C, h, w); reduce, by_row, by_column: pairs (weight, bias).
+
+    norm: the numbers of a batch norm → (C, h, w).
+    """
     h, w = len(maps[0]), len(maps[0][0])
     rows = [[sum(channel[i]) / w for channel in maps] for i in range(h)]
     columns = [[sum(channel[i][j] for i in range(h)) / h for channel in maps] for j in range(w)]

@@ -1,4 +1,6 @@
-"""What the oracles of modules on feature maps share: convolutions and their kin on one sample (C, h, w), in plain loops."""
+"""What the oracles of modules on feature maps share: convolutions and their kin on one sample (C, h, w),
+in plain loops.
+"""
 
 import math
 

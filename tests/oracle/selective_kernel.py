@@ -5,7 +5,10 @@ from oracle.multihead import linear, softmax
 
 
 def selective_kernel(maps, branches, reduce, norm, score):
-    """maps (C, h, w); branches: triples (weight, dilation, norm); reduce (squeeze, C); score (K·C, squeeze) → (C, h, w)."""
+    """maps (C, h, w); branches: triples (weight, dilation, norm); reduce (squeeze, C).
+
+    Score (K·C, squeeze) → (C, h, w).
+    """
     seen = [branch(maps, *parts) for parts in branches]
     h, w, width = len(seen[0][0]), len(seen[0][0][0]), len(seen[0])
     fused = [sum(mean(one[c]) for one in seen) for c in range(width)]

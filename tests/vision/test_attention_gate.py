@@ -1,4 +1,7 @@
-"""The attention gate by hand, and beside MONAI's where that is installed. What holds for all modules: tests/test_every.py."""
+"""The attention gate by hand, and beside MONAI's where that is installed.
+
+What holds for all modules: tests/test_every.py.
+"""
 
 import pytest
 import torch

@@ -1,4 +1,7 @@
-"""Efficient channel attention by hand, and beside numpy's correlation. What holds for all modules: tests/test_every.py."""
+"""Efficient channel attention by hand, and beside numpy's correlation.
+
+What holds for all modules: tests/test_every.py.
+"""
 
 import numpy as np
 import pytest

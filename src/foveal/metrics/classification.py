@@ -141,11 +141,6 @@ def average_precision(truth: Labels, probability: Array, weight: Array | None = 
     return np.stack([one.areas(weight)[0] for one in rankings(truth, probability)], -1)
 
 
-def roc_auc(truth: Labels, probability: Array, weight: Array | None = None) -> Array:
-    """Area under the ROC curve of each class against all others, (..., C)."""
-    return np.stack([one.areas(weight)[1] for one in rankings(truth, probability)], -1)
-
-
 def rankings(truth: Labels, probability: Array) -> list[Ranking]:
     real = marks(truth, probability.shape[1])
     return [Ranking(real[:, index], probability[:, index]) for index in range(probability.shape[1])]

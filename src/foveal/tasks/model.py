@@ -1,6 +1,5 @@
 """One opened model, whatever lies behind it: what `foveal.load` returns, and what every command works with."""
 
-import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -87,6 +86,18 @@ class Model:
         expect(self._exported is not None, self.name, "an exported .onnx file", "a model of torch")
         assert self._exported is not None
         return self._exported
+
+    def origin(self) -> dict[str, str]:
+        """Where a figure of this model comes from: the machine, versions, and the threads that compute."""
+        from foveal.deploy.measure.origin import origin
+
+        if self.is_exported:
+            return origin("cpu", self.threads)
+        import torch
+
+        from foveal.device import choose
+
+        return origin(str(choose(self.device)), torch.get_num_threads())
 
     def folder(self) -> Path:
         """Where what is made of this model is written by default: the run's folder, or the folder of its file."""
@@ -192,6 +203,10 @@ class Model:
             return upload(self.save_pretrained(folder), repo, **options)
 
     def _options(self, stage: str, values: dict[str, Any]) -> Any:
+        """What a stage is given; threads that it would not have are refused before it begins."""
+        got = "a model of torch, whose threads are the whole process's"
+        do = "set OMP_NUM_THREADS, or call torch.set_num_threads"
+        expect(self.is_exported or self.threads == 1, "threads", "an exported file", got, do)
         return make(self._task.options(stage), f"{stage} of a model that {self._task.does}", **values)
 
     def _readme(self) -> str:
@@ -208,16 +223,3 @@ class Model:
     def __repr__(self) -> str:
         kind = "exported" if self.is_exported else "random weights" if self.random else "trained"
         return f"Model({self.name!r}, task={self.task!r}, model={self.card.model!r}, {kind})"
-
-    def with_card(self, **changes: Any) -> "Model":
-        """The same model with other facts in its card."""
-        card = dataclasses.replace(self.card, **changes)
-        return Model(
-            self._task,
-            card,
-            self.path,
-            network=self._network,
-            exported=self._exported,
-            device=self.device,
-            threads=self.threads,
-        )

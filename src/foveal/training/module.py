@@ -19,6 +19,7 @@ from foveal.training.recipe import FULL, Recipe
 
 class TaskModule(pl.LightningModule):
     unit = "samples"  # what a run counts per second
+    occasional: tuple[str, ...] = ()  # figures that are NaN after an epoch that did not measure them
 
     def __init__(self, model: nn.Module, recipe: Recipe) -> None:
         super().__init__()

@@ -31,7 +31,10 @@ class CoordinateAttention(nn.Module):
         activation: nn.Module | None = None,
         gate: nn.Module | None = None,
     ) -> None:
-        """squeeze: channels that rows and columns share, width/32 and at least 8 unless given; norm: of (B, squeeze, n, 1)."""
+        """squeeze: channels that rows and columns share, width/32 and at least 8 unless given.
+
+        norm: of (B, squeeze, n, 1).
+        """
         super().__init__()
         check_sizes(self, width=width)
         squeeze = max(8, width // 32) if squeeze is None else squeeze

@@ -41,8 +41,9 @@ class SelectiveKernel(nn.Module):
         norm: nn.Module | None = None,
         activation: nn.Module | None = None,
     ) -> None:
-        """branches: what gives maps of `width` channels, all of one shape; squeeze: width/16 and at least 32 unless given;
-        norm: of (B, squeeze, 1, 1).
+        """branches: what gives maps of `width` channels, all of one shape.
+
+        squeeze: width/16 and at least 32 unless given; norm: of (B, squeeze, 1, 1).
         """
         super().__init__()
         check_sizes(self, width=width)

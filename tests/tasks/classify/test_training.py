@@ -1,8 +1,10 @@
 """Whole runs, in this process: what they leave behind, and what they say to what cannot be."""
 
 import errno
+import logging
 import os
 import shutil
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 import torch
 import yaml
 from data.bad import BAD, spoiled
+from oracle import metric
 from PIL import Image
 from safetensors.torch import load_file as read_file
 from torch.nn import functional as F
@@ -106,6 +109,23 @@ def test_the_log_describes_the_kept_weights(a_run):
     assert result(a_run)["val_score"] == pytest.approx(recall, abs=1e-6)
 
 
+def test_the_score_of_averaged_weights_is_their_own(tmp_path):
+    """The mean of two epochs ranks images as neither of them does."""
+    folder = tmp_path / "run"
+    several = a_set(tmp_path / "set", count=43, multi_label=True, splits="train val val")
+    trained(recipe_for(several, average=2, ema=0.0, seed=5), folder, machine=CPU)
+    predicted = read_predicted(folder / "predictions-val.csv", multi_label=True)
+    each = [
+        metric.average_precision(truth, scores, [1] * len(truth))
+        for truth, scores in zip(predicted.truth.T.tolist(), predicted.logits.T.tolist(), strict=True)
+    ]
+    kept = result(folder)
+    assert kept["val_score"] == pytest.approx(metric.mean(each), abs=1e-6)
+    assert all(abs(kept["val_score"] - float(row["val_score"])) > 1e-3 for row in figures(folder))
+    assert kept["epoch"] == 2
+    assert load_model(folder, ClassifyCard)[1].metrics == {"val_score": kept["val_score"]}
+
+
 def test_same_seed_same_result(a_run, data, tmp_path, monkeypatch):
     recipe = recipe_for(data, label_smoothing=0.0, checkpoint="last", seed=3)
     trained(recipe, tmp_path / "again", machine=CPU)
@@ -117,6 +137,13 @@ def test_same_seed_same_result(a_run, data, tmp_path, monkeypatch):
     same_run(tmp_path / "workers", a_run)
     trained(recipe_for(data, label_smoothing=0.0, checkpoint="last", seed=4), tmp_path / "other", machine=CPU)
     assert figures(tmp_path / "other") != figures(a_run)
+
+
+def test_a_run_leaves_warnings_and_logs_of_its_caller_as_they_were(data, tmp_path):
+    names = ("pytorch_lightning", "lightning_fabric")
+    before = list(warnings.filters), [logging.getLogger(name).level for name in names]
+    trained(recipe_for(data, epochs=1), tmp_path / "run", machine=CPU)
+    assert (list(warnings.filters), [logging.getLogger(name).level for name in names]) == before
 
 
 @pytest.mark.parametrize("streamed", [False, True])

@@ -89,8 +89,9 @@ class GaugeTraining(Training):
         loss = float(trainer.validate(self.module, self.data.val_dataloader(), verbose=False)[0]["val_loss"])
         result = {
             "model": self.recipe.model,
-            "epoch": journal.best_epoch + 1,
-            "val_score": -loss,
+            "epoch": journal.kept_epoch,
+            "figure": "val_loss",
+            "val_loss": loss,
             "seconds": sum(row["seconds"] for row in journal.rows),
         }
         family, config = describe(network)

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from foveal.data.name_sketch import count_known
 from foveal.data.read import has_column, read
 from foveal.data.source import Source
-from foveal.deploy.measure.origin import origin
 from foveal.errors import FovealError, expect, printable
 from foveal.report.table import UNDEFINED, Table, write_tables
 from foveal.runtime.image import BadImage, Pixels
@@ -142,16 +141,8 @@ def evaluate(
     if fold is not None and source.fold_names:
         facts |= {"fold column": column, "fold": f"{fold}, {source.fold_name(fold)}"}
     facts["seed of the training"] = card.recipe.get("seed")
-    facts["origin"] = origin(_device(model), model.threads)
+    facts["origin"] = model.origin()
     return ClassifyEvaluation(source, split, tuple(models), facts, (source.summary(), *notes), options.resamples)
-
-
-def _device(model: "Model") -> str:
-    if model.is_exported:
-        return "cpu"
-    from foveal.device import choose
-
-    return str(choose(model.device))
 
 
 def _evaluated(
