@@ -15,6 +15,7 @@ from foveal.models.icam import Icam
 from foveal.models.peer import PRESETS as PEERS
 from foveal.models.peer import Peer
 from foveal.models.transformer import Transformer
+from foveal.models.vit import PRESETS as VITS
 from foveal.models.zoo import FOLDER, create, families, family, presets
 from foveal.tasks.task import all_tasks, find_task
 
@@ -55,7 +56,8 @@ def test_a_model_that_translates_is_built_by_its_name():
 
 
 def test_every_name_has_one_task():
-    assert tuple(presets(*find_task("classify").families)) == ("icam-30k", "icam-31k", "icam-fast", *PEERS)
+    named = ("icam-30k", "icam-31k", "icam-fast", *PEERS, *VITS)
+    assert tuple(presets(*find_task("classify").families)) == named
     assert "rnn" in presets(*find_task("translate").families)
     served = [one for task in all_tasks() for one in task.families]
     assert sorted(served) == sorted(families())
@@ -79,7 +81,7 @@ def test_a_family_is_a_file_with_a_frozen_config_a_module_and_presets(name):
 
 
 def test_files_without_presets_are_no_families():
-    assert set(families()) == {"icam", "peer", "seq2seq", "transformer"}
+    assert set(families()) == {"icam", "peer", "seq2seq", "transformer", "vit"}
     with pytest.raises(FovealError, match="no family of models is called 'icm'; the nearest is 'icam'"):
         family("icm")
 
@@ -89,6 +91,7 @@ OWN = {
     "peer": "foveal.models.peer",
     "transformer": "foveal.models.transformer",
     "seq2seq": "foveal.models.seq2seq",
+    "vit": "foveal.models.vit",
 }
 
 

@@ -22,13 +22,13 @@ from foveal.tasks.classify.finish import conclude, write_bad
 from foveal.tasks.classify.module import ClassifyModule
 from foveal.tasks.classify.reading import read_for
 from foveal.tasks.classify.recipe import ClassifyRecipe
+from foveal.tasks.classify.task import TASK
 from foveal.tasks.classify.teachers import Teachers, Wanted, load_teachers
 from foveal.training.harness import Machine, Progress, Training
 from foveal.training.journal import Journal
 from foveal.training.run_folder import read_json
 
 TEACHERS = "teachers.json"
-FAMILIES = ("icam", "peer")
 
 
 class ClassifyTraining(Training):
@@ -82,7 +82,9 @@ def build(recipe: ClassifyRecipe, classes: int, fresh: bool = True) -> nn.Module
         model = load_for(recipe.model, ClassifyCard, classes=classes)
     else:
         family = config_of(recipe.model).family
-        expect(family in FAMILIES, f"the model {recipe.model}", "one that classifies", f"one of the family {family}")
+        expect(
+            family in TASK.families, f"the model {recipe.model}", "one that classifies", f"one of the family {family}"
+        )
         model = create(recipe.model, classes=classes, **recipe.config)
     if recipe.init_from is not None and fresh:
         fitting, all_ = begin_with(model, recipe.init_from), len(model.state_dict())
