@@ -14,6 +14,7 @@ from foveal.models import zoo
 from foveal.models.icam import Icam
 from foveal.models.peer import PRESETS as PEERS
 from foveal.models.peer import Peer
+from foveal.models.swin import PRESETS as SWINS
 from foveal.models.transformer import Transformer
 from foveal.models.vit import PRESETS as VITS
 from foveal.models.zoo import FOLDER, create, families, family, presets
@@ -56,7 +57,7 @@ def test_a_model_that_translates_is_built_by_its_name():
 
 
 def test_every_name_has_one_task():
-    named = ("icam-30k", "icam-31k", "icam-fast", *PEERS, *VITS)
+    named = ("icam-30k", "icam-31k", "icam-fast", *PEERS, *VITS, *SWINS)
     assert tuple(presets(*find_task("classify").families)) == named
     assert "rnn" in presets(*find_task("translate").families)
     served = [one for task in all_tasks() for one in task.families]
@@ -81,7 +82,7 @@ def test_a_family_is_a_file_with_a_frozen_config_a_module_and_presets(name):
 
 
 def test_files_without_presets_are_no_families():
-    assert set(families()) == {"icam", "peer", "seq2seq", "transformer", "vit"}
+    assert set(families()) == {"icam", "peer", "seq2seq", "swin", "transformer", "vit"}
     with pytest.raises(FovealError, match="no family of models is called 'icm'; the nearest is 'icam'"):
         family("icm")
 
@@ -91,6 +92,7 @@ OWN = {
     "peer": "foveal.models.peer",
     "transformer": "foveal.models.transformer",
     "seq2seq": "foveal.models.seq2seq",
+    "swin": "foveal.models.swin",
     "vit": "foveal.models.vit",
 }
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from foveal.errors import FovealError, expect, is_integer, short_repr, unknown
 from foveal.models.convert import Weights, apart, filled, found
+from foveal.models.swin import Swin, SwinConfig
 from foveal.models.vit import Vit, VitConfig
 
 Settings = dict[str, Any]
@@ -99,11 +100,11 @@ def _hub_name(name: str) -> str:
 LETTERS = {"q": "query", "k": "key", "v": "value"}
 
 
-def _block(ours: str, theirs: str, attention: str = "attention.attention") -> dict[str, str]:
-    """The layers of one block."""
+def _block(ours: str, theirs: str, layer: str = "attention.layer", inside: str = "attention") -> dict[str, str]:
+    """The layers of one block. layer: where it has our multi-head attention; inside: what theirs calls q, k and v."""
     return {
-        **{f"{ours}.attention.layer.{letter}": f"{theirs}.{attention}.{word}" for letter, word in LETTERS.items()},
-        f"{ours}.attention.layer.out": f"{theirs}.attention.output.dense",
+        **{f"{ours}.{layer}.{letter}": f"{theirs}.attention.{inside}.{word}" for letter, word in LETTERS.items()},
+        f"{ours}.{layer}.out": f"{theirs}.attention.output.dense",
         f"{ours}.attention.norm": f"{theirs}.layernorm_before",
         f"{ours}.feed_forward.layer.inner": f"{theirs}.intermediate.dense",
         f"{ours}.feed_forward.layer.outer": f"{theirs}.output.dense",
@@ -185,6 +186,68 @@ def _parted_positions(own: Weights, side: int, prefix: str = "") -> Weights:
     return rest | {f"{prefix}class_position": positions[:, :1], f"{prefix}position.table": table}
 
 
+# Swin
+
+
+def _swin_settings(config: SwinConfig) -> Settings:
+    return {
+        "patch_size": config.patch,
+        "embed_dim": config.width,
+        "depths": list(config.depths),
+        "num_heads": list(config.heads),
+        "window_size": config.window,
+        "mlp_ratio": float(config.expand),
+        "drop_path_rate": config.drop_path,
+        "layer_norm_eps": 1e-5,
+        "use_absolute_embeddings": False,
+    }
+
+
+def _swin_config(facts: Settings) -> SwinConfig:
+    for key, wanted in (("use_absolute_embeddings", False), ("layer_norm_eps", 1e-5)):
+        expect(facts.get(key, wanted) == wanted, f"the config's {key}", repr(wanted), short_repr(facts.get(key)))
+    fields = _fields(
+        facts,
+        classes="classes",
+        image="image_size",
+        patch="patch_size",
+        width="embed_dim",
+        depths="depths",
+        heads="num_heads",
+        window="window_size",
+        expand="mlp_ratio",
+    )
+    return SwinConfig(**fields | {"expand": _integer(fields["expand"])}, **_rates(facts), drop_path=_path(facts))
+
+
+def _swin_names(config: SwinConfig) -> dict[str, str]:
+    names = {
+        "patches": "swin.embeddings.patch_embeddings.projection",
+        "patch_norm": "swin.embeddings.norm",
+        "norm": "swin.layernorm",
+        "head": "classifier",
+    }
+    for stage, blocks in enumerate(config.depths):
+        if stage:  # theirs merges at the end of a stage, ours at the beginning of the next
+            ours, theirs = f"stages.{stage}.merge", f"swin.encoder.layers.{stage - 1}.downsample"
+            names |= {f"{ours}.norm": f"{theirs}.norm", f"{ours}.reduce": f"{theirs}.reduction"}
+        for number in range(blocks):
+            ours, theirs = f"stages.{stage}.layers.{number}", f"swin.encoder.layers.{stage}.blocks.{number}"
+            names |= _block(ours, theirs, "attention.layer.attention", "self")
+            table = f"{theirs}.attention.self.relative_position_bias_table"
+            names[f"{ours}.attention.layer.attention.position.table"] = table
+    return names
+
+
+def _integer(ratio: Any) -> Any:
+    """4.0 as 4; what is no integer is left to the config to refuse."""
+    return int(ratio) if isinstance(ratio, float) and ratio.is_integer() else ratio
+
+
+def _path(facts: Settings) -> Any:
+    return facts.get("drop_path_rate", 0.0)
+
+
 KINDS: dict[str, Kind] = {
     "vit": Kind(
         Vit,
@@ -194,5 +257,14 @@ KINDS: dict[str, Kind] = {
         _vit_names,
         _joined_positions,
         lambda own, config: _parted_positions(own, config.image // config.patch),
+    ),
+    "swin": Kind(
+        Swin,
+        "SwinForImageClassification",
+        _swin_settings,
+        _swin_config,
+        _swin_names,
+        lambda own: own,
+        lambda own, _: own,
     ),
 }

@@ -13,9 +13,9 @@ Paper: Yanghao Li, Hanzi Mao, Ross Girshick, Kaiming He (2022). Exploring plain 
     detection. ECCV. arXiv:2203.16527.
 Departs from the paper: weights begin as in DeiT and most ports, a truncated normal of 0.02. Positions are stretched to
     another grid bicubically, as transformers does. Where patches do not divide the image, its last rows and columns
-    are not seen, as there. vit-micro reads patches by 3 × 3 convolutions of stride 2 (Xiao et al.), without the stem's
-    block in exchange. `features` makes Li et al.'s pyramid of the last map without weights: bilinear and average
-    resampling in place of transposed convolutions and max-pooling.
+    are not seen, as there. vit-micro reads patches by 3 × 3 convolutions of stride 2 (Xiao et al.). `features` makes
+    Li et al.'s pyramid of the last map, after LN, without weights: bilinear and average resampling in place of
+    transposed convolutions and max-pooling.
 Cost: O(L·(N²·C + N·C²)), N patches: quadratic in the pixels.
 Example: Vit(VitConfig(classes=3, image=32, patch=8, width=14, heads=2, layers=2, hidden=28))(torch.rand(2, 3, 32, 32))
 """
