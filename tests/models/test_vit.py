@@ -197,6 +197,11 @@ def test_what_transformers_has_no_place_for_is_refused():
     other = theirs()
     facts, weights = other.config.to_dict(), other.state_dict()
     for changes, message in (
+        ({"model_type": ["vit"]}, "no kind of model"),
+        ({"num_hidden_layers": 10**8}, "the config: expected at most 40 blocks, as the file has tensors, got more"),
+        ({"num_hidden_layers": "a"}, "the config: expected the sizes of a ViTForImageClassification, got others"),
+        ({"hidden_size": 2**30 - 1}, "the config: expected the sizes of a ViTForImageClassification, got others"),
+        ({"layer_norm_eps": None}, "Vit's epsilon: expected a number above 0, got None"),
         ({"model_type": "vita"}, "no kind of model .* is called 'vita'; the nearest is 'vit'"),
         ({"hidden_act": "relu"}, "the config's hidden_act: expected 'gelu', got 'relu'"),
         ({"qkv_bias": False}, "the config's qkv_bias: expected True, got False"),

@@ -14,6 +14,7 @@ from foveal.models import zoo
 from foveal.models.icam import Icam
 from foveal.models.peer import PRESETS as PEERS
 from foveal.models.peer import Peer
+from foveal.models.pvt import PRESETS as PVTS
 from foveal.models.swin import PRESETS as SWINS
 from foveal.models.transformer import Transformer
 from foveal.models.vit import PRESETS as VITS
@@ -57,7 +58,7 @@ def test_a_model_that_translates_is_built_by_its_name():
 
 
 def test_every_name_has_one_task():
-    named = ("icam-30k", "icam-31k", "icam-fast", *PEERS, *VITS, *SWINS)
+    named = ("icam-30k", "icam-31k", "icam-fast", *PEERS, *VITS, *SWINS, *PVTS)
     assert tuple(presets(*find_task("classify").families)) == named
     assert "rnn" in presets(*find_task("translate").families)
     served = [one for task in all_tasks() for one in task.families]
@@ -82,7 +83,7 @@ def test_a_family_is_a_file_with_a_frozen_config_a_module_and_presets(name):
 
 
 def test_files_without_presets_are_no_families():
-    assert set(families()) == {"icam", "peer", "seq2seq", "swin", "transformer", "vit"}
+    assert set(families()) == {"icam", "peer", "pvt", "seq2seq", "swin", "transformer", "vit"}
     with pytest.raises(FovealError, match="no family of models is called 'icm'; the nearest is 'icam'"):
         family("icm")
 
@@ -92,6 +93,7 @@ OWN = {
     "peer": "foveal.models.peer",
     "transformer": "foveal.models.transformer",
     "seq2seq": "foveal.models.seq2seq",
+    "pvt": "foveal.models.pvt",
     "swin": "foveal.models.swin",
     "vit": "foveal.models.vit",
 }

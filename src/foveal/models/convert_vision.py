@@ -1,8 +1,6 @@
 """Weights carried over between our image models and those of transformers, both ways: ViTForImageClassification,
 SwinForImageClassification and PvtForImageClassification.
 
-    E_pos = [class_position; position, row by row]
-
 The same numbers under other names, so that the logits are the same to rounding: on images of any size that theirs
 takes, with interpolate_pos_encoding=True for ViT. The names are those of model.safetensors, which all versions of
 transformers read and write; those that a model has in memory since version 5 are understood, too. What only training
@@ -10,30 +8,18 @@ needs (dropout, stochastic depth) goes with the config as far as theirs has a fi
 """
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from foveal.errors import FovealError, expect, is_integer, short_repr, unknown
+from foveal.models import convert_pvt, convert_swin, convert_vit
 from foveal.models.convert import Weights, apart, filled, found
-from foveal.models.swin import Swin, SwinConfig
-from foveal.models.vit import Vit, VitConfig
+from foveal.models.convert_layout import LETTERS, Kind, Settings
 
-Settings = dict[str, Any]
-
-
-class Kind(NamedTuple):
-    """What there is to know of one family."""
-
-    model: type[nn.Module]
-    architecture: str
-    settings: Callable[[Any], Settings]  # our config → theirs
-    config: Callable[[Settings], Any]  # and back
-    names: Callable[[Any], dict[str, str]]  # config → our layers and tensors, and theirs
-    shapes: Callable[[Weights], Weights]  # our tensors as theirs are shaped
-    back: Callable[[Weights, Any], Weights]  # theirs, with our config, as ours are shaped
+KINDS: dict[str, Kind] = {"vit": convert_vit.KIND, "swin": convert_swin.KIND, "pvt": convert_pvt.KIND}
 
 
 def to_transformers(model: nn.Module) -> tuple[Settings, Weights]:
@@ -60,7 +46,7 @@ def to_transformers(model: nn.Module) -> tuple[Settings, Weights]:
 def from_transformers(settings: Mapping[str, Any], weights: Mapping[str, Tensor]) -> nn.Module:
     """Our model, in evaluation mode, from the config (config.json) and the weights of one of transformers'."""
     facts, name = dict(settings), settings.get("model_type")
-    if name not in KINDS:
+    if not isinstance(name, str) or name not in KINDS:
         raise unknown("kind of model (model_type)", str(name), KINDS)
     kind = KINDS[name]
     for key, wanted in (("num_channels", 3), ("qkv_bias", True), ("hidden_act", "gelu")):
@@ -71,14 +57,25 @@ def from_transformers(settings: Mapping[str, Any], weights: Mapping[str, Tensor]
     theirs = {key: tensor for key, tensor in theirs.items() if not key.endswith("relative_position_index")}
     facts["classes"] = len(found(theirs, "classifier.bias"))
     config = kind.config(facts)
-    with torch.device("meta"):
-        model = kind.model(config)
+    model = _blank(kind, config, len(theirs))
     own: Weights = {}
     for ours, other in kind.names(config).items():
         for part in ("", ".weight", ".bias"):
             if other + part in theirs:
                 own[ours + part] = theirs.pop(other + part)
     return filled(model, kind.back(own, config), theirs)
+
+
+def _blank(kind: Kind, config: Any, tensors: int) -> nn.Module:
+    """A model without memory; an error for a config that the file cannot be of."""
+    try:
+        fits = config.depth() <= tensors
+        expect(fits, "the config", f"at most {tensors} blocks, as the file has tensors", "more")
+        with torch.device("meta"):
+            return kind.model(config)
+    except (RuntimeError, TypeError, OverflowError) as error:  # sizes that cannot be
+        reason = " ".join(str(error).split())[:200]
+        raise FovealError(f"the config: expected the sizes of a {kind.architecture}, got others: {reason}") from None
 
 
 def _hub_name(name: str) -> str:
@@ -95,176 +92,3 @@ def _hub_name(name: str) -> str:
     for pattern, other in changes:
         name = re.sub(pattern, other, name)  # type: ignore[arg-type]
     return name
-
-
-LETTERS = {"q": "query", "k": "key", "v": "value"}
-
-
-def _block(ours: str, theirs: str, layer: str = "attention.layer", inside: str = "attention") -> dict[str, str]:
-    """The layers of one block. layer: where it has our multi-head attention; inside: what theirs calls q, k and v."""
-    return {
-        **{f"{ours}.{layer}.{letter}": f"{theirs}.attention.{inside}.{word}" for letter, word in LETTERS.items()},
-        f"{ours}.{layer}.out": f"{theirs}.attention.output.dense",
-        f"{ours}.attention.norm": f"{theirs}.layernorm_before",
-        f"{ours}.feed_forward.layer.inner": f"{theirs}.intermediate.dense",
-        f"{ours}.feed_forward.layer.outer": f"{theirs}.output.dense",
-        f"{ours}.feed_forward.norm": f"{theirs}.layernorm_after",
-    }
-
-
-def _rates(facts: Settings) -> Settings:
-    """What all configs say of dropout."""
-    return {
-        "dropout": facts.get("hidden_dropout_prob", 0.0),
-        "attention_dropout": facts.get("attention_probs_dropout_prob", 0.0),
-    }
-
-
-def _fields(facts: Settings, **named: str) -> Settings:
-    """Fields of our config from theirs; lists become tuples there."""
-    for theirs in named.values():
-        if theirs not in facts:
-            raise FovealError(f"the config: expected {theirs}, got none of that name")
-    return {ours: facts[theirs] for ours, theirs in named.items()}
-
-
-# ViT
-
-
-def _vit_settings(config: VitConfig) -> Settings:
-    expect(not config.stem, "the model's stem", "none: transformers' ViT has a linear map there", config.stem)
-    return {
-        "patch_size": config.patch,
-        "hidden_size": config.width,
-        "num_hidden_layers": config.layers,
-        "num_attention_heads": config.heads,
-        "intermediate_size": config.hidden,
-        "layer_norm_eps": config.epsilon,
-    }
-
-
-def _vit_config(facts: Settings) -> VitConfig:
-    fields = _fields(
-        facts,
-        classes="classes",
-        image="image_size",
-        patch="patch_size",
-        width="hidden_size",
-        layers="num_hidden_layers",
-        heads="num_attention_heads",
-        hidden="intermediate_size",
-        epsilon="layer_norm_eps",
-    )
-    return VitConfig(**fields, **_rates(facts))
-
-
-def _vit_names(config: VitConfig) -> dict[str, str]:
-    names = {
-        "class_token": "vit.embeddings.cls_token",
-        "positions": "vit.embeddings.position_embeddings",
-        "patches": "vit.embeddings.patch_embeddings.projection",
-        "norm": "vit.layernorm",
-        "head": "classifier",
-    }
-    for number in range(config.layers):
-        names |= _block(f"layers.{number}", f"vit.encoder.layer.{number}")
-    return names
-
-
-def _joined_positions(own: Weights, prefix: str = "") -> Weights:
-    """The position of the class token and those of the cells in one table, (1, 1 + N, C)."""
-    table = own.pop(f"{prefix}position.table").flatten(0, 1)[None]
-    return own | {f"{prefix}positions": torch.cat([own.pop(f"{prefix}class_position"), table], 1)}
-
-
-def _parted_positions(own: Weights, side: int, prefix: str = "") -> Weights:
-    positions = found(own, f"{prefix}positions")
-    cells = positions.dim() == 3 and positions.shape[1] == 1 + side * side
-    expect(cells, "the weights' positions", f"1 + {side} × {side} of them", tuple(positions.shape))
-    table = positions[0, 1:].unflatten(0, (side, side))
-    rest = {name: tensor for name, tensor in own.items() if name != f"{prefix}positions"}
-    return rest | {f"{prefix}class_position": positions[:, :1], f"{prefix}position.table": table}
-
-
-# Swin
-
-
-def _swin_settings(config: SwinConfig) -> Settings:
-    return {
-        "patch_size": config.patch,
-        "embed_dim": config.width,
-        "depths": list(config.depths),
-        "num_heads": list(config.heads),
-        "window_size": config.window,
-        "mlp_ratio": float(config.expand),
-        "drop_path_rate": config.drop_path,
-        "layer_norm_eps": 1e-5,
-        "use_absolute_embeddings": False,
-    }
-
-
-def _swin_config(facts: Settings) -> SwinConfig:
-    for key, wanted in (("use_absolute_embeddings", False), ("layer_norm_eps", 1e-5)):
-        expect(facts.get(key, wanted) == wanted, f"the config's {key}", repr(wanted), short_repr(facts.get(key)))
-    fields = _fields(
-        facts,
-        classes="classes",
-        image="image_size",
-        patch="patch_size",
-        width="embed_dim",
-        depths="depths",
-        heads="num_heads",
-        window="window_size",
-        expand="mlp_ratio",
-    )
-    return SwinConfig(**fields | {"expand": _integer(fields["expand"])}, **_rates(facts), drop_path=_path(facts))
-
-
-def _swin_names(config: SwinConfig) -> dict[str, str]:
-    names = {
-        "patches": "swin.embeddings.patch_embeddings.projection",
-        "patch_norm": "swin.embeddings.norm",
-        "norm": "swin.layernorm",
-        "head": "classifier",
-    }
-    for stage, blocks in enumerate(config.depths):
-        if stage:  # theirs merges at the end of a stage, ours at the beginning of the next
-            ours, theirs = f"stages.{stage}.merge", f"swin.encoder.layers.{stage - 1}.downsample"
-            names |= {f"{ours}.norm": f"{theirs}.norm", f"{ours}.reduce": f"{theirs}.reduction"}
-        for number in range(blocks):
-            ours, theirs = f"stages.{stage}.layers.{number}", f"swin.encoder.layers.{stage}.blocks.{number}"
-            names |= _block(ours, theirs, "attention.layer.attention", "self")
-            table = f"{theirs}.attention.self.relative_position_bias_table"
-            names[f"{ours}.attention.layer.attention.position.table"] = table
-    return names
-
-
-def _integer(ratio: Any) -> Any:
-    """4.0 as 4; what is no integer is left to the config to refuse."""
-    return int(ratio) if isinstance(ratio, float) and ratio.is_integer() else ratio
-
-
-def _path(facts: Settings) -> Any:
-    return facts.get("drop_path_rate", 0.0)
-
-
-KINDS: dict[str, Kind] = {
-    "vit": Kind(
-        Vit,
-        "ViTForImageClassification",
-        _vit_settings,
-        _vit_config,
-        _vit_names,
-        _joined_positions,
-        lambda own, config: _parted_positions(own, config.image // config.patch),
-    ),
-    "swin": Kind(
-        Swin,
-        "SwinForImageClassification",
-        _swin_settings,
-        _swin_config,
-        _swin_names,
-        lambda own: own,
-        lambda own, _: own,
-    ),
-}

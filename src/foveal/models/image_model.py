@@ -72,6 +72,8 @@ def check_fields(config: Any, integers: tuple[str, ...]) -> None:
         rate = getattr(config, field)
         fits = is_number(rate) and 0 <= rate < 1
         expect(fits, f"{name}'s {field}", "at least 0 and below 1", short_repr(rate))
+    epsilon = getattr(config, "epsilon", 1e-5)
+    expect(is_number(epsilon) and epsilon > 0, f"{name}'s epsilon", "a number above 0", short_repr(epsilon))
 
 
 def check_stages(config: Any, fields: tuple[str, ...]) -> None:

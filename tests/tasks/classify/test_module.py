@@ -163,6 +163,7 @@ def models():
     for name in ("resnet-18", "mobilenet-v2"):
         yield name, {"image": 32, "classes": 5}
     small = {"classes": 5, "dropout": 0.3, "drop_path": 0.4}
+    yield "pvt-micro", {**small, "widths": (6, 6, 6, 6), "image": 32}
     yield "swin-micro", {**small, "width": 8, "depths": (1, 2, 1, 1), "window": 2}
     yield (
         "vit-micro",
