@@ -18,6 +18,7 @@ from foveal.errors import FovealError, expect, is_integer, short_repr, unknown
 from foveal.models import convert_pvt, convert_swin, convert_vit
 from foveal.models.convert import Weights, apart, filled, found
 from foveal.models.convert_layout import LETTERS, Kind, Settings
+from foveal.models.store import shapes_of
 
 KINDS: dict[str, Kind] = {"vit": convert_vit.KIND, "swin": convert_swin.KIND, "pvt": convert_pvt.KIND}
 
@@ -27,6 +28,8 @@ def to_transformers(model: nn.Module) -> tuple[Settings, Weights]:
     name = next((name for name, kind in KINDS.items() if isinstance(model, kind.model)), None)
     known = " or ".join(kind.model.__name__ for kind in KINDS.values())
     expect(name is not None, "the model", f"a {known}", f"a {type(model).__name__}")
+    smaller = sorted(shapes_of(model))
+    expect(not smaller, "the model", "one as its config says", f"a smaller {', '.join(smaller[:2])}, pruned")
     kind, config = KINDS[str(name)], model.config
     special = kind.settings(config)
     own = kind.shapes(apart(model.state_dict()))
