@@ -14,7 +14,10 @@ from foveal.models import zoo
 from foveal.models.icam import Icam
 from foveal.models.peer import PRESETS as PEERS
 from foveal.models.peer import Peer
+from foveal.models.pvt import PRESETS as PVTS
+from foveal.models.swin import PRESETS as SWINS
 from foveal.models.transformer import Transformer
+from foveal.models.vit import PRESETS as VITS
 from foveal.models.zoo import FOLDER, create, families, family, presets
 from foveal.tasks.load import load
 from foveal.tasks.task import all_tasks, find_task
@@ -81,7 +84,8 @@ def test_a_model_that_translates_is_built_by_its_name():
 
 
 def test_every_name_has_one_task():
-    assert tuple(presets(*find_task("classify").families)) == ("icam-30k", "icam-31k", "icam-fast", *PEERS)
+    named = ("icam-30k", "icam-31k", "icam-fast", *PEERS, *VITS, *SWINS, *PVTS)
+    assert tuple(presets(*find_task("classify").families)) == named
     assert "rnn" in presets(*find_task("translate").families)
     served = [one for task in all_tasks() for one in task.families]
     assert sorted(served) == sorted(families())
@@ -105,7 +109,7 @@ def test_a_family_is_a_file_with_a_frozen_config_a_module_and_presets(name):
 
 
 def test_files_without_presets_are_no_families():
-    assert set(families()) == {"icam", "peer", "seq2seq", "transformer"}
+    assert set(families()) == {"icam", "peer", "pvt", "seq2seq", "swin", "transformer", "vit"}
     with pytest.raises(FovealError, match="no family of models is called 'icm'; the nearest is 'icam'"):
         family("icm")
 
@@ -115,6 +119,9 @@ OWN = {
     "peer": "foveal.models.peer",
     "transformer": "foveal.models.transformer",
     "seq2seq": "foveal.models.seq2seq",
+    "pvt": "foveal.models.pvt",
+    "swin": "foveal.models.swin",
+    "vit": "foveal.models.vit",
 }
 
 
