@@ -1,4 +1,6 @@
-"""Our Swin and transformers' SwinForImageClassification, which merges cells at the end of a stage, not at the beginning."""
+"""Our Swin and transformers' SwinForImageClassification, which merges cells at the end of a stage,
+not at the beginning.
+"""
 
 from typing import Any
 

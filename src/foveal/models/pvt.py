@@ -1,16 +1,19 @@
 """Pyramid Vision Transformer: four stages of encoders, whose tokens look at a coarser copy of their map.
 
-    z ← LN(Conv_{P×P, stride P}(z)) + E_pos  in front of each stage;   ẑ = z + SRA(LN(z));   z ← ẑ + FFN(LN(ẑ));   SRA(x) = MultiHead(x, SR_R(x))
+    z ← LN(Conv_{P×P, stride P}(z)) + E_pos  in front of each stage
+    ẑ = z + SRA(LN(z));   z ← ẑ + FFN(LN(ẑ));   SRA(x) = MultiHead(x, SR_R(x))
     the last stage:  z ← [x_class; z] + E_pos,  with R = 1;   logits = W LN(z)_class
 
 Symbols: P the side of a patch, 4 in front of the first stage and 2 after it; R how much coarser the copy is, 8, 4, 2
     and 1; x_class and E_pos learned, E_pos for each stage; FFN with GELU.
 Paper: Wenhai Wang, Enze Xie, Xiang Li, Deng-Ping Fan, Kaitao Song, Ding Liang, Tong Lu, Ping Luo, Ling Shao (2021).
     Pyramid vision transformer: a versatile backbone for dense prediction without convolutions. ICCV. arXiv:2102.12122.
-Departs from the paper: nothing. Positions are stretched to another map bilinearly, as in the paper's code; transformers
-    fails there. Where patches or R do not divide a map, its last rows and columns are not seen, as in both.
+Departs from the paper: nothing. Positions are stretched to another map bilinearly, as in the paper's code;
+    transformers fails there. Where patches or R do not divide a map, its last rows and columns are not seen, as in
+    both.
 Cost: O(h·w·(h·w·C/R² + C²)) for a map of h × w.
-Example: Pvt(PvtConfig(classes=3, image=64, widths=(8, 8, 16, 16), depths=(1, 1, 1, 1), heads=(1, 1, 2, 2)))(torch.rand(2, 3, 64, 64))
+Example: Pvt(PvtConfig(classes=3, image=64, widths=(8, 8, 16, 16), depths=(1, 1, 1, 1), heads=(1, 1, 2, 2)))(
+    torch.rand(2, 3, 64, 64))
 """
 
 import math
@@ -100,8 +103,9 @@ class Pvt(nn.Module):
         return logits
 
     def features(self, images: Tensor) -> list[Tensor]:
-        """What each stage makes of the image, (B, C, h, w): strides 4, 8, 16 and 32; of the last, without its class
-        token.
+        """What each stage makes of the image, (B, C, h, w): strides 4, 8, 16 and 32.
+
+        Of the last, without its class token.
         """
         maps = self.maps(images)
         return [*maps, self.stages[-1](maps[-1])]

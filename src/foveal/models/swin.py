@@ -1,7 +1,8 @@
 """Swin Transformer: a pyramid of maps, in which tokens look inside windows that are shifted from block to block.
 
     ẑ_l = z_{l−1} + W-MSA(LN(z_{l−1}));   z_l = ẑ_l + FFN(LN(ẑ_l));   every second block with windows shifted by ⌊M/2⌋
-    z₀ = LN(x E);   between stages: z ← W LN([z_{2r,2c}; z_{2r+1,2c}; z_{2r,2c+1}; z_{2r+1,2c+1}]);   logits = W mean(LN(z_L))
+    z₀ = LN(x E);   between stages: z ← W LN([z_{2r,2c}; z_{2r+1,2c}; z_{2r,2c+1}; z_{2r+1,2c+1}])
+    logits = W mean(LN(z_L))
 
 Symbols: x the patches of the image, 4 × 4 pixels each; E one linear map of a patch; M the side of a window; four
     stages, each half as high and as wide as the one before, with twice its channels. Attention has a table of biases
@@ -12,7 +13,8 @@ Departs from the paper: images of any size are taken as transformers takes them:
     windows or pairs of cells do not divide a map, which the windows' tokens may look at. A map narrower than a window
     has windows that end where it does; the paper's code builds smaller windows for a fixed image, transformers fails.
 Cost: O(h·w·(M²·C + C²)) for a map of h × w: linear in the pixels.
-Example: Swin(SwinConfig(classes=3, image=64, width=8, depths=(2, 1, 1, 1), heads=(1, 2, 2, 4), window=4))(torch.rand(2, 3, 64, 64))
+Example: Swin(SwinConfig(classes=3, image=64, width=8, depths=(2, 1, 1, 1), heads=(1, 2, 2, 4), window=4))(
+    torch.rand(2, 3, 64, 64))
 """
 
 from dataclasses import dataclass, field
@@ -151,8 +153,8 @@ class Merge(nn.Module):
 
 
 class FilledWindows(Windowed):
-    """Windowed attention as Swin's code has it: tokens may look at the zeros that fill the last windows, and a grid
-    one window high or wide is not shifted.
+    """Windowed attention as Swin's code has it: tokens may look at the zeros that fill the last windows,
+    and a grid one window high or wide is not shifted.
 
     A grid narrower than a window is Windowed's own: there, filler is hidden, and so the window ends with the grid.
     """

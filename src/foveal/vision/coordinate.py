@@ -3,8 +3,8 @@
     z^h_c(i) = mean_j x_c(i, j);   z^w_c(j) = mean_i x_c(i, j);   [f^h ; f^w] = δ(BN(F₁([z^h ; z^w])))
     g^h = σ(F_h(f^h));   g^w = σ(F_w(f^w));   y_c(i, j) = x_c(i, j) · g^h_c(i) · g^w_c(j)
 
-Symbols: F₁ takes C channels to C/32 and at least 8, F_h and F_w take them back, all 1×1; BN a batch norm, δ hard-swish,
-    σ a sigmoid, unless given.
+Symbols: F₁ takes C channels to C/32 and at least 8, F_h and F_w take them back, all 1×1; BN a batch norm, δ
+    hard-swish, σ a sigmoid, unless given.
 Paper: Qibin Hou, Daquan Zhou, Jiashi Feng (2021). Coordinate attention for efficient mobile network design. CVPR.
     arXiv:2103.02907.
 Departs from the paper: nothing; what it leaves open (δ, the least squeeze, biases) is as in the authors' code.

@@ -3,8 +3,8 @@
     U_k = F_k(x);   s = mean_ij Σ_k U_k;   z = δ(BN(W s))
     a_k,c = softmax_k (A_k z)_c;   y_c = Σ_k a_k,c · U_k,c
 
-Symbols: F_k the branches, K = 2 unless given: 3×3 and, with as many weights, 3×3 with a dilation of 2, which spans 5×5,
-    each in 32 groups with BN and ReLU; W takes C channels to squeeze; δ ReLU, BN a batch norm, unless given.
+Symbols: F_k the branches, K = 2 unless given: 3×3 and, with as many weights, 3×3 with a dilation of 2, which spans
+    5×5, each in 32 groups with BN and ReLU; W takes C channels to squeeze; δ ReLU, BN a batch norm, unless given.
 Paper: Xiang Li, Wenhai Wang, Xiaolin Hu, Jian Yang (2019). Selective kernel networks. CVPR. arXiv:1903.06586.
 Departs from the paper: where 32 does not divide the channels, the groups are the greatest divisor of both.
 Cost: that of the branches, by default 2·K·9·C²·h·w/32 operations; O(K·h·w·C) time and bytes to weigh them, K maps in

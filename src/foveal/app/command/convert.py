@@ -1,5 +1,5 @@
-"""`foveal convert MODEL --to torch|marian|transformers --out PATH`, and `--from`: weights for others' code, and theirs
-for ours.
+"""`foveal convert MODEL --to torch|marian|transformers --out PATH`, and `--from`: weights for others' code,
+and theirs for ours.
 
 A Transformer goes to torch and to Marian; a ViT, a Swin and a PVT go to transformers' models of these names. Of
 torch.nn.Transformer a .safetensors file, whose header says what the weights do not (heads, norm, marks) under the

@@ -186,8 +186,8 @@ class ClassifyModule(TaskModule):
 
 
 def is_backbone(model: nn.Module, name: str) -> bool:
-    """Whether a weight of this name belongs to what sees pixels: ICAM's Φ, or all of another model but its last
-    layer.
+    """Whether a weight of this name belongs to what sees pixels: ICAM's Φ,
+    or all of another model but its last layer.
     """
     return name.startswith("phi.") if isinstance(model, Icam) else not name.startswith(("net.classifier", "head."))
 
