@@ -20,16 +20,16 @@ class Times(nn.Module):
 
 
 def test_by_hand():
-    # Branches x and −3x of channels with means 1 and 2: s = −2 and −4, W = (−1, 0): z = 2. A₀ = (ln 3 / 2, 0),
-    # A₁ = (0, ln 2): scores (ln 3, 0) and (0, ln 4), so weights (3/4, 1/4) and (1/5, 4/5), and
-    # y = (3/4 − 3/4) x = 0 and (1/5 − 12/5) x = −2.2 x.
+    # Branches x and −3x of channels with means 1 and 2: s = −2 and −4, W = (−1, 0): z = 2. A₀ = (ln 3 / 2, ln 2),
+    # A₁ = 0: scores (ln 3, 0) and (ln 4, 0), so weights (3/4, 1/4) and (4/5, 1/5), and y = (3/4 − 3/4) x = 0 and
+    # (4/5 − 3/5) x = x/5.
     module = SelectiveKernel(2, branches=[Times(1), Times(-3)], squeeze=1, norm=nn.Identity()).double()
     two, three = torch.tensor([2.0, 3.0], dtype=torch.float64).log()
     with torch.no_grad():
         module.reduce.weight.copy_(torch.tensor([-1.0, 0.0]).view(1, 2, 1, 1))
-        module.score.weight.copy_(torch.stack([three / 2, 0 * two, 0 * two, two]).view(4, 1, 1, 1))
+        module.score.weight.copy_(torch.stack([three / 2, two, 0 * two, 0 * two]).view(4, 1, 1, 1))
         y = module(torch.tensor([[[[0.0, 2.0]], [[3.0, 1.0]]]], dtype=torch.float64))
-    assert error(y, torch.tensor([[[[0.0, 0.0]], [[-6.6, -2.2]]]], dtype=torch.float64)) < 1e-12
+    assert error(y, torch.tensor([[[[0.0, 0.0]], [[0.6, 0.2]]]], dtype=torch.float64)) < 1e-12
 
 
 def test_branches_that_agree_are_passed_on():
