@@ -7,6 +7,7 @@ from torch.nn import functional as F
 from foveal.errors import FovealError
 from foveal.explain.saliency import attention_maps
 from foveal.models.convert_vision import from_transformers, to_transformers
+from foveal.models.heads import remove_heads
 from foveal.models.image_model import depth_rates
 from foveal.models.vit import PRESETS, Stem, Vit, VitConfig
 from foveal.models.zoo import create
@@ -194,6 +195,10 @@ def test_what_transformers_has_no_place_for_is_refused():
         to_transformers(create("vit-micro"))
     with pytest.raises(FovealError, match=r"the model: expected a Vit.*, got a Linear"):
         to_transformers(nn.Linear(2, 2))
+    pruned = Vit(SMALL)
+    remove_heads(pruned, {1: [0]})
+    with pytest.raises(FovealError, match=r"the model: expected one as its config says, got a smaller layers\.1\."):
+        to_transformers(pruned)
     other = theirs()
     facts, weights = other.config.to_dict(), other.state_dict()
     for changes, message in (

@@ -9,7 +9,7 @@ needs (dropout, stochastic depth) goes with the config as far as theirs has a fi
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,7 @@ def to_transformers(model: nn.Module) -> tuple[Settings, Weights]:
     expect(name is not None, "the model", f"a {known}", f"a {type(model).__name__}")
     smaller = sorted(shapes_of(model))
     expect(not smaller, "the model", "one as its config says", f"a smaller {', '.join(smaller[:2])}, pruned")
-    kind, config = KINDS[str(name)], model.config
+    kind, config = KINDS[str(name)], cast("Any", model.config)
     special = kind.settings(config)
     own = kind.shapes(apart(model.state_dict()))
     theirs = {}
@@ -93,5 +93,5 @@ def _hub_name(name: str) -> str:
         (r"\.mlp\.fc2\.", ".output.dense."),
     )
     for pattern, other in changes:
-        name = re.sub(pattern, other, name)  # type: ignore[arg-type]
+        name = re.sub(pattern, other, name)
     return name
