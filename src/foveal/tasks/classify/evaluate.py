@@ -31,8 +31,8 @@ from foveal.tasks.classify.scoring import score
 from foveal.tasks.task import Evaluation
 
 if TYPE_CHECKING:
+    from foveal.progress import Progress
     from foveal.tasks.model import Model
-    from foveal.training.harness import Progress
 
 THUMBNAIL = 224  # pixels of an image in the report
 THREADS = 4  # that open images
