@@ -14,7 +14,7 @@ import pytest
 from foveal.errors import FovealError
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.training import sweep
-from foveal.training.sweep import Run, Status, diverged, expect_sweep_folder, plan, run_all
+from foveal.training.sweep import PlannedRun, Status, diverged, expect_sweep_folder, plan, run_all
 
 STAND_IN = """
 import json, os, pathlib, signal, sys, time
@@ -142,7 +142,7 @@ def test_one_that_diverges_is_an_outcome_where_that_is_asked_for(folder):
     (runs[0].folder / "began").unlink()
     run_all(runs, [], jobs=1, diverging=True)
     assert not (runs[0].folder / "began").exists(), "it would diverge again"
-    other = [Run(run.task, run.recipe.changed(lr=0.5), run.folder) for run in runs]
+    other = [PlannedRun(run.task, run.recipe.changed(lr=0.5), run.folder) for run in runs]
     with pytest.raises(FovealError, match="expected the options it was begun with, got others for lr"):
         run_all(other, [], jobs=1, diverging=True)
     (folder / "fail-seed1").write_text("")
@@ -152,10 +152,10 @@ def test_one_that_diverges_is_an_outcome_where_that_is_asked_for(folder):
 
 
 def test_runs_of_another_recipe_are_refused(folder):
-    run_all([Run("classify", ClassifyRecipe(), folder / "seed0")], [], jobs=1)
+    run_all([PlannedRun("classify", ClassifyRecipe(), folder / "seed0")], [], jobs=1)
     other = [
-        Run("classify", ClassifyRecipe(lr=0.5, seed=1), folder / "seed1"),
-        Run("classify", ClassifyRecipe(lr=0.5), folder / "seed0"),
+        PlannedRun("classify", ClassifyRecipe(lr=0.5, seed=1), folder / "seed1"),
+        PlannedRun("classify", ClassifyRecipe(lr=0.5), folder / "seed0"),
     ]
     with pytest.raises(FovealError, match="expected the options it was begun with, got others for lr"):
         run_all(other, [], jobs=1)

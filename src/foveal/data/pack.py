@@ -5,24 +5,16 @@ An image that cannot be read is left out and listed with its reason; it never en
 
 import os
 import warnings
-from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foveal.data.source import Source
 from foveal.errors import FovealError
+from foveal.progress import Progress, silent
 from foveal.runtime.image import BadImage
-
-# items, how many, what is done: shows how far it is, and hands the items on
-Progress = Callable[[Iterable[Any], int, str], Iterable[Any]]
-
-
-def silent(items: Iterable[Any], total: int, what: str) -> Iterable[Any]:
-    return items
 
 
 @dataclass(frozen=True, eq=False)

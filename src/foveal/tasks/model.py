@@ -1,7 +1,7 @@
 """One opened model, whatever lies behind it: what `foveal.load` returns, and what every command works with."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from foveal.atomic import write_atomic
 from foveal.errors import FovealError, expect
 from foveal.options import make
+from foveal.progress import Progress, silent
 from foveal.runtime.card import Card
 from foveal.runtime.exported import ExportedFile
 from foveal.runtime.packaged import FILE, WEIGHTS
@@ -16,12 +17,6 @@ from foveal.tasks.task import Evaluation, Explanation, Exported, Predictor, Task
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from foveal.training.harness import Progress
-
-
-def _silent(items: Iterable[Any], total: int, what: str) -> Iterable[Any]:
-    return items
 
 
 class Model:
@@ -138,7 +133,7 @@ class Model:
         split: str | None = None,
         *,
         beside: "Sequence[Model]" = (),
-        progress: "Progress" = _silent,
+        progress: Progress = silent,
         **options: Any,
     ) -> Evaluation:
         """How good it is. data: what to evaluate it on, by default what it was trained on. beside: other models,
@@ -154,7 +149,7 @@ class Model:
             )
         return self._task.evaluate(self, self._options("evaluate", given | options), progress, beside)
 
-    def explain(self, subject: Any = None, *, progress: "Progress" = _silent, **options: Any) -> Explanation:
+    def explain(self, subject: Any = None, *, progress: Progress = silent, **options: Any) -> Explanation:
         """Where it looked in one input.
 
         Without one, where the options ask for it: how far that explains its answers.

@@ -23,9 +23,10 @@ from foveal.runtime.card import Card
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from foveal.progress import Progress
     from foveal.tasks.ablation import Ablation
     from foveal.tasks.model import Model
-    from foveal.training.harness import Data, Machine, Progress, Training
+    from foveal.training.harness import Data, Machine, Training
     from foveal.training.recipe import Recipe
 
 GROUP = "foveal.tasks"  # the entry points of packages that bring a task

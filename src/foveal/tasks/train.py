@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from foveal.errors import FovealError, expect
 from foveal.options import make, read_options
+from foveal.progress import Progress, silent
 from foveal.tasks.task import Task, find_task
 
 if TYPE_CHECKING:
     from foveal.tasks.model import Model
-    from foveal.training.harness import Progress
     from foveal.training.recipe import Recipe
 
 
@@ -54,7 +54,7 @@ def train(
     devices: int = 1,
     strategy: str = "auto",
     workers: int | None = None,
-    progress: "Progress | None" = None,
+    progress: Progress = silent,
     announce: Callable[[str], object] = lambda text: None,
     **options: Any,
 ) -> Run:
@@ -66,7 +66,7 @@ def train(
 
     from foveal.deploy.measure.origin import origin
     from foveal.device import choose
-    from foveal.training.harness import Machine, silent
+    from foveal.training.harness import Machine
     from foveal.training.harness import train as run
 
     what = find_task(task)
@@ -81,7 +81,7 @@ def train(
         resume=resume,
         machine=machine,
         origin=facts,
-        progress=progress or silent,
+        progress=progress,
         announce=announce,
     )
     return Run(task, folder, result)
@@ -89,7 +89,7 @@ def train(
 
 def recipe_of(task: Task, name: str | None, values: Mapping[str, Any]) -> Any:
     """The shipped or written recipe, and over it these values; paths are absolute."""
-    name = name or (task.default_recipe(values) if "data" not in values else None)
+    name = name or default_recipe(task, values)
     options = read_options(name, task.recipe, task.folder / "recipes") if name else {}
     fields = {one.name: one for one in dataclasses.fields(task.recipe)}
     own = str(options.get("model") or fields["model"].default)
@@ -105,6 +105,11 @@ def recipe_of(task: Task, name: str | None, values: Mapping[str, Any]) -> Any:
     averaged = values.get("checkpoint") == "best" and recipe.average > 1
     expect(not averaged, "--checkpoint best", "--average 1 beside it", recipe.average, "a mean has no best epoch")
     return recipe
+
+
+def default_recipe(task: Task, values: Mapping[str, Any]) -> str | None:
+    """The shipped recipe of who names neither a recipe nor data."""
+    return None if "data" in values else task.default_recipe(values)
 
 
 def default_folder(recipe: "Recipe") -> Path:

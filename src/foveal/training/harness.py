@@ -15,10 +15,10 @@ import os
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import pytorch_lightning as pl
 import torch
@@ -28,15 +28,15 @@ from torch.utils import deterministic
 from foveal.atomic import folder_for, write_atomic
 from foveal.device import choose
 from foveal.errors import FovealError, expect
+from foveal.progress import Progress, silent
 from foveal.training.journal import CHECKPOINT, AtomicCheckpoint, Bar, Journal
 from foveal.training.module import TaskModule
 from foveal.training.recipe import Recipe
 from foveal.training.run_folder import DATA, RECIPE, expect_outside, expect_result, expect_same_data, finished, tidy
 
-# Windows has none: there nobody is kept out
-fcntl: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None
-Item = TypeVar("Item")
-Progress = Callable[[Iterable[Any], int, str], Iterable[Any]]  # the items as they come, and how far they have
+fcntl: Any = (
+    importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None
+)  # Windows has none: there nobody is kept out
 NOISE = (
     ".*does not have many workers.*",
     ".*GPU available but not used.*",
@@ -99,11 +99,6 @@ class Trainable(Protocol):
     def training(
         self, recipe: Any, data: Any, folder: Path, machine: Machine, progress: Progress, fresh: bool
     ) -> Training: ...
-
-
-def silent(items: Iterable[Any], total: int, what: str) -> Iterable[Any]:
-    """The Progress that shows nothing."""
-    return items
 
 
 def train(

@@ -26,7 +26,7 @@ FIRST, FACTOR, RAREST = (10.0, 1.5, 120.0)
 
 
 @dataclass(frozen=True)
-class Run:
+class PlannedRun:
     task: str
     recipe: Any  # of the task's kind
     folder: Path
@@ -47,15 +47,17 @@ class Status:
             return f"{self.done} of {self.total} runs done; {running or 'none under way'}"
 
 
-def plan(task: str, recipe: Recipe, folder: Path, folds: Sequence[int | None], seeds: Sequence[int]) -> Iterator[Run]:
+def plan(
+    task: str, recipe: Recipe, folder: Path, folds: Sequence[int | None], seeds: Sequence[int]
+) -> Iterator[PlannedRun]:
     for fold in folds:
         for seed in seeds:
             name = f"seed{seed}" if fold is None else f"fold{fold}-seed{seed}"
             changes = {"seed": seed} if fold is None else {"fold": fold, "seed": seed}
-            yield Run(task, recipe.changed(**changes), folder / name)
+            yield PlannedRun(task, recipe.changed(**changes), folder / name)
 
 
-def expect_sweep_folder(folder: Path, resume: bool, runs: Sequence[Run] = ()) -> None:
+def expect_sweep_folder(folder: Path, resume: bool, runs: Sequence[PlannedRun] = ()) -> None:
     """Raise a FovealError unless this folder is new, empty, or that of the same sweep:
     somebody else's files are left alone.
     """
@@ -81,7 +83,7 @@ def expect_sweep_folder(folder: Path, resume: bool, runs: Sequence[Run] = ()) ->
     expect(not runs or begun, f"the folder {folder}", "the runs of this sweep", "other files", "choose another --out")
 
 
-def run_all(runs: Sequence[Run], flags: Sequence[str], jobs: int, *, diverging: bool = False) -> None:
+def run_all(runs: Sequence[PlannedRun], flags: Sequence[str], jobs: int, *, diverging: bool = False) -> None:
     """Every run in a process of its own, `jobs` at a time.
 
     One that has ended before is not done again; one that fails is named.
@@ -118,14 +120,16 @@ def run_all(runs: Sequence[Run], flags: Sequence[str], jobs: int, *, diverging: 
         )
 
 
-def diverged(run: Run) -> bool:
+def diverged(run: PlannedRun) -> bool:
     """Whether the run, of this recipe, has ended because its numbers became NaN or infinite:
     with the same seed they would again.
     """
     return (run.folder / OUTCOME).exists() and finished(run.recipe, run.folder, resume=True) is None
 
 
-def _one(run: Run, flags: Sequence[str], jobs: int, running: "set[subprocess.Popen[str]]", status: Status) -> str:
+def _one(
+    run: PlannedRun, flags: Sequence[str], jobs: int, running: "set[subprocess.Popen[str]]", status: Status
+) -> str:
     """What went wrong, in a line; nothing if all went well."""
     name = run.folder.name
     recipe, log = run.folder.with_name(f"{name}.yaml"), run.folder.with_name(f"{name}.txt")

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from torch import nn
 
     from foveal.options import Options
+    from foveal.progress import Progress
     from foveal.tasks.model import Model
-    from foveal.training.harness import Data, Machine, Progress, Training
+    from foveal.training.harness import Data, Machine, Training
     from foveal.training.recipe import Recipe
 
 

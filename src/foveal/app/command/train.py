@@ -15,7 +15,7 @@ from foveal.errors import FovealError, expect, expect_integer
 from foveal.options import add_flags, from_flags
 from foveal.report.progress import progress
 from foveal.tasks.task import Task, task_names
-from foveal.tasks.train import default_folder, recipe_of, train
+from foveal.tasks.train import default_folder, default_recipe, recipe_of, train
 
 RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # which Lightning reads when it is imported
 
@@ -83,12 +83,11 @@ def run(args: argparse.Namespace) -> int:
     )
     check_machine(args)
     given = from_flags(args, task.recipe)
-    name = args.recipe or (task.default_recipe(given) if "data" not in given else None)
-    if name and not args.recipe:
-        print(f"no --data: the recipe {name}", flush=True)
+    if not args.recipe and (default := default_recipe(task, given)):
+        print(f"no --data: the recipe {default}", flush=True)
     if args.folds is None and args.seeds is None:
-        return _one(args, task, name, given)
-    recipe = recipe_of(task, name, given)
+        return _one(args, task, given)
+    recipe = recipe_of(task, args.recipe, given)
     recipe.check_folds(args.folds is not None)
     folder = Path(args.out or default_folder(recipe))
     data = task.read(recipe)
@@ -150,13 +149,13 @@ def folds_of(text: str | None, count: int) -> list[int | None]:
     return list(folds)
 
 
-def _one(args: argparse.Namespace, task: Task, recipe: str | None, given: dict[str, Any]) -> int:
+def _one(args: argparse.Namespace, task: Task, given: dict[str, Any]) -> int:
     from foveal.training.harness import Machine, is_first
 
     first = is_first(Machine(args.device, args.devices))
     done = train(
         task.name,
-        recipe=recipe,
+        recipe=args.recipe,
         out=args.out,
         resume=args.resume,
         device=args.device,

@@ -23,9 +23,9 @@ from foveal.tasks.classify.predict import Classifier, OnnxClassifier
 from foveal.tasks.task import Explanation
 
 if TYPE_CHECKING:
+    from foveal.progress import Progress
     from foveal.tasks.classify.predict_torch import TorchClassifier
     from foveal.tasks.model import Model
-    from foveal.training.harness import Progress
 
 SHARP = 660  # pixels of the photo's side on a sheet
 CELLS = (7, 7)  # of the maps of a model whose attention gives no grid

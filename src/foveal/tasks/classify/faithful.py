@@ -26,8 +26,8 @@ from foveal.tasks.classify.predict_torch import TorchClassifier
 from foveal.tasks.task import Explanation
 
 if TYPE_CHECKING:
+    from foveal.progress import Progress
     from foveal.tasks.model import Model
-    from foveal.training.harness import Progress
 
 FRESH = (
     2001  # millions: seeds from here on are in no set that `pipes:N:SEED` names, so that no model was trained on them

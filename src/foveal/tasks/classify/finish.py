@@ -37,7 +37,7 @@ BAD = "bad.csv"
 
 
 @dataclass(frozen=True, eq=False)
-class Predicted:
+class SplitLogits:
     """What the kept model predicts for a split: the logits, and where each image stands in the source."""
 
     split: str
@@ -111,14 +111,14 @@ def _name(model: str) -> str:
     return read_card(read_text(model_file(model)), model, ClassifyCard).model if is_file(model) else model
 
 
-def _predictions(trainer: pl.Trainer, module: ClassifyModule, data: ClassifyData) -> list[Predicted]:
+def _predictions(trainer: pl.Trainer, module: ClassifyModule, data: ClassifyData) -> list[SplitLogits]:
     outputs: Any = trainer.predict(module, datamodule=data)
     lists: Sequence[Any] = outputs if len(data.splits.test) else [outputs]
     parts = []
     for split, batches in zip(("val", "test"), lists, strict=False):
         logits, index = gathered(module, *(torch.cat(column) for column in zip(*batches, strict=True)))
         order = index.argsort()
-        parts.append(Predicted(split, logits[order].cpu().numpy(), index[order].cpu().numpy()))
+        parts.append(SplitLogits(split, logits[order].cpu().numpy(), index[order].cpu().numpy()))
     (unread,) = gathered(module, torch.tensor(sorted(data.unread), dtype=torch.int64))
     data.unread.update(unread.tolist())
     return parts
@@ -140,7 +140,7 @@ def predictions(split: str) -> str:
     return f"predictions-{split}.csv"
 
 
-def _table(part: Predicted, source: Source) -> str:
+def _table(part: SplitLogits, source: Source) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["file", "truth", *(f"logit {name}" for name in source.classes)])

@@ -14,6 +14,7 @@ from foveal.data.source import Source
 from foveal.errors import FovealError, expect, short_repr
 from foveal.models.store import begin_with, load_for
 from foveal.models.zoo import config_of, create
+from foveal.progress import Progress
 from foveal.runtime.card import SEWER_MEAN, SEWER_STD
 from foveal.runtime.packaged import is_file
 from foveal.tasks.classify.card import ClassifyCard
@@ -24,7 +25,7 @@ from foveal.tasks.classify.reading import read_for
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.task import TASK
 from foveal.tasks.classify.teachers import Teachers, Wanted, load_teachers
-from foveal.training.harness import Machine, Progress, Training
+from foveal.training.harness import Machine, Training
 from foveal.training.journal import Journal
 from foveal.training.run_folder import read_json
 

@@ -22,8 +22,8 @@ from foveal.tasks.translate.options import EvaluateOptions
 from foveal.tasks.translate.read import read_like
 
 if TYPE_CHECKING:
+    from foveal.progress import Progress
     from foveal.tasks.model import Model
-    from foveal.training.harness import Progress
 
 EDGES = (5, 10, 15, 20, 25, 30)  # words of the source
 

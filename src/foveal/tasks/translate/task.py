@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from torch import nn
 
     from foveal.data.parallel import Parallel
+    from foveal.progress import Progress
     from foveal.tasks.ablation import Ablation
     from foveal.tasks.model import Model
     from foveal.tasks.translate.recipe import TranslateRecipe
     from foveal.tasks.translate.training import TranslateTraining
-    from foveal.training.harness import Machine, Progress
+    from foveal.training.harness import Machine
 
 
 class TranslateTask(Task):
