@@ -125,6 +125,13 @@ def newcomer(tmp_path_factory):
 
 
 @pytest.mark.slow
+def test_what_a_newcomer_adds_passes_make_lint(newcomer):
+    files = [path for path, _ in ADDED.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))]
+    newcomer("-m", "ruff", "check", "--no-cache", *files)
+    newcomer("-m", "ruff", "format", "--no-cache", "--diff", *files)
+
+
+@pytest.mark.slow
 def test_a_newcomer_adds_a_mask_a_score_and_a_layer_in_one_file_each(newcomer):
     for name in ("checkerboard", "gaussian", "mean"):
         assert "paper" in newcomer("-m", "foveal", "show", name)
