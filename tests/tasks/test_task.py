@@ -1,6 +1,7 @@
 """The protocol of tasks: what a task may leave out."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,7 +10,7 @@ import pytest
 from foveal.errors import FovealError
 from foveal.options import Options
 from foveal.runtime.card import Card
-from foveal.tasks.task import Task
+from foveal.tasks.task import Evaluation, Task
 from foveal.training.recipe import Recipe
 
 
@@ -61,6 +62,19 @@ def test_a_sweep_is_summarised_by_its_validation_scores(tmp_path):
         [" mean ", " 0.625 "],
     ]
     assert (tmp_path / "summary.md").read_text(encoding="utf-8") == text
+
+
+def test_an_evaluation_prints_its_table():
+    @dataclass(frozen=True)
+    class Found(Evaluation):
+        rows: tuple[int, ...] = tuple(range(1000))
+
+        def summary(self):
+            return "| mae |\n|---|\n| 7 |"
+
+        def write(self, folder): ...
+
+    assert str(Found()) == Found()._repr_markdown_() == "| mae |\n|---|\n| 7 |"
 
 
 def test_what_contributing_calls_required_is_what_is_abstract():

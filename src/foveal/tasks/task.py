@@ -68,6 +68,12 @@ class Evaluation(ABC):
     def write(self, folder: Path) -> list[Path]:
         """Write the report; the file to look at comes first."""
 
+    def __str__(self) -> str:
+        return self.summary()
+
+    def _repr_markdown_(self) -> str:  # what a notebook shows
+        return self.summary()
+
 
 class Explanation(ABC):
     """Why a model answered so: where it looked."""
