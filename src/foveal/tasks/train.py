@@ -7,8 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foveal.errors import FovealError
+from foveal.errors import FovealError, unknown
 from foveal.options import make, read_options
+from foveal.runtime.packaged import is_file
 from foveal.tasks.task import Task, find_task
 
 if TYPE_CHECKING:
@@ -100,7 +101,20 @@ def recipe_of(task: Task, name: str | None, values: Mapping[str, Any]) -> Any:
             del options["config"]
         else:
             print(f"{model} has the recipe's config: {options['config']}", file=sys.stderr, flush=True)
-    return make(task.recipe, f"training a model that {task.does}", **options | dict(values)).from_anywhere()
+    whole = make(task.recipe, f"training a model that {task.does}", **options | dict(values))
+    _expect_model(task, whole.model)
+    return whole.from_anywhere()
+
+
+def _expect_model(task: Task, name: str) -> None:
+    """Raise a FovealError unless it is a file or one of the task's presets: reading the data may take minutes."""
+    from foveal.models.zoo import presets
+
+    if is_file(name):
+        return
+    known = presets(*task.families)
+    if name not in known:
+        raise unknown(f"model that {task.does}", name, known)
 
 
 def default_folder(recipe: "Recipe") -> Path:
