@@ -12,7 +12,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
+
+from foveal.data.source import FileImages, Names, Source
+from foveal.report.catalogue import samples
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -130,6 +135,13 @@ def newcomer(tmp_path_factory):
 
 
 @pytest.mark.slow
+def test_what_a_newcomer_adds_passes_make_lint(newcomer):
+    files = [path for path, _ in ADDED.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))]
+    newcomer("-m", "ruff", "check", "--no-cache", *files)
+    newcomer("-m", "ruff", "format", "--no-cache", "--diff", *files)
+
+
+@pytest.mark.slow
 def test_a_newcomer_adds_a_mask_a_score_and_a_layer_in_one_file_each(newcomer):
     for name in ("checkerboard", "gaussian", "mean"):
         assert "paper" in newcomer("-m", "foveal", "show", name)
@@ -185,6 +197,25 @@ def test_a_newcomer_adds_a_reader_in_one_file(newcomer, tmp_path):
         tmp_path / "run",
     ]
     newcomer("-m", "foveal", "train", "classify", "--data", tmp_path / "digits.npz", *flags)
+
+
+def test_the_list_of_files_in_contributing_is_a_source(tmp_path):
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (text,) = (text for kind, text in FENCE.findall(page) if kind == "python" and text.startswith("files, classes"))
+    Image.new("RGB", (5, 3)).save(tmp_path / "b.png")
+    names = {"np": np, "FileImages": FileImages, "Names": Names, "Source": Source, "path": tmp_path, "name": "some"}
+    exec(text, names)
+    source = names["source"]
+    assert source.image(1).shape == (3, 5, 3)
+    assert source.known().tolist() == [True, True, False]
+    assert source.indices("train").tolist() == [0, 1]
+
+
+def test_the_sample_tensors_of_contributing_are_those_of_the_examples():
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| \(([\d, ]+)\) \|", page, re.MULTILINE)
+    listed = {name: shape for names, shape in rows for name in re.findall(r"\w+", names)}
+    assert listed == {name: ", ".join(map(str, one.shape)) for name, one in samples().items()}
 
 
 @pytest.mark.slow

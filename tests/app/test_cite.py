@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from foveal.app.cli import main
+from foveal.app.command import cite
 from foveal.app.command.cite import bibliography
 from foveal.report.paper import Paper
 
@@ -32,6 +33,14 @@ def test_an_unknown_name_prints_nothing_but_the_error(capsys: pytest.CaptureFixt
     assert out == ""
     assert err.startswith("foveal: error: no mechanism is called 'nothing-such'")
     assert err.count("\n") == 1
+
+
+def test_what_has_no_paper_says_so_and_writes_no_bibtex(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cite, "papers_of", lambda name: [])
+    assert main(["cite", "run"]) == 0
+    assert capsys.readouterr() == ("", "no mechanism with a paper was used\n")
 
 
 def test_bibtex_is_utf8_whatever_the_terminal_speaks() -> None:

@@ -15,7 +15,7 @@ from training.little import FLAGS, a_set, result, rows, same_run, typed
 from foveal.app import cli
 from foveal.app.cli import main
 from foveal.report import progress as progress_module
-from foveal.tasks.task import all_tasks
+from foveal.tasks.task import all_tasks, find_task
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +35,30 @@ def test_every_option_of_the_recipe_is_in_the_help(task, capsys):
     assert status == 0
     for one in dataclasses.fields(task.recipe):
         assert f"--{one.name.replace('_', '-')} " in out
+
+
+@pytest.mark.parametrize("words", [["train"], ["train", "classify"]])
+def test_the_help_lists_the_recipes_that_are_shipped(words, capsys):
+    status, out, _ = run_cli(capsys, *words, "--help")
+    said = " ".join(out.split())
+    assert status == 0
+    for task in all_tasks():
+        names = sorted(file.stem for file in (task.folder / "recipes").iterdir())
+        assert names
+        assert f"{task.name}: {', '.join(names)}" in said
+    assert "(default: none if --data is given, else grammar for translate)" in said
+
+
+@pytest.mark.parametrize("model", ["icam", "rnn-attention"])
+def test_a_model_of_no_preset_is_refused_before_any_data_is_read(model, capsys, monkeypatch, tmp_path):
+    task = find_task("classify")
+    monkeypatch.setattr(type(task), "read", lambda *_: pytest.fail("the data were read"))
+    status, _, err = run_cli(capsys, "train", "classify", "--model", model, "--data", tmp_path, "--out", "run")
+    assert status == 2
+    assert err.startswith(f"foveal: error: no model that classifies is called '{model}'; ")
+    assert "icam-31k" in err
+    assert "resnet-18" in err
+    assert "transformer" not in err
 
 
 def test_a_whole_run_says_little(data, tmp_path):

@@ -244,7 +244,7 @@ CONFIGS = {
     "a wrong position": ({"position": ["polar"]}, "no position is called"),
     "wrong stages": ({"stages": 3}, "expected fields of IcamConfig, got others"),
     "a wrong stage": ({"stages": [{"colour": 3}]}, "expected fields of IcamConfig, got others"),
-    "no stage": ({"stages": ["a"]}, "expected fields of IcamConfig, got others"),
+    "no stage": ({"stages": ["a"]}, "stages: expected a tuple of Stage"),
     "more than memory": ({"width": 2**20, "heads": 1}, "expected the weights of a small, got others"),
     "more than any memory": ({"width": 2**30, "heads": 1}, "expected fields of IcamConfig, got others"),
 }

@@ -16,10 +16,12 @@ from foveal.models.peer import PRESETS as PEERS
 from foveal.models.peer import Peer
 from foveal.models.pvt import PRESETS as PVTS
 from foveal.models.swin import PRESETS as SWINS
+from foveal.models.store import build, describe, load_model, save_model
 from foveal.models.transformer import Transformer
 from foveal.models.vit import PRESETS as VITS
 from foveal.models.zoo import FOLDER, create, families, family, presets
 from foveal.tasks.load import load
+from foveal.runtime.card import Card
 from foveal.tasks.task import all_tasks, find_task
 
 
@@ -174,26 +176,61 @@ PRESETS = {"tiny-3": TinyConfig()}
 
 
 @pytest.fixture
-def _foreign(tmp_path, monkeypatch):
+def foreign(tmp_path, monkeypatch):
     """A package of somebody else's that brings a family."""
-    (tmp_path / "tiny_model.py").write_text(FOREIGN)
+    file = tmp_path / "tiny_model.py"
+    file.write_text(FOREIGN)
     monkeypatch.syspath_prepend(tmp_path)
     point = metadata.EntryPoint("tiny", "tiny_model", zoo.GROUP)
     monkeypatch.setattr(zoo.metadata, "entry_points", lambda group: [point] if group == zoo.GROUP else [])
     for found in (families, family):
         found.cache_clear()
-    yield
+    yield file
     for found in (families, family):
         found.cache_clear()
     sys.modules.pop("tiny_model", None)
 
 
-@pytest.mark.usefixtures("_foreign")
+@pytest.mark.usefixtures("foreign")
 def test_a_family_of_another_package_is_found_by_its_entry_point():
     assert "tiny" in families()
     model = create("tiny-3", width=5)
     assert type(model).__name__ == "Tiny", "the module with an example, and not a part"
     assert model.layer.in_features == 5
+
+
+def test_annotations_may_be_text(foreign):
+    foreign.write_text("from __future__ import annotations\n" + FOREIGN)
+    assert family("tiny").model.__name__ == "Tiny"
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (("def example", "def sample"), "Part, Tiny without example"),
+        (("config: TinyConfig", "width: int"), "none"),
+        (("class Part(nn.Module):", "class Part(nn.Module):\n    def example(self): ..."), "Part, Tiny"),
+    ],
+)
+def test_a_family_without_its_one_module_says_what_is_missing_and_where(foreign, change, found):
+    foreign.write_text(FOREIGN.replace(*change))
+    with pytest.raises(FovealError) as caught:
+        family("tiny")
+    wanted = "one nn.Module with __init__(self, config: TinyConfig) and a method example"
+    assert str(caught.value) == f"{foreign}: expected {wanted}, got {found}"
+
+
+@pytest.mark.usefixtures("foreign")
+def test_a_config_needs_no_depth(tmp_path):
+    model = create("tiny-3", width=5)
+    name, config = describe(model)
+    save_model(model, tmp_path / "tiny.safetensors", Card(task="", model="tiny-3", family=name, config=config))
+    assert load_model(tmp_path / "tiny.safetensors", Card)[0].layer.in_features == 5
+
+
+def test_a_card_with_stages_that_are_none_is_one_line():
+    with pytest.raises(FovealError, match="stages"):
+        build(Card(task="", model="icam-31k", family="icam", config={"stages": [7]}), tensors=100)
 
 
 @pytest.mark.parametrize(

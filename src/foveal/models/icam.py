@@ -70,7 +70,7 @@ class IcamConfig:
 
     def depth(self) -> int:
         """Blocks that are built one after the other."""
-        return self.layers + sum(stage.blocks for stage in self.stages)
+        return self.layers + sum(stage.blocks for stage in self.stages if isinstance(stage, Stage))
 
 
 # Squares of 4 × 4 pixels are read at once, and a token is 16 × 16 pixels, not a patch: four queries look at 196 of

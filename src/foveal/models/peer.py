@@ -38,10 +38,6 @@ class PeerConfig:
     image: int = 224
     family: str = field(default="peer", init=False)
 
-    def depth(self) -> int:
-        """Blocks that are built one after the other: those of transformers' own configs."""
-        return 0
-
 
 # name → (transformers' config, its model, what differs from the config's defaults)
 _BUILDS: dict[str, tuple[str, str, dict[str, Any]]] = {

@@ -61,10 +61,6 @@ class Seq2SeqConfig:
     unknown: int = 3
     family: str = field(default="seq2seq", init=False)
 
-    def depth(self) -> int:
-        """Blocks that are built one after the other."""
-        return 2
-
 
 PRESETS = {
     # as many parameters as transformer-tiny, with and without attention

@@ -43,14 +43,16 @@ def family(name: str) -> Family:
     module = importlib.import_module(foreign[name].value if name in foreign else f"foveal.models.{name}")
     presets = module.PRESETS
     config = type(next(iter(presets.values())))
-    models: list[Any] = [
+    made: list[Any] = [
         one
         for one in vars(module).values()
         if inspect.isclass(one) and one.__module__ == module.__name__ and _takes(one, config)
     ]
-    expect(
-        len(models) == 1, f"the file models/{name}.py", f"one module that is made of a {config.__name__}", len(models)
-    )
+    models = [one for one in made if hasattr(one, "example")]  # a part may be made of the config, too
+    names = ", ".join(one.__name__ for one in models or made) or "none"
+    wanted = f"one nn.Module with __init__(self, config: {config.__name__}) and a method example"
+    found = names if models or not made else f"{names} without example"
+    expect(len(models) == 1, str(module.__file__), wanted, found)
     return Family(name, config, models[0], presets)
 
 
@@ -95,4 +97,5 @@ def _takes(kind: type, config: type) -> bool:
     if not issubclass(kind, nn.Module):
         return False
     first = next(iter(inspect.signature(kind).parameters.values()), None)
-    return first is not None and first.name == "config" and first.annotation is config and hasattr(kind, "example")
+    # An annotation is text where the file says `from __future__ import annotations`.
+    return first is not None and first.name == "config" and first.annotation in (config, config.__name__)

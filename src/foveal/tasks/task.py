@@ -69,6 +69,12 @@ class Evaluation(ABC):
     def write(self, folder: Path) -> list[Path]:
         """Write the report; the file to look at comes first."""
 
+    def __str__(self) -> str:
+        return self.summary()
+
+    def _repr_markdown_(self) -> str:  # what a notebook shows
+        return self.summary()
+
 
 class Explanation(ABC):
     """Why a model answered so: where it looked."""
@@ -142,15 +148,30 @@ class Task(ABC):
     def describe_result(self, result: dict[str, Any], folder: Path) -> list[str]:
         """What a person reads at the end of a run."""
 
-    @abstractmethod
     def summarise(self, folders: Sequence[Path], out: Path) -> str:
-        """Mean and spread over the runs of a sweep: written to `out`, and returned as a Markdown table."""
+        """The runs of a sweep: written to `out`, and returned as a Markdown table.
+
+        By default the validation score of each, and their mean.
+        """
+        import statistics
+
+        from foveal.atomic import write_atomic
+        from foveal.report.table import Table
+        from foveal.training.run_folder import read_result
+
+        scores = {str(folder.relative_to(out)): read_result(folder)["val_score"] for folder in folders}
+        scores["mean"] = statistics.mean(scores.values())
+        text = Table(["run", "validation score"], [[name, f"{score:.4g}"] for name, score in scores.items()]).markdown()
+        write_atomic(out / "summary.md", text.encode())
+        return text
 
     # a trained model
 
-    @abstractmethod
     def options(self, stage: str) -> type[Options]:
-        """What only this task's models take in a stage: "predict", "evaluate", "explain", "export"."""
+        """What only this task's models take in a stage, "predict", "evaluate", "explain" or "export":
+        by default nothing.
+        """
+        return Options
 
     @abstractmethod
     def new_card(self, name: str, network: "nn.Module") -> Card:
@@ -165,17 +186,17 @@ class Task(ABC):
     ) -> Evaluation:
         """others: models to hold beside it, on the same data."""
 
-    @abstractmethod
     def explain(self, model: "Model", subject: Any, options: Any, progress: "Progress") -> Explanation:
         """subject: one input, or None where the options ask for a measure over many."""
+        raise self._cannot(model, "explain")
 
-    @abstractmethod
     def export(self, model: "Model", path: Path, options: Any) -> Exported:
         """Write the file if it is within the task's limits of acceptance; an error, and no file, if it is not."""
+        raise self._cannot(model, "export")
 
-    @abstractmethod
     def graph(self, model: "Model") -> bytes:
         """The exported file's content in float32, to be timed."""
+        raise self._cannot(model, "export")
 
     def labelled_batches(self, model: "Model", count: int) -> "LabelledBatches":
         """Samples that the importance of heads is measured on."""
@@ -189,6 +210,9 @@ class Task(ABC):
     def ablations(self) -> "Mapping[str, Ablation]":
         """What `foveal ablate NAME` can vary."""
         return {}
+
+    def _cannot(self, model: "Model", stage: str) -> FovealError:
+        return FovealError(f"{model.name}: expected a model of a task that can {stage}, got one of {self.name}")
 
 
 @cache

@@ -7,9 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foveal.errors import FovealError, expect
+from foveal.errors import FovealError, expect, unknown
 from foveal.options import make, read_options
 from foveal.progress import Progress, silent
+from foveal.runtime.packaged import is_file
 from foveal.tasks.task import Task, find_task
 
 if TYPE_CHECKING:
@@ -100,16 +101,28 @@ def recipe_of(task: Task, name: str | None, values: Mapping[str, Any]) -> Any:
             del options["config"]
         else:
             print(f"{model} has the recipe's config: {options['config']}", file=sys.stderr, flush=True)
-    recipe = make(task.recipe, f"training a model that {task.does}", **options | dict(values)).from_anywhere()
+    recipe = make(task.recipe, f"training a model that {task.does}", **options | dict(values))
+    _expect_model(task, recipe.model)
     # A file may hold every option, also those that nobody chose: only who asks for the best epoch is contradicted.
     averaged = values.get("checkpoint") == "best" and recipe.average > 1
     expect(not averaged, "--checkpoint best", "--average 1 beside it", recipe.average, "a mean has no best epoch")
-    return recipe
+    return recipe.from_anywhere()
 
 
 def default_recipe(task: Task, values: Mapping[str, Any]) -> str | None:
     """The shipped recipe of who names neither a recipe nor data."""
     return None if "data" in values else task.default_recipe(values)
+
+
+def _expect_model(task: Task, name: str) -> None:
+    """Raise a FovealError unless it is a file or one of the task's presets: reading the data may take minutes."""
+    from foveal.models.zoo import presets
+
+    if is_file(name):
+        return
+    known = presets(*task.families)
+    if name not in known:
+        raise unknown(f"model that {task.does}", name, known)
 
 
 def default_folder(recipe: "Recipe") -> Path:

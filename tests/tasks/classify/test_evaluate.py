@@ -57,6 +57,10 @@ def test_figures_are_those_of_the_runs_predictions(one, capsys, tmp_path, split)
     assert (status, err) == (0, "")
     line = next(line for line in out.splitlines() if line.startswith("| accuracy"))
     assert line.startswith(f"| accuracy | {right(one / f'predictions-{split}.csv'):.2f} (")
+    error = next(line for line in out.splitlines() if line.startswith("| ECE"))
+    assert "(" not in error
+    under = out[out.index(error) :].splitlines()[2]
+    assert under.startswith("Intervals: 95 % percentile bootstrap over images, 20 resamples, seed 0; none of ECE, ")
     assert (tmp_path / "report" / "report.html").exists()
     assert out.splitlines()[-1] == f"the report is {tmp_path}/report/report.html"
 

@@ -236,7 +236,9 @@ def test_start_from_another_model(a_run, data, tmp_path, monkeypatch):
 
 
 REFUSED = [
-    ({"size": 33}, "--size: expected images that icam-31k takes, got 33 × 33"),
+    ({"size": 33}, "--size: expected images that icam-31k takes, got 33 × 33; choose a multiple of 8$"),
+    ({"size": 36}, r"got 36 × 36; choose a multiple of 8, or --config '\{image: 36, patch: 9\}'$"),
+    ({"size": 64, "config": {}}, r"choose a multiple of 56, or --config '\{image: 64, patch: 16\}'$"),
     ({"fold": 3}, "fold: expected 0 to 2, got 3"),
     ({"config": {"image": 32, "patch": 7}}, "patch"),
     (

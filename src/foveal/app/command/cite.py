@@ -28,6 +28,9 @@ def run(args: argparse.Namespace) -> int:
     papers = [paper for name in args.names for paper in papers_of(name)]
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # a .bib file is UTF-8, whatever the terminal speaks
+    if not papers:
+        print("no mechanism with a paper was used", file=sys.stderr)
+        return 0
     print("\n\n".join(bibliography(papers)))
     return 0
 

@@ -14,7 +14,7 @@ from foveal.app.command.flags import add_device, check_jobs, task_of
 from foveal.errors import FovealError, expect, expect_integer
 from foveal.options import add_flags, from_flags
 from foveal.report.progress import progress
-from foveal.tasks.task import Task, task_names
+from foveal.tasks.task import Task, all_tasks, task_names
 from foveal.tasks.train import default_folder, default_recipe, recipe_of, train
 
 RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # which Lightning reads when it is imported
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--recipe",
         metavar="NAME_OR_FILE",
-        help="options to begin with: a recipe that is shipped, or a YAML file (default: with --data none)",
+        help=_recipes(),
     )
     parser.add_argument("--out", metavar="FOLDER", help="folder that the run is written to (default: runs/DATA-MODEL)")
     parser.add_argument("--resume", action="store_true", help="continue the run in that folder")
@@ -64,6 +64,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         help="processes that decode samples, where these do not fit into memory (default: one per core but one)",
     )
+
+
+def _recipes() -> str:
+    """What --help says of --recipe: the recipes that are shipped, task by task."""
+    shipped, chosen = [], []
+    for task in all_tasks():
+        names = sorted(file.stem for file in (task.folder / "recipes").glob("*.yaml"))
+        shipped += [f"{task.name}: {', '.join(names)}"] if names else []
+        default = task.default_recipe({})
+        chosen += [f"{default} for {task.name}"] if default else []
+    without = f"none if --data is given, else {' and '.join(chosen)}" if chosen else "none"
+    known = f" ({'; '.join(shipped)})" if shipped else ""
+    return f"options to begin with: a recipe that is shipped{known}, or a YAML file (default: {without})"
 
 
 def add_more(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:

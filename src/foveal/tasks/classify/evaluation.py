@@ -53,7 +53,8 @@ class ClassifyEvaluation(Evaluation):
 
     def summary(self) -> str:
         tables = [table_of_figures(self.scores)] if len(self.models) == 1 else self._comparison()
-        return "\n".join([*self.notes, *([""] if self.notes else []), *(table.markdown() for table in tables)]).rstrip()
+        above = [*self.notes, *([""] if self.notes else [])]
+        return "\n".join([*above, *(table.markdown() for table in tables), f"Intervals: {self.scores.interval}."])
 
     def write(self, folder: Path) -> list[Path]:
         first = self.models[0]

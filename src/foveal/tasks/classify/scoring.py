@@ -24,6 +24,7 @@ from foveal.runtime.answers import DEFAULT, decide, probabilities
 from foveal.tasks.classify.predictions import Predicted
 from foveal.tasks.classify.scores import Calibration, Class, Figure, Mistake, Numbers, Reliability, Scores
 
+UNRESAMPLED = "ECE"  # chance widens the gaps of its bins, and a resample adds chance: its interval would lie too high
 OF_A_CLASS = ("precision", "recall", "F1", "AP", "AUC")
 MISTAKES = 24  # how many are kept
 CORNERS = 200  # of a curve; more cannot be seen
@@ -82,9 +83,9 @@ def score(
         )
     chosen = decide(probability, multi_label, threshold)
 
-    everything = _figures(truth, chosen, probability, threshold, importance)
-    values = everything(None)
-    spans = bootstrap(everything, len(truth), resamples=resamples, seed=seed, groups=groups) if resamples else {}
+    resampled = _figures(truth, chosen, probability, threshold, importance)
+    values = resampled(None) | {UNRESAMPLED: calibration_error(truth, probability)}
+    spans = bootstrap(resampled, len(truth), resamples=resamples, seed=seed, groups=groups) if resamples else {}
     temperature = None if known is None else fit_temperature(known[0][0], known[1])
     mistakes, wrong = _mistakes(truth, chosen, probability, classes, files)
     return Scores(
@@ -181,7 +182,7 @@ def _figures(
                 )
                 benchmark["F1_Normal, chosen thresholds"] = f1_normal(truth, probability, weight, threshold=threshold)
             figures = benchmark | figures
-        return figures | {"ECE": calibration_error(truth, probability, weight)}
+        return figures
 
     return of
 
@@ -190,7 +191,8 @@ def _how(resamples: int, seed: int, groups: NDArray[np.integer] | None) -> str:
     if not resamples:
         return "no intervals were asked for"
     units = "images" if groups is None else f"{len(np.unique(groups))} groups of images, each whole"
-    return f"95 % percentile bootstrap over {units}, {resamples} resamples, seed {seed}"
+    way = f"95 % percentile bootstrap over {units}, {resamples} resamples, seed {seed}"
+    return f"{way}; none of {UNRESAMPLED}, which is biased upwards in resamples"
 
 
 def _figure(value: Array, span: Interval | None, index: int | None = None) -> Figure:

@@ -96,10 +96,20 @@ def build(recipe: ClassifyRecipe, classes: int, fresh: bool = True) -> nn.Module
         with torch.no_grad():
             model.eval()(torch.zeros(1, 3, recipe.size, recipe.size))
     except (FovealError, RuntimeError, ValueError) as error:  # each model has words of its own
-        reason = " ".join(str(error).split())
+        reason = _other_sizes(model, recipe) or " ".join(str(error).split())
         got = f"{recipe.size} × {recipe.size}; {reason}"
         raise FovealError(f"--size: expected images that {recipe.model} takes, got {got}") from None
     return model.train()
+
+
+def _other_sizes(model: Any, recipe: ClassifyRecipe) -> str:
+    """What to choose instead of a size that the model's patches do not divide."""
+    size, patch = recipe.size, getattr(model.config, "patch", 0)
+    if not patch or size % patch == 0:
+        return ""
+    grid = model.config.image // patch
+    other = f", or --config '{{image: {size}, patch: {size // grid}}}'" if size % grid == 0 else ""
+    return f"choose a multiple of {patch}{'' if is_file(recipe.model) else other}"
 
 
 def teachers_of(recipe: ClassifyRecipe, source: Source, folder: Path) -> tuple[Teachers, dict[str, str]] | None:
