@@ -154,17 +154,38 @@ def hub(monkeypatch, run):
     return calls
 
 
-def test_an_id_on_the_hub(hub):
-    assert load("ada/tiles", device="cpu").classes == ("a", "b", "c")
+def test_an_id_on_the_hub(hub, capsys):
+    assert load("hf://ada/tiles", device="cpu").classes == ("a", "b", "c")
     assert hub == [("download", "ada/tiles", "model.safetensors")]
+    assert capsys.readouterr().err == "asking the hub for ada/tiles\n"
 
 
 def test_an_id_that_nobody_has(hub):
-    says = refusal("ada/tilse")
+    says = refusal("hf://ada/tilse")
     assert says == (
-        "the model ada/tilse: expected a file or a run's folder, or an id on the hub that can be reached, got 404: no "
+        "the model hf://ada/tilse: expected OWNER/NAME of a model on the hub that can be reached, got 404: no "
         "repository ada/tilse, nor anything like it"
     )
+
+
+@pytest.mark.parametrize(
+    ("typed", "near"),
+    [
+        ("runs/tilse", "; the nearest is runs/tiles"),
+        ("rnus/tiles", "; the nearest is runs/tiles"),  # the folder is mistyped as well
+        ("runs/inspector", "; the nearest is runs/inspector.onnx"),
+        ("zzz/qqq", ""),
+    ],
+)
+def test_a_mistyped_run_is_never_looked_up(typed, near, hub, tmp_path, monkeypatch):
+    (tmp_path / "runs/tiles").mkdir(parents=True)
+    (tmp_path / "runs/notes-of-tilse").mkdir()  # no run
+    (tmp_path / "runs/tiles/model.safetensors").touch()
+    (tmp_path / "runs/inspector.onnx").touch()
+    monkeypatch.chdir(tmp_path)
+    says = f"the model {typed}: expected a file or a run's folder that exists, got none there"
+    assert refusal(typed) == f"{says}{near}; hf://{typed} opens it from the hub"
+    assert hub == []
 
 
 def test_to_the_hub(hub, run):
@@ -173,18 +194,11 @@ def test_to_the_hub(hub, run):
     assert hub == [("create", "ada/new", True), ("upload", "ada/new", files, {"commit_message": "first"})]
 
 
-def test_a_folder_that_exists_goes_before_the_hub(hub, run, monkeypatch):
-    monkeypatch.chdir(run.parent.parent)
-    assert load(f"{run.parent.name}/tiles", device="cpu").path is not None
-    refusal(f"{run.parent.name}/tilse")  # beside a folder that is there: a run, mistyped
-    assert hub == []
-
-
 def test_without_the_library(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert (
-        refusal("ada/tiles")
-        == "the model ada/tiles: no such file or folder; to load from the hub, pip install huggingface_hub"
+        refusal("hf://ada/tiles")
+        == "the model hf://ada/tiles: this needs huggingface_hub, which is not installed; pip install foveal[hub]"
     )
 
 

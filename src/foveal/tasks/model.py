@@ -200,7 +200,7 @@ class Model:
         lines = [
             "---", "library_name: foveal", f"tags: [{', '.join(tags)}]", "---", f"# {self.card.model}", "",
             self.card.note or f"A model that {self._task.does}, trained with foveal.", "",
-            "```python", "import foveal", 'model = foveal.load("this folder, or its id on the hub")', "```", "", figures,
+            "```python", "import foveal", 'model = foveal.load("this folder, or hf://OWNER/NAME on the hub")', "```", "", figures,
         ]  # fmt: skip
         return "\n".join(lines)
 
