@@ -44,6 +44,12 @@ class Predictor(ABC):
         An error names a word that names nothing.
         """
 
+    def stream(self, null: bool = False) -> Iterator[Any]:
+        """What stands on stdin, as it comes: paths, one per line, or with `null` one before each NUL byte."""
+        from foveal.runtime.paths import listed
+
+        return listed(null)
+
     @abstractmethod
     def predict(self, inputs: Iterable[Any]) -> Iterator[Any]:
         """Results, each with the attributes `file` and, where it failed, `error`."""

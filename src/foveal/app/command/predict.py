@@ -14,7 +14,7 @@ from foveal.atomic import beside
 from foveal.errors import FovealError, unknown
 from foveal.report.progress import progress
 from foveal.runtime.image import SUFFIXES, BadImage, kind_of
-from foveal.runtime.paths import STDIN, listed
+from foveal.runtime.paths import STDIN
 from foveal.tasks.load import default_model, is_model, load
 from foveal.tasks.model import Model
 
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="INPUT",
         nargs="+",
-        help="files, folders, quoted patterns, or - for a list on stdin. The first may be the model: a run's folder, "
+        help="files, folders, quoted patterns, or - for stdin: a list of paths, or lines of text. The first may be the model: a run's folder, "
         "a .safetensors or .onnx file; "
         "without one, the weights that come with foveal look at images",
     )
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     named = [] if words == [STDIN] else predictor.inputs([word for word in words if word != STDIN])
     if args.out is not None:  # an image in a folder that is read
         expect_not_input(args.out, [one for one in map(str, named) if one.endswith(args.out.name)])
-    results: Iterable[Any] = predictor.predict(itertools.chain(named, listed(args.null)) if live else named)
+    results: Iterable[Any] = predictor.predict(itertools.chain(named, predictor.stream(args.null)) if live else named)
     if not live and (
         args.out is not None or not sys.stdout.isatty()
     ):  # on a terminal the rows themselves show how far it is
