@@ -143,7 +143,7 @@ def _foreign(tmp_path, monkeypatch):
     (tmp_path / "tiny_model.py").write_text(FOREIGN)
     monkeypatch.syspath_prepend(tmp_path)
     point = metadata.EntryPoint("tiny", "tiny_model", zoo.GROUP)
-    monkeypatch.setattr(zoo.metadata, "entry_points", lambda group: [point] if group == zoo.GROUP else [])
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [point] if group == zoo.GROUP else [])
     for found in (families, family):
         found.cache_clear()
     yield
@@ -158,6 +158,29 @@ def test_a_family_of_another_package_is_found_by_its_entry_point():
     model = create("tiny-3", width=5)
     assert type(model).__name__ == "Tiny", "the module with an example, and not a part"
     assert model.layer.in_features == 5
+
+
+def test_a_broken_package_costs_its_own_models_only(tmp_path, monkeypatch, capsys):
+    (tmp_path / "broken_model.py").write_text("import no_such_module")
+    monkeypatch.syspath_prepend(tmp_path)
+    points = [metadata.EntryPoint(name, "broken_model", zoo.GROUP) for name in ("broken", "icam")]
+    monkeypatch.setattr(metadata, "entry_points", lambda group: points if group == zoo.GROUP else [])
+    families.cache_clear()
+    family.cache_clear()
+    try:
+        assert isinstance(create("icam-31k"), Icam)  # and not what calls itself icam
+        assert "broken" in families()
+        assert set(presets("icam", "broken")) == set(presets("icam"))
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(
+            "foveal: left out: foveal.models broken: expected the package broken_model to bring it, got "
+            "ModuleNotFoundError: No module named 'no_such_module'"
+        )
+        with pytest.raises(FovealError, match="foveal.models broken"):
+            family("broken")
+    finally:
+        families.cache_clear()
+        family.cache_clear()
 
 
 @pytest.mark.parametrize(

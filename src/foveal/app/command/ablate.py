@@ -39,7 +39,7 @@ def known() -> dict[str, Ablation]:
     """All ablations of all tasks."""
     found: dict[str, Ablation] = {}
     for task in all_tasks():
-        found |= task.ablations()
+        found |= {name: one for name, one in task.ablations().items() if name not in found}
     return found
 
 
