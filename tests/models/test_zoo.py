@@ -176,7 +176,7 @@ def test_a_broken_package_costs_its_own_models_only(tmp_path, monkeypatch, capsy
             "foveal: left out: foveal.models broken: expected the package broken_model to bring it, got "
             "ModuleNotFoundError: No module named 'no_such_module'"
         )
-        with pytest.raises(FovealError, match="foveal.models broken"):
+        with pytest.raises(FovealError, match=r"foveal\.models broken"):
             family("broken")
     finally:
         families.cache_clear()
