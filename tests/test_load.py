@@ -84,6 +84,14 @@ def test_a_run_its_file_and_its_export_are_one_model(run, exported):
     assert models[0].folder() == run
     assert models[2].folder() == run
     assert not models[0].network.training
+    reports = [model.report_folder("evaluation-test") for model in models]
+    alone = run / "evaluation-test"
+    assert reports == [alone, alone, alone, exported.parent / "m-evaluation-test"]  # no file writes over another's
+
+
+def test_the_report_on_weights_of_the_package_is_named_after_them():
+    reports = {str(load(name, device="cpu").report_folder("evaluation-test")) for name in packaged.names()}
+    assert reports == {"icam-fast-pipes-evaluation-test", "icam-pipes-evaluation-test"}
 
 
 def test_weights_of_the_package():
@@ -121,6 +129,11 @@ def test_a_translator_says_its_task_itself(translator):
     assert (model.task, model.classes) == ("translate", ())
     assert isinstance(model.translate("one two"), str)
     assert len(model.translate(["one", "two"])) == 2
+
+
+def test_a_grey_array_is_one_image(run):
+    (found,) = load(run, device="cpu").predict(np.zeros((31, 37), np.uint8))
+    assert (found.file, found.error) == ("image 0", "")
 
 
 def test_a_home_folder(run, monkeypatch):

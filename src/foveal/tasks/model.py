@@ -95,6 +95,13 @@ class Model:
             return Path()  # the package is nobody's place to write to
         return path if path.is_dir() else path.parent
 
+    def report_folder(self, what: str) -> Path:
+        """Where a report on it is written by default: in a run's folder under its own name, else with that of
+        the file before it, since a folder holds many.
+        """
+        alone = self.path is None or self.path.is_dir() or self.path.name == FILE
+        return self.folder() / (what if alone else f"{self.path.stem}-{what}")  # type: ignore[union-attr]
+
     def predictor(self, **options: Any) -> Predictor:
         """The model at work, for those who call it many times."""
         return self._task.predictor(self, self._options("predict", options))
@@ -109,8 +116,8 @@ class Model:
         if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(one, (str, Path)) for one in inputs):
             return predictor.predict(predictor.inputs([str(one) for one in inputs]))
         single = (
-            hasattr(inputs, "__array_interface__") and getattr(inputs, "ndim", 3) == 3
-        )  # one image, of numpy or Pillow
+            hasattr(inputs, "__array_interface__") and getattr(inputs, "ndim", 3) <= 3
+        )  # one image, of numpy or Pillow; a grey one has two axes
         return predictor.predict([inputs] if single else inputs)
 
     def translate(self, lines: str | Sequence[str], **options: Any) -> Any:
@@ -123,7 +130,7 @@ class Model:
 
     def evaluate(
         self,
-        data: str | None = None,
+        data: str | Path | None = None,
         split: str | None = None,
         *,
         beside: "Sequence[Model]" = (),
