@@ -54,6 +54,8 @@ class TranslateTask(Task):
     ) -> "TranslateTraining":
         from foveal.tasks.translate.training import TranslateTraining
 
+        needless = "none for a translator: its sentences lie in memory"
+        expect(not machine.workers, "--workers", needless, machine.workers, "leave it out")
         return TranslateTraining(recipe, data)
 
     def describe_result(self, result: dict[str, Any], folder: Path) -> list[str]:
