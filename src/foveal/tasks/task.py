@@ -71,7 +71,7 @@ class Evaluation(ABC):
         """The figures as a Markdown table."""
 
     @abstractmethod
-    def write(self, folder: Path) -> list[Path]:
+    def write(self, folder: str | Path) -> list[Path]:
         """Write the report; the file to look at comes first."""
 
 

@@ -1,6 +1,7 @@
 """`foveal evaluate`, as it is typed."""
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from foveal.report import progress as progress_module
 from foveal.tasks.classify.evaluate import plain_thresholds
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.summary import summarise
+from foveal.tasks.load import load
 from foveal.training.harness import Machine
 
 
@@ -57,6 +59,11 @@ def test_figures_are_those_of_the_runs_predictions(one, capsys, tmp_path, split)
     assert line.startswith(f"| accuracy | {right(one / f'predictions-{split}.csv'):.2f} (")
     assert (tmp_path / "report" / "report.html").exists()
     assert out.splitlines()[-1] == f"the report is {tmp_path}/report/report.html"
+
+
+def test_paths_are_as_good_as_text(one, data, tmp_path):
+    evaluation = load(one, device="cpu").evaluate(Path(data), resamples=0)
+    assert evaluation.write(str(tmp_path / "e"))[0] == tmp_path / "e" / "report.html"
 
 
 def test_a_fold_is_the_runs_own(data, tmp_path, capsys):

@@ -72,7 +72,8 @@ class ClassifyEvaluation(Evaluation):
         tables = [table_of_figures(self.scores)] if len(self.models) == 1 else self._comparison()
         return "\n".join([*self.notes, *([""] if self.notes else []), *(table.markdown() for table in tables)]).rstrip()
 
-    def write(self, folder: Path) -> list[Path]:
+    def write(self, folder: str | Path) -> list[Path]:
+        folder = Path(folder)
         first = self.models[0]
         title = f"{first.card.model} on {printable(self.source.name)}"
         facts = self.facts | ({"notes": list(self.notes)} if self.notes else {})
