@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -168,6 +168,10 @@ class Model:
     def graph(self) -> bytes:
         """The exported file's content in float32, as it is timed."""
         return self._task.graph(self)
+
+    def timed(self, session: Any) -> "Callable[[int], Callable[[], Any]] | None":
+        """How a session of its graph answers a batch, where that takes more than one call; as it is timed."""
+        return self._task.timed(self, session)
 
     def save_pretrained(self, folder: str | Path) -> Path:
         """Write model.safetensors, config.json and README.md, by the hub's conventions.

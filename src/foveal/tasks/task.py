@@ -182,6 +182,12 @@ class Task(ABC):
     def graph(self, model: "Model") -> bytes:
         """The exported file's content in float32, to be timed."""
 
+    def timed(self, model: "Model", session: Any) -> "Callable[[int], Callable[[], Any]] | None":
+        """Of its exported graph, in a session: batch → what answers that many random inputs. None where one call
+        of the graph does.
+        """
+        return None
+
     def labelled_batches(self, model: "Model", count: int) -> "LabelledBatches":
         """Samples that the importance of heads is measured on."""
         raise FovealError(
