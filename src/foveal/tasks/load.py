@@ -72,7 +72,17 @@ def find_model(name: "str | Path") -> Path | None:
         advice = [f"the nearest is {near}"] if (near := _nearest_model(path)) is not None else []
         advice += [f"{HUB}{text} opens it from the hub"] if hub else []
         expect(False, f"the model {text}", "a file or a run's folder that exists", "none there", "; ".join(advice))
+    if not _has_torch():
+        names = ", ".join(packaged.names())
+        got, do = "another name, without torch", "presets need it: pip install foveal[torch]"
+        raise FovealError(f"the model {text}: expected {names}, a file or a run's folder, got {got}; {do}")
     raise unknown("model", text, (*packaged.names(), *preset_names()))
+
+
+def _has_torch() -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec("torch") is not None
 
 
 def _nearest_model(path: Path) -> Path | None:
@@ -126,9 +136,7 @@ def default_model() -> Path:
 
 def preset_names(*tasks: Task) -> tuple[str, ...]:
     """The presets of these tasks, or of all; none where torch is not installed."""
-    import importlib.util
-
-    if importlib.util.find_spec("torch") is None:
+    if not _has_torch():
         return ()
     from foveal.models.zoo import presets
 
@@ -136,8 +144,9 @@ def preset_names(*tasks: Task) -> tuple[str, ...]:
 
 
 def list_models(pattern: str = "*", task: str | None = None) -> list[str]:
-    """The names that `foveal.create` and `foveal.load` know, such as "icam*": presets,
-    and weights that come with foveal.
+    """The names that `foveal.load` knows, such as "icam*": presets, then weights that come with foveal.
+
+    `foveal.create` makes new networks of presets only.
     """
     import fnmatch
 
