@@ -18,6 +18,7 @@ from foveal.runtime import packaged
 from foveal.tasks import load as load_module
 from foveal.tasks.load import find_model, is_model, list_models, load
 from foveal.tasks.model import Model
+from foveal.tasks.train import Run
 
 
 @pytest.fixture(scope="module")
@@ -213,6 +214,25 @@ def test_without_the_library(monkeypatch):
         refusal("hf://ada/tiles")
         == "the model hf://ada/tiles: this needs huggingface_hub, which is not installed; pip install foveal[hub]"
     )
+
+
+def test_without_torch_a_preset_is_told_from_a_mistyped_name(monkeypatch):
+    monkeypatch.setattr(load_module, "_has_torch", lambda: False)
+    assert refusal("icam-31k") == (
+        "the model icam-31k: expected icam-fast-pipes, icam-pipes, a file or a run's folder, got another name, without "
+        "torch; presets need it: pip install foveal[torch]"
+    )
+
+
+def test_the_figures_of_a_run_are_those_of_its_splits_too(tmp_path):
+    bleu = {"value": 41.3, "low": 40.1, "high": 42.7, "signature": "nrefs:1"}
+    result = {"model": "m", "seed": 3, "val_score": 0.7, "done": True, "val": {"loss": 1.5}, "test": {"bleu": bleu}}
+    assert Run("translate", tmp_path, result).figures == {
+        "seed": 3,
+        "val_score": 0.7,
+        "val_loss": 1.5,
+        "test_bleu": 41.3,
+    }
 
 
 # --- what cannot be opened --------------------------------------------------------------------------------------------

@@ -188,6 +188,11 @@ def test_a_broken_package_costs_its_own_models_only(tmp_path, monkeypatch, capsy
     [
         ("icm-31k", {}, "no model is called 'icm-31k'; the nearest is 'icam-31k'; there are deit-tiny, "),
         (None, {}, "no model is called 'None'"),
+        (
+            "icam-fast-pipes",
+            {},
+            'icam-fast-pipes: create makes new weights of a preset; foveal.load("icam-fast-pipes") opens trained ones',
+        ),
         (["icam-31k"], {}, "no model is called"),
         ("icam-31k", {"klasses": 3}, "no field of icam-31k's config is called 'klasses'; the nearest is 'classes'"),
         ("icam-31k", {"family": "peer"}, "no field of icam-31k's config is called 'family'"),

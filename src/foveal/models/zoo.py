@@ -15,6 +15,7 @@ from torch import nn
 
 from foveal.errors import FovealError, expect, short_repr, unknown
 from foveal.packages import foreign, left_out, loaded
+from foveal.runtime import packaged
 
 FOLDER = Path(__file__).parent
 GROUP = "foveal.models"  # the entry points of packages that bring models
@@ -81,6 +82,8 @@ def create(name: str, **changes: Any) -> nn.Module:
 def config_of(name: str, **changes: Any) -> Any:
     """The config of a model of this name, so changed."""
     known = presets()
+    if isinstance(name, str) and name in packaged.names():
+        raise FovealError(f'{name}: create makes new weights of a preset; foveal.load("{name}") opens trained ones')
     if not isinstance(name, str) or name not in known:
         raise unknown("model", str(name), known)
     config = known[name]
