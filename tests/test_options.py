@@ -7,6 +7,7 @@ import dataclasses
 import importlib
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,6 +77,10 @@ def test_out_of_bounds_is_one_line(values, message):
 def test_a_mistyped_name_is_answered_with_the_nearest():
     with pytest.raises(FovealError, match="no option of something is called 'cuont'; the nearest is 'count'"):
         make(Some, "something", cuont=3)
+
+
+def test_text_may_be_a_path():
+    assert make(Some, "something", name=Path("a/b")).name == "a/b"
 
 
 def test_defaults_are_not_shared():

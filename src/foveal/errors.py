@@ -111,12 +111,12 @@ def _escape(sign: str) -> str:
 def unknown(kind: str, name: str, names: Iterable[str]) -> FovealError:
     """The error for a name that does not exist, with the nearest one that does, if any is near."""
     known = sorted(names)
-    near = _nearest(name, known)
+    near = nearest(name, known)
     hint = f"the nearest is {near!r}; " if near else ""
     return FovealError(f"no {kind} is called {name!r}; {hint}there are {', '.join(known)}")
 
 
-def _nearest(name: str, known: list[str]) -> str | None:
+def nearest(name: str, known: list[str]) -> str | None:
     """The known name that is meant: whatever its case and its - and _, one that is a letter away,
     then one that begins like it, then any alike.
     """

@@ -6,6 +6,7 @@ import shutil
 import signal
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +15,10 @@ from training.little import FLAGS, a_set, result, rows, same_run, typed
 
 from foveal.app import cli
 from foveal.app.cli import main
+from foveal.errors import FovealError
 from foveal.report import progress as progress_module
 from foveal.tasks.task import all_tasks, find_task
+from foveal.training.harness import Machine
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +62,17 @@ def test_a_model_of_no_preset_is_refused_before_any_data_is_read(model, capsys, 
     assert "icam-31k" in err
     assert "resnet-18" in err
     assert "transformer" not in err
+
+
+def test_a_translator_has_no_use_for_workers():
+    with pytest.raises(FovealError, match=r"--workers: expected none for a translator: .*, got 4; leave it out"):
+        find_task("translate").training(None, None, Path(), Machine("cpu", workers=4), None, True)
+
+
+def test_the_tables_of_an_ablation_are_listed(capsys):
+    status, out, err = run_cli(capsys, "ablate", "icam", "--only", "?")
+    assert (status, err) == (0, "")
+    assert "first" in out.splitlines()
 
 
 def test_a_whole_run_says_little(data, tmp_path):

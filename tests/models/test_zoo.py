@@ -182,7 +182,7 @@ def foreign(tmp_path, monkeypatch):
     file.write_text(FOREIGN)
     monkeypatch.syspath_prepend(tmp_path)
     point = metadata.EntryPoint("tiny", "tiny_model", zoo.GROUP)
-    monkeypatch.setattr(zoo.metadata, "entry_points", lambda group: [point] if group == zoo.GROUP else [])
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [point] if group == zoo.GROUP else [])
     for found in (families, family):
         found.cache_clear()
     yield file
@@ -233,11 +233,39 @@ def test_a_card_with_stages_that_are_none_is_one_line():
         build(Card(task="", model="icam-31k", family="icam", config={"stages": [7]}), tensors=100)
 
 
+def test_a_broken_package_costs_its_own_models_only(tmp_path, monkeypatch, capsys):
+    (tmp_path / "broken_model.py").write_text("import no_such_module")
+    monkeypatch.syspath_prepend(tmp_path)
+    points = [metadata.EntryPoint(name, "broken_model", zoo.GROUP) for name in ("broken", "icam")]
+    monkeypatch.setattr(metadata, "entry_points", lambda group: points if group == zoo.GROUP else [])
+    families.cache_clear()
+    family.cache_clear()
+    try:
+        assert isinstance(create("icam-31k"), Icam)  # and not what calls itself icam
+        assert "broken" in families()
+        assert set(presets("icam", "broken")) == set(presets("icam"))
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(
+            "foveal: left out: foveal.models broken: expected the package broken_model to bring it, got "
+            "ModuleNotFoundError: No module named 'no_such_module'"
+        )
+        with pytest.raises(FovealError, match=r"foveal\.models broken"):
+            family("broken")
+    finally:
+        families.cache_clear()
+        family.cache_clear()
+
+
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
         ("icm-31k", {}, "no model is called 'icm-31k'; the nearest is 'icam-31k'; there are deit-tiny, "),
         (None, {}, "no model is called 'None'"),
+        (
+            "icam-fast-pipes",
+            {},
+            'icam-fast-pipes: create makes new weights of a preset; foveal.load("icam-fast-pipes") opens trained ones',
+        ),
         (["icam-31k"], {}, "no model is called"),
         ("icam-31k", {"klasses": 3}, "no field of icam-31k's config is called 'klasses'; the nearest is 'classes'"),
         ("icam-31k", {"family": "peer"}, "no field of icam-31k's config is called 'family'"),

@@ -148,7 +148,7 @@ def commands() -> dict[str, tuple[str, str]]:
     """Name → (module, what it does): foveal's own, and those that tasks bring."""
     found = {name: (f"foveal.app.command.{name}", what) for name, what in COMMANDS.items()}
     for task in all_tasks():
-        found |= task.commands
+        found |= {name: what for name, what in task.commands.items() if name not in found}  # a task replaces none
     return found
 
 

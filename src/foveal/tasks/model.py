@@ -1,7 +1,7 @@
 """One opened model, whatever lies behind it: what `foveal.load` returns, and what every command works with."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,6 +101,13 @@ class Model:
             return Path()  # the package is nobody's place to write to
         return path if path.is_dir() else path.parent
 
+    def report_folder(self, what: str) -> Path:
+        """Where a report on it is written by default: in a run's folder under its own name, else with that of
+        the file before it, since a folder holds many.
+        """
+        alone = self.path is None or self.path.is_dir() or self.path.name == FILE
+        return self.folder() / (what if alone else f"{self.path.stem}-{what}")  # type: ignore[union-attr]
+
     def predictor(self, **options: Any) -> Predictor:
         """The model at work, for those who call it many times."""
         return self._task.predictor(self, self._options("predict", options))
@@ -115,8 +122,8 @@ class Model:
             return predictor.predict(predictor.inputs([str(inputs)]))
         if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(one, (str, Path)) for one in inputs):
             return predictor.predict(predictor.inputs([str(one) for one in inputs]))
-        # one image, of numpy or Pillow
-        single = hasattr(inputs, "__array_interface__") and getattr(inputs, "ndim", 3) == 3
+        # one image, of numpy or Pillow; a grey one has two axes
+        single = hasattr(inputs, "__array_interface__") and getattr(inputs, "ndim", 3) <= 3
         return predictor.predict([inputs] if single else inputs)
 
     def translate(self, lines: str | Sequence[str], **options: Any) -> Any:
@@ -129,7 +136,7 @@ class Model:
 
     def evaluate(
         self,
-        data: str | None = None,
+        data: str | Path | None = None,
         split: str | None = None,
         *,
         beside: "Sequence[Model]" = (),
@@ -167,6 +174,10 @@ class Model:
     def graph(self) -> bytes:
         """The exported file's content in float32, as it is timed."""
         return self._task.graph(self)
+
+    def timed(self, session: Any) -> "Callable[[int], Callable[[], Any]] | None":
+        """How a session of its graph answers a batch, where that takes more than one call; as it is timed."""
+        return self._task.timed(self, session)
 
     def save_pretrained(self, folder: str | Path) -> Path:
         """Write model.safetensors, config.json and README.md, by the hub's conventions.
@@ -210,7 +221,7 @@ class Model:
         lines = [
             "---", "library_name: foveal", f"tags: [{', '.join(tags)}]", "---", f"# {self.card.model}", "",
             self.card.note or f"A model that {self._task.does}, trained with foveal.", "",
-            "```python", "import foveal", 'model = foveal.load("this folder, or its id on the hub")', "```", "",
+            "```python", "import foveal", 'model = foveal.load("this folder, or hf://OWNER/NAME on the hub")', "```", "",
             figures,
         ]  # fmt: skip
         return "\n".join(lines)

@@ -12,12 +12,12 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foveal.errors import FovealError, expect, unknown
 from foveal.options import Options
+from foveal.packages import foreign, left_out, loaded
 from foveal.runtime.card import Card
 
 if TYPE_CHECKING:
@@ -45,6 +45,12 @@ class Predictor(ABC):
         An error names a word that names nothing.
         """
 
+    def stream(self, null: bool = False) -> Iterator[Any]:
+        """What stands on stdin, as it comes: paths, one per line, or with `null` one before each NUL byte."""
+        from foveal.runtime.paths import listed
+
+        return listed(null)
+
     @abstractmethod
     def predict(self, inputs: Iterable[Any]) -> Iterator[Any]:
         """Results, each with the attributes `file` and, where it failed, `error`."""
@@ -66,7 +72,7 @@ class Evaluation(ABC):
         """The figures as a Markdown table."""
 
     @abstractmethod
-    def write(self, folder: Path) -> list[Path]:
+    def write(self, folder: str | Path) -> list[Path]:
         """Write the report; the file to look at comes first."""
 
     def __str__(self) -> str:
@@ -198,6 +204,12 @@ class Task(ABC):
         """The exported file's content in float32, to be timed."""
         raise self._cannot(model, "export")
 
+    def timed(self, model: "Model", session: Any) -> "Callable[[int], Callable[[], Any]] | None":
+        """Of its exported graph, in a session: batch → what answers that many random inputs. None where one call
+        of the graph does.
+        """
+        return None
+
     def labelled_batches(self, model: "Model", count: int) -> "LabelledBatches":
         """Samples that the importance of heads is measured on."""
         raise FovealError(
@@ -218,32 +230,42 @@ class Task(ABC):
 @cache
 def task_names() -> tuple[str, ...]:
     """All tasks there are: folders beside this file, and entry points."""
-    own = sorted(file.parent.name for file in Path(__file__).parent.glob("*/task.py"))
-    return (*own, *sorted(set(_foreign()) - set(own)))
+    return (*_own(), *sorted(foreign(GROUP, _own())))
 
 
 @cache
 def find_task(name: str) -> Task:
     """The task of this name."""
-    if name not in task_names():
+    if name in _own():
+        return _checked(name, importlib.import_module(f"foveal.tasks.{name}.task").TASK)
+    brought = foreign(GROUP, _own())
+    if name not in brought:
         raise unknown("task", name, task_names())
-    foreign = _foreign()
-    task: Task = (
-        importlib.import_module(f"foveal.tasks.{name}.task").TASK if name not in foreign else foreign[name].load()
-    )
+    return loaded(brought[name], lambda: _checked(name, brought[name].load()))
+
+
+def all_tasks() -> list[Task]:
+    """All that can be loaded; a line on stderr names those that cannot."""
+    tasks = []
+    for name in task_names():
+        try:
+            tasks.append(find_task(name))
+        except FovealError as error:
+            left_out(str(error))
+    return tasks
+
+
+def _own() -> list[str]:
+    return sorted(file.parent.name for file in Path(__file__).parent.glob("*/task.py"))
+
+
+def _checked(name: str, task: Any) -> Task:
     expect(
         isinstance(task, Task),
         f"the task {name}",
         "an object of a class that extends foveal.tasks.task.Task",
         type(task).__name__,
     )
+    assert isinstance(task, Task)
     expect(task.name == name, f"the task {name}", f"the name {name}, as its folder or entry point has", task.name)
     return task
-
-
-def all_tasks() -> list[Task]:
-    return [find_task(name) for name in task_names()]
-
-
-def _foreign() -> dict[str, metadata.EntryPoint]:
-    return {point.name: point for point in metadata.entry_points(group=GROUP)}

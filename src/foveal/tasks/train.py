@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foveal.errors import FovealError, expect, unknown
+from foveal.errors import FovealError, expect, is_number, unknown
 from foveal.options import make, read_options
 from foveal.progress import Progress, silent
 from foveal.runtime.packaged import is_file
@@ -28,12 +28,16 @@ class Run:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """The numbers of its result."""
-        return {
-            name: value
-            for name, value in self.result.items()
-            if isinstance(value, (int, float)) and not isinstance(value, bool)
-        }
+        """The numbers of its result: of the run, then those of validation and test, such as test_bleu, where it has
+        them.
+        """
+        found = {name: value for name, value in self.result.items() if is_number(value)}
+        for split in ("val", "test"):
+            parts = self.result.get(split)
+            for name, part in parts.items() if isinstance(parts, dict) else ():
+                value = part.get("value") if isinstance(part, dict) else part  # alone, or with its interval
+                found |= {f"{split}_{name}": value} if is_number(value) else {}
+        return found
 
     @cached_property
     def model(self) -> "Model":

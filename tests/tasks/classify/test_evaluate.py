@@ -1,6 +1,7 @@
 """`foveal evaluate`, as it is typed."""
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -63,6 +64,11 @@ def test_figures_are_those_of_the_runs_predictions(one, capsys, tmp_path, split)
     assert under.startswith("Intervals: 95 % percentile bootstrap over images, 20 resamples, seed 0; none of ECE, ")
     assert (tmp_path / "report" / "report.html").exists()
     assert out.splitlines()[-1] == f"the report is {tmp_path}/report/report.html"
+
+
+def test_paths_are_as_good_as_text(one, data, tmp_path):
+    evaluation = load(one, device="cpu").evaluate(Path(data), resamples=0)
+    assert evaluation.write(str(tmp_path / "e"))[0] == tmp_path / "e" / "report.html"
 
 
 def test_a_fold_is_the_runs_own(data, tmp_path, capsys):

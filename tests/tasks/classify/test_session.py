@@ -15,6 +15,7 @@ from grid import first_is_quick
 from PIL import Image
 
 from foveal.app.cli import main
+from foveal.deploy.onnx.file import write_export
 from foveal.errors import FovealError
 from foveal.explain.saliency import attention_maps
 from foveal.models.store import describe, save_model
@@ -23,7 +24,7 @@ from foveal.runtime.card import read_card
 from foveal.runtime.exported import open_exported
 from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.classify.export import LIMITS, Limits
-from foveal.tasks.classify.graph import export_onnx, write_export
+from foveal.tasks.classify.graph import export_onnx
 from foveal.tasks.classify.predict import OnnxClassifier
 from foveal.tasks.classify.predict_torch import TorchClassifier
 from foveal.tasks.classify.prove import ProofImages, by_onnxruntime, prove

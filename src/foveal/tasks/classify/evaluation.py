@@ -56,7 +56,8 @@ class ClassifyEvaluation(Evaluation):
         above = [*self.notes, *([""] if self.notes else [])]
         return "\n".join([*above, *(table.markdown() for table in tables), f"Intervals: {self.scores.interval}."])
 
-    def write(self, folder: Path) -> list[Path]:
+    def write(self, folder: str | Path) -> list[Path]:
+        folder = Path(folder)
         first = self.models[0]
         title = f"{first.card.model} on {printable(self.source.name)}"
         facts = self.facts | ({"notes": list(self.notes)} if self.notes else {})

@@ -50,6 +50,8 @@ class ClassifyExplanation(Explanation):
         from foveal.report.overlay import draw
         from foveal.report.picture import save
 
+        fits = Path(path).suffix.lower() == self.suffix
+        expect(fits, "to save", f"the name of a {self.suffix} file", str(path))
         save(draw(self.sheet), Path(path))
         return [Path(path)]
 

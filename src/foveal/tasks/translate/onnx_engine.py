@@ -5,18 +5,20 @@ A step gives keys and values of all tokens so far, and takes them back: what a s
 only the rows that do move.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foveal.errors import FovealError, expect, is_integer, short_repr
-from foveal.runtime.decode.batched import max_positions
+from foveal.runtime.decode.batched import decode, max_positions
 from foveal.runtime.decode.engine import Bans, Next, Rows, never_generated, padded
+from foveal.runtime.decode.search import Search
 from foveal.tasks.translate import graph_names as names
 
 Arrays = dict[str, NDArray[Any]]
+TIMED = 20  # tokens of a sentence that is timed, its end included
 
 
 class OnnxEngine:
@@ -102,6 +104,21 @@ class OnnxEngine:
     def _check(self, tokens: int) -> None:
         fits = self.positions is None or tokens <= self.positions
         expect(fits, "a sentence", f"at most {self.positions} tokens, the positions that were learned", tokens)
+
+
+def random_decoding(engine: OnnxEngine) -> Callable[[int], Callable[[], list[tuple[int, ...]]]]:
+    """Batch → greedy search for as many sentences of random words. Each takes the same number of steps:
+    the end is forbidden, then forced.
+    """
+    longest = TIMED if engine.positions is None else min(TIMED, engine.positions - 1)
+    words = min(int(engine.config["source_words"]), engine.vocabulary)
+    search = Search(beam=1, min_length=longest - 1, max_length=longest - 1)
+
+    def job(batch: int) -> Callable[[], list[tuple[int, ...]]]:
+        sources = np.random.default_rng(0).integers(words, size=(batch, longest - 1)).tolist()
+        return lambda: [tuple(found[0].tokens) for found in decode(engine, sources, search)]
+
+    return job
 
 
 def _check_graph(session: Any, config: Mapping[str, Any], file: str) -> None:

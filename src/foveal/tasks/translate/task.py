@@ -3,7 +3,7 @@
 Nothing heavy is imported until it is needed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +57,8 @@ class TranslateTask(Task):
     ) -> "TranslateTraining":
         from foveal.tasks.translate.training import TranslateTraining
 
+        needless = "none for a translator: its sentences lie in memory"
+        expect(not machine.workers, "--workers", needless, machine.workers, "leave it out")
         return TranslateTraining(recipe, data)
 
     def describe_result(self, result: dict[str, Any], folder: Path) -> list[str]:
@@ -110,6 +112,11 @@ class TranslateTask(Task):
         from foveal.tasks.translate.graph import export_translator
 
         return export_translator(model.network, _card(model))
+
+    def timed(self, model: "Model", session: Any) -> "Callable[[int], Callable[[], Any]]":
+        from foveal.tasks.translate.onnx_engine import OnnxEngine, random_decoding
+
+        return random_decoding(OnnxEngine(session, model.card.config, model.name))
 
     def labelled_batches(self, model: "Model", count: int) -> LabelledBatches:
         from foveal.tasks.translate.batches import labelled_batches

@@ -7,7 +7,8 @@ beside what else it costs.
 Before anything is timed, each contender answers twice: a model that drops out, or answers otherwise the second time,
 is refused. Exported files and peers run without torch; runs and presets are exported in memory first, or run by torch
 where --runtime says so. torch.compile makes its graphs before the warm-up, and the time of that is a row of its own;
-where it cannot, a row says why, and the others are timed.
+where it cannot, a row says why, and the others are timed. Where one call of a graph is no answer, its task says what
+answers: a whole sentence, step by step.
 """
 
 import warnings
@@ -29,6 +30,7 @@ from foveal.report.table import plain_name
 from foveal.runtime.onnx_names import EXPORTED
 from foveal.runtime.onnx_session import opened
 from foveal.tasks.load import load
+from foveal.tasks.model import Model
 
 OBEYS = ("models", "peer", "batch", "runtime")  # the flags that it obeys
 
@@ -138,7 +140,7 @@ def _held(graph: bytes, batch: int, threads: int) -> str:
 def _ours(name: str, label: str, runtimes: list[str], threads: int) -> Iterator[Contender]:
     model = load(name, device="cpu", threads=threads) if not name.endswith(EXPORTED) else load(name, threads=threads)
     if model.is_exported:
-        yield of_graph(label, read_graph(Path(name)), threads, (model.card.model,))
+        yield of_graph(label, read_graph(Path(name)), threads, (model.card.model,), model)
         return
     import torch
 
@@ -151,7 +153,7 @@ def _ours(name: str, label: str, runtimes: list[str], threads: int) -> Iterator[
     facts = (f"{parameters(network):,} parameters", f"{flops(network, *network.example()) / 1e6:.1f} MFLOP")
     for runtime in runtimes:
         if runtime == "onnxruntime":
-            yield of_graph(label, model.graph(), threads, facts)
+            yield of_graph(label, model.graph(), threads, facts, model)
         elif runtime == "compile":
             made = Compiled(network)
             yield Contender(f"{label} ({runtime})", made, None, facts, made.seconds)
@@ -159,7 +161,11 @@ def _ours(name: str, label: str, runtimes: list[str], threads: int) -> Iterator[
             yield Contender(f"{label} ({runtime})", _in_torch(network, runtime), None, facts)
 
 
-def of_graph(name: str, content: bytes, threads: int, facts: tuple[str, ...] = ()) -> Contender:
+def of_graph(
+    name: str, content: bytes, threads: int, facts: tuple[str, ...] = (), model: Model | None = None
+) -> Contender:
+    """model: whose graph it is; it knows how it answers, where that takes more than one call."""
+    facts = (*facts, f"{len(content):,} bytes")
     try:
         session = opened(content, threads)
     except ModuleNotFoundError:
@@ -167,6 +173,10 @@ def of_graph(name: str, content: bytes, threads: int, facts: tuple[str, ...] = (
     except Exception as error:  # noqa: BLE001 — onnxruntime has an exception for each kind of damage
         words = " ".join(str(error).split())[:160]
         raise FovealError(f"{name}: expected an ONNX graph, got a file that onnxruntime cannot open: {words}") from None
+
+    searched = None if model is None else model.timed(session)
+    if searched is not None:
+        return Contender(name, searched, None, facts)
 
     def job(batch: int) -> Job:
         feed = {one.name: _noise(one, batch) for one in session.get_inputs()}
@@ -180,7 +190,7 @@ def of_graph(name: str, content: bytes, threads: int, facts: tuple[str, ...] = (
 
         return once
 
-    return Contender(name, job, content, (*facts, f"{len(content):,} bytes"))
+    return Contender(name, job, content, facts)
 
 
 def _noise(one: Any, batch: int) -> NDArray[Any]:
