@@ -17,7 +17,6 @@ from foveal.models.zoo import create
 from foveal.runtime import packaged
 from foveal.tasks import load as load_module
 from foveal.tasks.load import find_model, is_model, list_models, load
-from foveal.tasks.model import Model
 from foveal.tasks.train import Run
 
 

@@ -15,13 +15,13 @@ from foveal.models.icam import Icam
 from foveal.models.peer import PRESETS as PEERS
 from foveal.models.peer import Peer
 from foveal.models.pvt import PRESETS as PVTS
-from foveal.models.swin import PRESETS as SWINS
 from foveal.models.store import build, describe, load_model, save_model
+from foveal.models.swin import PRESETS as SWINS
 from foveal.models.transformer import Transformer
 from foveal.models.vit import PRESETS as VITS
 from foveal.models.zoo import FOLDER, create, families, family, presets
-from foveal.tasks.load import load
 from foveal.runtime.card import Card
+from foveal.tasks.load import load
 from foveal.tasks.task import all_tasks, find_task
 
 

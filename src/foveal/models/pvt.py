@@ -9,9 +9,9 @@ Symbols: P the side of a patch, 4 in front of the first stage and 2 after it; R 
 Paper: Wenhai Wang, Enze Xie, Xiang Li, Deng-Ping Fan, Kaitao Song, Ding Liang, Tong Lu, Ping Luo, Ling Shao (2021).
     Pyramid vision transformer: a versatile backbone for dense prediction without convolutions. ICCV. arXiv:2102.12122.
 Departs from the paper: as in transformers, every LayerNorm has one epsilon, 1e-6, where the paper's code has 1e-5 for
-    those of the patches and of the copies, and convolutions begin as linear maps do. Positions are stretched to another
-    map bilinearly, as in the paper's code; transformers fails there. Where patches or R do not divide a map, its last
-    rows and columns are not seen, as in both.
+    those of the patches and of the copies, and convolutions begin as linear maps do. Positions are stretched to
+    another map bilinearly, as in the paper's code; transformers fails there. Where patches or R do not divide a map,
+    its last rows and columns are not seen, as in both.
 Cost: O(h·w·(h·w·C/R² + C²)) for a map of h × w.
 Example: Pvt(PvtConfig(classes=3, image=64, widths=(8, 8, 16, 16), depths=(1, 1, 1, 1), heads=(1, 1, 2, 2)))(
     torch.rand(2, 3, 64, 64))
@@ -145,7 +145,7 @@ class Stage(nn.Module):
         return self.position.embed(grid)
 
     def forward(self, maps: Tensor) -> Tensor:
-        grid = self.dropout(self.cells(maps))
+        grid: Tensor = self.dropout(self.cells(maps))
         for layer in self.layers:
             grid = layer(grid)
         return grid.permute(0, 3, 1, 2)

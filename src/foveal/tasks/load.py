@@ -87,8 +87,9 @@ def _has_torch() -> bool:
 
 
 def _nearest_model(path: Path) -> Path | None:
-    """The run or the file that is nearest to a path which is not there; in the nearest folder, if its own
-    is not there either.
+    """The run or the file that is nearest to a path which is not there.
+
+    In the nearest folder, if its own is not there either.
     """
     folder = path.parent
     with contextlib.suppress(OSError):  # what cannot be read is no advice

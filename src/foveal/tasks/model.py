@@ -1,7 +1,7 @@
 """One opened model, whatever lies behind it: what `foveal.load` returns, and what every command works with."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -221,7 +221,8 @@ class Model:
         lines = [
             "---", "library_name: foveal", f"tags: [{', '.join(tags)}]", "---", f"# {self.card.model}", "",
             self.card.note or f"A model that {self._task.does}, trained with foveal.", "",
-            "```python", "import foveal", 'model = foveal.load("this folder, or hf://OWNER/NAME on the hub")', "```", "",
+            "```python", "import foveal",
+            'model = foveal.load("this folder, or hf://OWNER/NAME on the hub")', "```", "",
             figures,
         ]  # fmt: skip
         return "\n".join(lines)

@@ -28,8 +28,8 @@ class Run:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """The numbers of its result: of the run, then those of validation and test, such as test_bleu, where it has
-        them.
+        """The numbers of its result: of the run, then those of validation and test, such as test_bleu,
+        where it has them.
         """
         found = {name: value for name, value in self.result.items() if is_number(value)}
         for split in ("val", "test"):

@@ -34,9 +34,8 @@ from foveal.training.module import TaskModule
 from foveal.training.recipe import Recipe
 from foveal.training.run_folder import DATA, RECIPE, expect_outside, expect_result, expect_same_data, finished, tidy
 
-fcntl: Any = (
-    importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None
-)  # Windows has none: there nobody is kept out
+# Windows has none: there nobody is kept out
+fcntl: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None
 NOISE = (
     ".*does not have many workers.*",
     ".*GPU available but not used.*",

@@ -13,7 +13,6 @@ from foveal.metrics.importance import CIW
 from foveal.metrics.threshold import thresholds
 from foveal.runtime.answers import probabilities
 from foveal.tasks.classify.predictions import Predicted
-from foveal.tasks.classify.scores import Figure
 from foveal.tasks.classify.scoring import CORNERS, MISTAKES, score
 
 

@@ -17,7 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="INPUT",
         nargs="*",
-        help="one input: an image, a quoted sentence, or a text file, of which the first line is explained; before it may stand the model: a run's folder, a "
+        help="one input: an image, a quoted sentence, or a text file, of which the first line is explained; before it "
+        "may stand the model: a run's folder, a "
         ".safetensors or .onnx file",
     )
     parser.add_argument(

@@ -27,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="INPUT",
         nargs="+",
-        help="files, folders, quoted patterns, or - for stdin: a list of paths, or lines of text. The first may be the model: a run's folder, "
+        help="files, folders, quoted patterns, or - for stdin: a list of paths, or lines of text. The first may be "
+        "the model: a run's folder, "
         "a .safetensors or .onnx file; "
         "without one, the weights that come with foveal look at images",
     )

@@ -30,10 +30,8 @@ from foveal.tasks.translate.bench_contenders import FASTEST, OURS, THEIRS, TORCH
 
 VOCABULARY, SOURCE = 32000, 15  # tokens that random weights know, and of a source, its end included
 LENGTHS = (20, 50, 100, 200)
-UNCACHED, QUICK = (
-    (20, 50, 100, 200, 400, 800),
-    400,
-)  # the last takes minutes: it is left out unless --max-length asks for it
+# the last takes minutes: it is left out unless --max-length asks for it
+UNCACHED, QUICK = ((20, 50, 100, 200, 400, 800), 400)
 BARS = {  # of the base model: what ours is at least, as a multiple of theirs
     (OURS, "fp32", THEIRS): {(1, 1): 1.4, (1, 4): 2.0, (32, 1): 1.2, (32, 4): 1.1},
     (OURS, "int8", FASTEST): {(1, 1): 1.0, (1, 4): 1.0, (32, 1): 1.0, (32, 4): 0.8},

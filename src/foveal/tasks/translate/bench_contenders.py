@@ -120,9 +120,8 @@ def _translated(marian: Any, folder: Path, precision: str, threads: int) -> Deco
     import ctranslate2
     from ctranslate2.converters.transformers import BartLoader
 
-    marian = copy.deepcopy(
-        marian
-    )  # the converter changes what it is given, and transformers would generate other tokens
+    # the converter changes what it is given, and transformers would generate other tokens
+    marian = copy.deepcopy(marian)
     config = marian.config
     config.normalize_before, config.normalize_embedding = False, False
     spec = BartLoader().get_model_spec(marian)
