@@ -142,7 +142,7 @@ class Stage(nn.Module):
         return self.position.embed(grid)
 
     def forward(self, maps: Tensor) -> Tensor:
-        grid = self.dropout(self.cells(maps))
+        grid: Tensor = self.dropout(self.cells(maps))
         for layer in self.layers:
             grid = layer(grid)
         return grid.permute(0, 3, 1, 2)
