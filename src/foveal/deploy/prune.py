@@ -175,7 +175,7 @@ def _importance(by: str) -> Any:
 def _way(model: nn.Module) -> Way:
     if isinstance(model, Icam):
         return _way_of_icam(model)
-    expect(isinstance(model, Peer), "to prune", "a model of foveal.create", type(model).__name__)
+    expect(isinstance(model, Peer), "to prune", "an Icam or a peer", f"a {type(model).__name__}")
     net = cast("Peer", model).net
     head = net.classifier if isinstance(net.classifier, nn.Linear) else net.classifier[-1]
     heads: dict[nn.Module, int] = {}
