@@ -141,6 +141,17 @@ def test_the_dot_product_takes_the_cheaper_order(places, others):
     assert counter.get_total_flops() == 2 * 2 * (6 * 5 * (places + others) + min(pairs, sums))
 
 
+def test_an_exported_dot_product_decides_nothing_by_the_size_of_its_example():
+    few, places = (maps(2, 3, 6), maps(2, 3, 6), maps(2, 3, 7)), torch.export.Dim("places")
+    form = scatter(DotProduct(6, 5).double())
+    graph = torch.export.export(form, few, dynamic_shapes=({1: places},) * 3).module()
+    many = maps(2, 13, 6), maps(2, 13, 6), maps(2, 13, 7)
+    with FlopCounterMode(display=False) as counter:
+        y = graph(*many)
+    assert error(y, form(*many)) < 1e-12
+    assert counter.get_total_flops() == 2 * 2 * 26 * (6 * 5 + 5 * 7)
+
+
 def test_a_form_is_a_part():
     class Mean(nn.Module):
         def forward(self, x, keys, values):
