@@ -12,7 +12,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
+
+from foveal.data.source import FileImages, Names, Source
+from foveal.report.catalogue import samples
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -110,6 +115,11 @@ def newcomer(tmp_path_factory):
     source = (tree / "src/foveal/app/cli.py").read_text(encoding="utf-8")
     assert source.count(place) == 1
     (tree / "src/foveal/app/cli.py").write_text(source.replace(place, f"{place}\n{plus}"), encoding="utf-8")
+    family, file = re.search(r"add `(\"\w+\")`\nto those of `([\w/.]+)`", page).groups()
+    source = (tree / "src/foveal" / file).read_text(encoding="utf-8")
+    assert source.count("    families = (") == 1
+    added = source.replace("    families = (", f"    families = ({family}, ")
+    (tree / "src/foveal" / file).write_text(added, encoding="utf-8")
 
     def python(*arguments):
         # The copy must be found before the installed package.
@@ -125,6 +135,13 @@ def newcomer(tmp_path_factory):
 
 
 @pytest.mark.slow
+def test_what_a_newcomer_adds_passes_make_lint(newcomer):
+    files = [path for path, _ in ADDED.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))]
+    newcomer("-m", "ruff", "check", "--no-cache", *files)
+    newcomer("-m", "ruff", "format", "--no-cache", "--diff", *files)
+
+
+@pytest.mark.slow
 def test_a_newcomer_adds_a_mask_a_score_and_a_layer_in_one_file_each(newcomer):
     for name in ("checkerboard", "gaussian", "mean"):
         assert "paper" in newcomer("-m", "foveal", "show", name)
@@ -137,24 +154,31 @@ def test_a_newcomer_adds_a_mask_a_score_and_a_layer_in_one_file_each(newcomer):
     use += "d = foveal.attend(x, x, x, mask=m, kernel='blocks') - foveal.attend(x, x, x, mask=m, kernel='explicit')\n"
     use += "assert d.abs().max() < 1e-5\n"
     use += "y = foveal.layers.Attention(foveal.score.gaussian)(x[0])\n"
-    use += "assert (y - foveal.weigh(foveal.score.gaussian(x[0][:, None], x[0][:, None]), x[0][:, None])[:, 0]).abs().max() < 1e-6\n"
+    use += "scores = foveal.score.gaussian(x[0][:, None], x[0][:, None])\n"
+    use += "assert (y - foveal.weigh(scores, x[0][:, None])[:, 0]).abs().max() < 1e-6\n"
     use += "layer = foveal.layers.Mean(8)\nassert 'Mean' in dir(foveal.layers)\n"
-    use += "with foveal.watch(layer) as seen: layer(x[0], x[0])\nassert (seen['Mean'].weights - 1 / 300).abs().max() < 1e-6\n"
+    use += "with foveal.watch(layer) as seen: layer(x[0], x[0])\n"
+    use += "assert (seen['Mean'].weights - 1 / 300).abs().max() < 1e-6\n"
     newcomer("-c", use)
 
 
 @pytest.mark.slow
-def test_a_newcomer_adds_a_model_in_one_file(newcomer):
+def test_a_newcomer_adds_a_model_in_one_file_and_trains_it(newcomer, tmp_path):
     use = "import foveal\nm = foveal.create('pool', classes=5)\nassert m(*m.example(2)).shape == (2, 5)\n"
     use += "from foveal.models.store import describe\nprint(describe(m))"
     assert newcomer("-c", use).startswith("('pool'")
+    flags = ["--size", "32", "--batch", "16", "--epochs", "1", "--device", "cpu", "--out", tmp_path / "run"]
+    newcomer("-m", "foveal", "train", "classify", "--model", "pool", "--data", "pipes:40", *flags)
+    assert '"pool"' in (tmp_path / "run/result.json").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
 def test_a_newcomer_adds_a_reader_in_one_file(newcomer, tmp_path):
     use = "import numpy as np\nrandom = np.random.default_rng(0)\n"
-    use += "parts = {f'{split}_images': random.integers(0, 256, (n, 28, 28), dtype=np.uint8) for split, n in (('train', 12), ('val', 6), ('test', 6))}\n"
-    use += "parts |= {name.replace('images', 'labels'): np.arange(len(some))[:, None] % 3 for name, some in parts.items()}\n"
+    use += "parts = {f'{split}_images': random.integers(0, 256, (n, 28, 28), dtype=np.uint8)\n"
+    use += "         for split, n in (('train', 12), ('val', 6), ('test', 6))}\n"
+    use += "parts |= {name.replace('images', 'labels'): np.arange(len(some))[:, None] % 3\n"
+    use += "          for name, some in parts.items()}\n"
     use += f"np.savez({str(tmp_path / 'digits.npz')!r}, **parts)"
     newcomer("-c", use)
     said = newcomer("-m", "foveal", "data", tmp_path / "digits.npz")
@@ -173,6 +197,25 @@ def test_a_newcomer_adds_a_reader_in_one_file(newcomer, tmp_path):
         tmp_path / "run",
     ]
     newcomer("-m", "foveal", "train", "classify", "--data", tmp_path / "digits.npz", *flags)
+
+
+def test_the_list_of_files_in_contributing_is_a_source(tmp_path):
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (text,) = (text for kind, text in FENCE.findall(page) if kind == "python" and text.startswith("files, classes"))
+    Image.new("RGB", (5, 3)).save(tmp_path / "b.png")
+    names = {"np": np, "FileImages": FileImages, "Names": Names, "Source": Source, "path": tmp_path, "name": "some"}
+    exec(text, names)
+    source = names["source"]
+    assert source.image(1).shape == (3, 5, 3)
+    assert source.known().tolist() == [True, True, False]
+    assert source.indices("train").tolist() == [0, 1]
+
+
+def test_the_sample_tensors_of_contributing_are_those_of_the_examples():
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| \(([\d, ]+)\) \|", page, re.MULTILINE)
+    listed = {name: shape for names, shape in rows for name in re.findall(r"\w+", names)}
+    assert listed == {name: ", ".join(map(str, one.shape)) for name, one in samples().items()}
 
 
 @pytest.mark.slow

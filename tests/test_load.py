@@ -17,7 +17,7 @@ from foveal.models.zoo import create
 from foveal.runtime import packaged
 from foveal.tasks import load as load_module
 from foveal.tasks.load import find_model, is_model, list_models, load
-from foveal.tasks.model import Model
+from foveal.tasks.train import Run
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +84,14 @@ def test_a_run_its_file_and_its_export_are_one_model(run, exported):
     assert models[0].folder() == run
     assert models[2].folder() == run
     assert not models[0].network.training
+    reports = [model.report_folder("evaluation-test") for model in models]
+    alone = run / "evaluation-test"
+    assert reports == [alone, alone, alone, exported.parent / "m-evaluation-test"]  # no file writes over another's
+
+
+def test_the_report_on_weights_of_the_package_is_named_after_them():
+    reports = {str(load(name, device="cpu").report_folder("evaluation-test")) for name in packaged.names()}
+    assert reports == {"icam-fast-pipes-evaluation-test", "icam-pipes-evaluation-test"}
 
 
 def test_weights_of_the_package():
@@ -123,6 +131,11 @@ def test_a_translator_says_its_task_itself(translator):
     assert len(model.translate(["one", "two"])) == 2
 
 
+def test_a_grey_array_is_one_image(run):
+    (found,) = load(run, device="cpu").predict(np.zeros((31, 37), np.uint8))
+    assert (found.file, found.error) == ("image 0", "")
+
+
 def test_a_home_folder(run, monkeypatch):
     monkeypatch.setenv("HOME", str(run.parent))
     assert load("~/tiles", device="cpu").classes == ("a", "b", "c")
@@ -154,17 +167,38 @@ def hub(monkeypatch, run):
     return calls
 
 
-def test_an_id_on_the_hub(hub):
-    assert load("ada/tiles", device="cpu").classes == ("a", "b", "c")
+def test_an_id_on_the_hub(hub, capsys):
+    assert load("hf://ada/tiles", device="cpu").classes == ("a", "b", "c")
     assert hub == [("download", "ada/tiles", "model.safetensors")]
+    assert capsys.readouterr().err == "asking the hub for ada/tiles\n"
 
 
 def test_an_id_that_nobody_has(hub):
-    says = refusal("ada/tilse")
+    says = refusal("hf://ada/tilse")
     assert says == (
-        "the model ada/tilse: expected a file or a run's folder, or an id on the hub that can be reached, got 404: no "
+        "the model hf://ada/tilse: expected OWNER/NAME of a model on the hub that can be reached, got 404: no "
         "repository ada/tilse, nor anything like it"
     )
+
+
+@pytest.mark.parametrize(
+    ("typed", "near"),
+    [
+        ("runs/tilse", "; the nearest is runs/tiles"),
+        ("rnus/tiles", "; the nearest is runs/tiles"),  # the folder is mistyped as well
+        ("runs/inspector", "; the nearest is runs/inspector.onnx"),
+        ("zzz/qqq", ""),
+    ],
+)
+def test_a_mistyped_run_is_never_looked_up(typed, near, hub, tmp_path, monkeypatch):
+    (tmp_path / "runs/tiles").mkdir(parents=True)
+    (tmp_path / "runs/notes-of-tilse").mkdir()  # no run
+    (tmp_path / "runs/tiles/model.safetensors").touch()
+    (tmp_path / "runs/inspector.onnx").touch()
+    monkeypatch.chdir(tmp_path)
+    says = f"the model {typed}: expected a file or a run's folder that exists, got none there"
+    assert refusal(typed) == f"{says}{near}; hf://{typed} opens it from the hub"
+    assert hub == []
 
 
 def test_to_the_hub(hub, run):
@@ -173,19 +207,31 @@ def test_to_the_hub(hub, run):
     assert hub == [("create", "ada/new", True), ("upload", "ada/new", files, {"commit_message": "first"})]
 
 
-def test_a_folder_that_exists_goes_before_the_hub(hub, run, monkeypatch):
-    monkeypatch.chdir(run.parent.parent)
-    assert load(f"{run.parent.name}/tiles", device="cpu").path is not None
-    refusal(f"{run.parent.name}/tilse")  # beside a folder that is there: a run, mistyped
-    assert hub == []
-
-
 def test_without_the_library(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert (
-        refusal("ada/tiles")
-        == "the model ada/tiles: no such file or folder; to load from the hub, pip install huggingface_hub"
+        refusal("hf://ada/tiles")
+        == "the model hf://ada/tiles: this needs huggingface_hub, which is not installed; pip install foveal[hub]"
     )
+
+
+def test_without_torch_a_preset_is_told_from_a_mistyped_name(monkeypatch):
+    monkeypatch.setattr(load_module, "_has_torch", lambda: False)
+    assert refusal("icam-31k") == (
+        "the model icam-31k: expected icam-fast-pipes, icam-pipes, a file or a run's folder, got another name, without "
+        "torch; presets need it: pip install foveal[torch]"
+    )
+
+
+def test_the_figures_of_a_run_are_those_of_its_splits_too(tmp_path):
+    bleu = {"value": 41.3, "low": 40.1, "high": 42.7, "signature": "nrefs:1"}
+    result = {"model": "m", "seed": 3, "val_score": 0.7, "done": True, "val": {"loss": 1.5}, "test": {"bleu": bleu}}
+    assert Run("translate", tmp_path, result).figures == {
+        "seed": 3,
+        "val_score": 0.7,
+        "val_loss": 1.5,
+        "test_bleu": 41.3,
+    }
 
 
 # --- what cannot be opened --------------------------------------------------------------------------------------------
@@ -304,5 +350,3 @@ def test_how_a_model_shows_itself(run, exported):
         repr(load("icam-30k", device="cpu")) == "Model('icam-30k', task='classify', model='icam-30k', random weights)"
     )
     assert repr(load(exported)) == f"Model('{exported}', task='classify', model='icam-31k', exported)"
-    assert isinstance(load(run).with_card(note="other"), Model)
-    assert load(run).with_card(note="other").card.note == "other"

@@ -7,6 +7,7 @@ import dataclasses
 import importlib
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,8 +36,8 @@ class Some(Options):
 
 
 GOOD = [
-    {"count": 1}, {"count": 2**31 - 1}, {"small": 9}, {"rate": 0}, {"rate": 1e15}, {"share": None}, {"share": 0}, {"free": -1e15},
-    {"name": ""}, {"kind": "b"}, {"loud": True}, {"fields": {"a": 1}}, {"boxes": [[1]]},
+    {"count": 1}, {"count": 2**31 - 1}, {"small": 9}, {"rate": 0}, {"rate": 1e15}, {"share": None}, {"share": 0},
+    {"free": -1e15}, {"name": ""}, {"kind": "b"}, {"loud": True}, {"fields": {"a": 1}}, {"boxes": [[1]]},
 ]  # fmt: skip
 BAD = [
     ({"count": 0}, "--count: expected an integer, at least 1, got 0"),
@@ -76,6 +77,10 @@ def test_out_of_bounds_is_one_line(values, message):
 def test_a_mistyped_name_is_answered_with_the_nearest():
     with pytest.raises(FovealError, match="no option of something is called 'cuont'; the nearest is 'count'"):
         make(Some, "something", cuont=3)
+
+
+def test_text_may_be_a_path():
+    assert make(Some, "something", name=Path("a/b")).name == "a/b"
 
 
 def test_defaults_are_not_shared():
@@ -255,8 +260,8 @@ def test_an_option_s_default_is_in_its_help():
     assert texts["name"] == "what it is called; nothing: as its file"
     metavars = {action.dest: action.metavar for action in actions(Some)}
     assert metavars == {
-        "count": "N", "small": "N", "rate": "X", "share": "X", "free": "X", "name": "NAME", "kind": "a|b", "loud": "true|false",
-        "quiet": "true|false", "fields": "YAML", "boxes": "YAML",
+        "count": "N", "small": "N", "rate": "X", "share": "X", "free": "X", "name": "NAME", "kind": "a|b",
+        "loud": "true|false", "quiet": "true|false", "fields": "YAML", "boxes": "YAML",
     }  # fmt: skip
 
 

@@ -3,12 +3,15 @@ one model and one reader.
 """
 
 import re
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 import foveal
-from foveal.tasks.task import task_names
+from foveal.app.cli import main
+from foveal.tasks import task as tasks
+from foveal.tasks.task import find_task, task_names
 
 HOME = Path(foveal.__file__).parent
 ROOMS = (
@@ -53,3 +56,26 @@ def test_every_task_is_found_by_its_folder():
         assert (HOME / "tasks" / folder / "__init__.py").read_text(encoding="utf-8").count(
             "import"
         ) == 0  # it imports nothing
+
+
+def test_a_broken_package_costs_its_own_task_only(tmp_path, monkeypatch, capsys):
+    (tmp_path / "broken_task.py").write_text("raise RuntimeError('two\\nlines')", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    points = [metadata.EntryPoint(name, "broken_task:TASK", tasks.GROUP) for name in ("broken", "classify")]
+    monkeypatch.setattr(metadata, "entry_points", lambda group: points if group == tasks.GROUP else [])
+    for found in (task_names, find_task):
+        found.cache_clear()
+    try:
+        assert main(["--help"]) == 0
+        out, err = capsys.readouterr()
+        assert "translate lines as they come" in out
+        assert err == (
+            "foveal: left out: foveal.tasks broken: expected the package broken_task:TASK to bring it, got "
+            "RuntimeError: two lines; mend or remove the package\n"
+        )
+        assert find_task("classify").families[0] == "icam"  # and not what calls itself so
+        assert main(["train", "broken"]) == 2
+        assert "foveal: error: foveal.tasks broken: expected the package" in capsys.readouterr().err
+    finally:
+        for found in (task_names, find_task):
+            found.cache_clear()

@@ -1,7 +1,8 @@
 """foveal: attention models that are right, fast and small enough to ship.
 
     run = foveal.train("classify", data="photos", epochs=60)
-    model = foveal.load("runs/photos-icam-31k")      # or a model file, an exported .onnx, a preset, weights that come with foveal, an id on the hub
+    # a run; or a model file, an exported .onnx, a preset, weights that come with foveal, hf://OWNER/NAME
+    model = foveal.load("runs/photos-icam-31k")
     for found in model.predict("photos/"): ...
 
 Nothing is loaded before it is touched, so that `import foveal` takes milliseconds and needs no torch.
@@ -43,14 +44,25 @@ _ELSEWHERE = {  # what people look for here → where it is
     "evaluate": "foveal.load(model).evaluate(data=…)",
     "explain_image": "foveal.load(model).explain(image)",
     "export": "foveal.load(model).export(path)",
-    "from_pretrained": "foveal.load(folder, file or id)",
+    "from_pretrained": "foveal.load(folder, file or hf://OWNER/NAME)",
     "predict": "foveal.load(model).predict(images)",
     "save": "foveal.load(model).save_pretrained(folder)",
     "translate": "foveal.load(model).translate(lines)",
 }
-_ROOMS = (
-    "data", "explain", "layers", "losses", "mask", "metrics", "models", "position", "runtime", "score", "tasks", "vision",
-)  # fmt: skip
+_ROOMS = [
+    "data",
+    "explain",
+    "layers",
+    "losses",
+    "mask",
+    "metrics",
+    "models",
+    "position",
+    "runtime",
+    "score",
+    "tasks",
+    "vision",
+]
 
 __all__ = [
     "FovealError",

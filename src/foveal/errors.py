@@ -29,9 +29,8 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        named = (
-            error.filename if isinstance(error.filename, (str, bytes)) else path
-        )  # such as a link below the folder that was named
+        # such as a link below the folder that was named
+        named = error.filename if isinstance(error.filename, (str, bytes)) else path
         raise FovealError(f"cannot read {os.fsdecode(named)}: {error.strerror or error}") from None
 
 
@@ -70,9 +69,8 @@ def is_integer(value: object) -> bool:
     if hasattr(value, "requires_grad"):
         return False  # a tensor cannot be told apart, hashed or kept as a number can
     if not hasattr(value, "dtype"):
-        return hasattr(
-            type(value), "__index__"
-        )  # a symbolic size of torch: to ask for its number would make it a constant
+        # a symbolic size of torch: to ask for its number would make it a constant
+        return hasattr(type(value), "__index__")
     try:
         operator.index(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):  # a fraction, or several numbers
@@ -113,12 +111,12 @@ def _escape(sign: str) -> str:
 def unknown(kind: str, name: str, names: Iterable[str]) -> FovealError:
     """The error for a name that does not exist, with the nearest one that does, if any is near."""
     known = sorted(names)
-    near = _nearest(name, known)
+    near = nearest(name, known)
     hint = f"the nearest is {near!r}; " if near else ""
     return FovealError(f"no {kind} is called {name!r}; {hint}there are {', '.join(known)}")
 
 
-def _nearest(name: str, known: list[str]) -> str | None:
+def nearest(name: str, known: list[str]) -> str | None:
     """The known name that is meant: whatever its case and its - and _, one that is a letter away,
     then one that begins like it, then any alike.
     """

@@ -8,6 +8,7 @@ One style for everything that is configured: a task's recipe is one of these, an
 import dataclasses
 import functools
 import math
+import os
 import types
 import typing
 from dataclasses import dataclass, field
@@ -71,7 +72,8 @@ def make(kind: type[Kind], what: str, /, **values: Any) -> Kind:
     for name in values:
         if name not in names:
             raise unknown(f"option of {what}", name, names)
-    return kind(**values)
+    # What is text may be a path in Python.
+    return kind(**{name: os.fspath(value) if isinstance(value, Path) else value for name, value in values.items()})
 
 
 def read_options(name_or_file: str, kind: type[Options], shipped: Path | None) -> dict[str, Any]:

@@ -52,6 +52,20 @@ def test_smaller_is_theirs_over_ours(bench):
     assert [(row.ratio, row.met) for row in bench.rows] == [(9, True), (7, False)]
 
 
+def test_a_ratio_below_1_is_read_the_other_way_round(bench, nap, tmp_path, capsys):
+    bench.faster("naps", nap(0.025), {"theirs": nap(0.010)}, at_least=2)
+    bench.smaller("bytes", 500, ("theirs", 100))
+    bench.slower("shorter", nap(0.010), {"theirs": nap(0.020)})
+    assert [round(row.ratio, 3) for row in bench.rows] == [0.4, 0.2, 0.5]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("2.50 × slower than theirs  (at least 2: NOT MET)")
+    assert lines[1].endswith("5.00 × more memory")
+    assert lines[2].endswith("0.50 × the time of theirs")
+    bench.write(tmp_path)
+    (page,) = tmp_path.glob("trial-*.md")
+    assert "2.50 × slower than theirs" in page.read_text(encoding="utf-8")
+
+
 def test_the_files_hold_every_row_and_its_origin(bench, nap, tmp_path, capsys):
     bench.faster("naps", nap(0.001), {"theirs": nap(0.002)})
     bench.add(Row("a fact", "7 MiB", "", None, ""))

@@ -9,16 +9,20 @@ import pytest
 import torch
 from cards import classify_card
 from onnx import TensorProto, helper
+from tasks.translate.translator import made
 
 from foveal.app.cli import main
 from foveal.app.command.bench.models import Contender, _check, short_names
 from foveal.app.command.bench.resolution import exponent
 from foveal.errors import FovealError
-from foveal.models.store import describe
+from foveal.models.store import describe, save_model
 from foveal.models.zoo import create
+from foveal.runtime.onnx_session import opened
 from foveal.tasks.load import load
 from foveal.tasks.model import Model
 from foveal.tasks.task import find_task
+from foveal.tasks.translate.graph import export_translator
+from foveal.tasks.translate.onnx_engine import TIMED, OnnxEngine, random_decoding
 
 
 def graph(operator="Relu", side="batch", pixels=8):
@@ -42,6 +46,24 @@ def files(tmp_path_factory):
     Model(find_task("classify"), card, place, network=model, device="cpu").export(place / "small.onnx")
     (place / "peer.onnx").write_bytes(graph())
     return place
+
+
+def test_whole_sentences_are_timed(tmp_path, capsys):
+    network, card = made()
+    (tmp_path / "t.onnx").write_bytes(export_translator(network, card))
+    save_model(network, tmp_path / "run/model.safetensors", card)
+    words = [str(tmp_path / "t.onnx"), str(tmp_path / "run"), "--batch", "1,3", "--rounds", "2", "--out", str(tmp_path)]
+    assert main(["bench", "models", *words]) == 0
+    output = capsys.readouterr().out
+    assert "checked: 2 contenders answer the same twice" in output
+    assert "batch 3: t: " in output
+    assert "batch 3: run: " in output
+
+
+def test_every_sentence_that_is_timed_takes_as_many_steps():
+    network, card = made()
+    engine = OnnxEngine(opened(export_translator(network, card)), card.config)
+    assert [len(tokens) for tokens in random_decoding(engine)(3)()] == [TIMED - 1] * 3
 
 
 def test_the_table_and_its_figures(files, tmp_path, capsys):
@@ -126,9 +148,8 @@ def test_compiling_is_timed_apart_from_running(monkeypatch, tmp_path, capsys):
     assert float(seconds) > 0
     assert batch == "3"
     assert rows["batch 3: small (compile)"]["ratio"] is not None
-    assert content["seconds"]["batch 3"]["small (compile)"]["median"] < float(
-        seconds
-    )  # no round of them had to compile
+    # no round of them had to compile
+    assert content["seconds"]["batch 3"]["small (compile)"]["median"] < float(seconds)
     assert "small (torch): compiled" not in output
 
 

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from foveal.app.cli import main
+from foveal.app.command import cite
 from foveal.app.command.cite import bibliography
 from foveal.report.paper import Paper
 
@@ -19,7 +20,7 @@ def test_a_paper_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Kaiser, Łukasz" in out
 
 
-def test_two_papers_of_one_key_are_told_apart() -> None:
+def test_two_papers_of_one_key_have_keys_of_their_own() -> None:
     first, second = Paper(("A B",), 2020, "Same thing"), Paper(("C B",), 2020, "Same other thing")
     texts = bibliography([first, second, first, Paper(("C D",), 2020, "Same")])
     assert [text.split("{")[1].split(",")[0] for text in texts] == ["b2020samea", "b2020sameb", "d2020same"]
@@ -32,6 +33,14 @@ def test_an_unknown_name_prints_nothing_but_the_error(capsys: pytest.CaptureFixt
     assert out == ""
     assert err.startswith("foveal: error: no mechanism is called 'nothing-such'")
     assert err.count("\n") == 1
+
+
+def test_what_has_no_paper_says_so_and_writes_no_bibtex(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cite, "papers_of", lambda name: [])
+    assert main(["cite", "run"]) == 0
+    assert capsys.readouterr() == ("", "no mechanism with a paper was used\n")
 
 
 def test_bibtex_is_utf8_whatever_the_terminal_speaks() -> None:

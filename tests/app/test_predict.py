@@ -208,6 +208,17 @@ def test_a_closed_pipe_ends_in_silence(model, folder):
         assert (process.wait(timeout=300), process.stderr.read()) == (0, b"")
 
 
+def test_out_ends_as_what_is_written(model, folder, tmp_path, capsys):
+    status, _, err = typed(capsys, model, folder / "01.png", "--out", tmp_path / "p.json")
+    assert status == 2
+    assert err == (
+        f"foveal: error: --out: expected a name that ends in .csv or .jsonl or .ndjson, got {tmp_path}/p.json; or "
+        "add --format\n"
+    )
+    status, _, err = typed(capsys, model, folder / "01.png", "--out", tmp_path / "p.txt", "--format", "csv")
+    assert (status, err) == (0, f"1 image, all read; wrote {tmp_path}/p.txt\n")
+
+
 def test_out_is_written_whole_or_not_at_all(model, folder, tmp_path, capsys, monkeypatch):
     out = tmp_path / "new" / "rows.jsonl"
     status, text, err = typed(capsys, model, folder, "--out", out)

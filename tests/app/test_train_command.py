@@ -6,6 +6,7 @@ import shutil
 import signal
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +15,10 @@ from training.little import FLAGS, a_set, result, rows, same_run, typed
 
 from foveal.app import cli
 from foveal.app.cli import main
+from foveal.errors import FovealError
 from foveal.report import progress as progress_module
-from foveal.tasks.task import all_tasks
+from foveal.tasks.task import all_tasks, find_task
+from foveal.training.harness import Machine
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +38,41 @@ def test_every_option_of_the_recipe_is_in_the_help(task, capsys):
     assert status == 0
     for one in dataclasses.fields(task.recipe):
         assert f"--{one.name.replace('_', '-')} " in out
+
+
+@pytest.mark.parametrize("words", [["train"], ["train", "classify"]])
+def test_the_help_lists_the_recipes_that_are_shipped(words, capsys):
+    status, out, _ = run_cli(capsys, *words, "--help")
+    said = " ".join(out.split())
+    assert status == 0
+    for task in all_tasks():
+        names = sorted(file.stem for file in (task.folder / "recipes").iterdir())
+        assert names
+        assert f"{task.name}: {', '.join(names)}" in said
+    assert "(default: none if --data is given, else grammar for translate)" in said
+
+
+@pytest.mark.parametrize("model", ["icam", "rnn-attention"])
+def test_a_model_of_no_preset_is_refused_before_any_data_is_read(model, capsys, monkeypatch, tmp_path):
+    task = find_task("classify")
+    monkeypatch.setattr(type(task), "read", lambda *_: pytest.fail("the data were read"))
+    status, _, err = run_cli(capsys, "train", "classify", "--model", model, "--data", tmp_path, "--out", "run")
+    assert status == 2
+    assert err.startswith(f"foveal: error: no model that classifies is called '{model}'; ")
+    assert "icam-31k" in err
+    assert "resnet-18" in err
+    assert "transformer" not in err
+
+
+def test_a_translator_has_no_use_for_workers():
+    with pytest.raises(FovealError, match=r"--workers: expected none for a translator: .*, got 4; leave it out"):
+        find_task("translate").training(None, None, Path(), Machine("cpu", workers=4), None, True)
+
+
+def test_the_tables_of_an_ablation_are_listed(capsys):
+    status, out, err = run_cli(capsys, "ablate", "icam", "--only", "?")
+    assert (status, err) == (0, "")
+    assert "first" in out.splitlines()
 
 
 def test_a_whole_run_says_little(data, tmp_path):
@@ -57,9 +95,8 @@ def test_a_whole_run_says_little(data, tmp_path):
     )
     assert done.returncode == 0
     begun, *epochs = done.stderr.splitlines()
-    assert (
-        begun == "87 of 91 tensors begin with icam-fast-pipes; the others do not fit and are new"
-    )  # those of the classes
+    # those of the classes
+    assert begun == "87 of 91 tensors begin with icam-fast-pipes; the others do not fit and are new"
     assert [line[:12] for line in epochs] == ["epoch 1 of 2", "epoch 2 of 2"]
     out = done.stdout.splitlines()
     assert out[0].startswith(f"{data.name}: labels.csv, 2 classes (left")

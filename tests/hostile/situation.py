@@ -21,7 +21,6 @@ from training.little import ENVIRONMENT
 
 from foveal.app.cli import main
 
-OFFLINE = {"HF_HUB_OFFLINE": "1"}  # a mistyped name is looked up nowhere
 SECONDS = 60  # the limit of one situation, on a machine that is busy
 
 
@@ -126,7 +125,7 @@ def content(place):
 def inside(argv, situation, capfd):
     """In this process: quick, since torch is here already."""
     capfd.readouterr()
-    with limited(), standing(OFFLINE | situation.environment), fed(situation.stdin):
+    with limited(), standing(situation.environment), fed(situation.stdin):
         status = main(list(argv))
     out, err = capfd.readouterr()
     return Ended(status, out, err)
@@ -139,7 +138,7 @@ def apart(argv, situation):
         input=situation.stdin,
         capture_output=True,
         timeout=SECONDS,
-        env=ENVIRONMENT | OFFLINE | situation.environment,
+        env=ENVIRONMENT | situation.environment,
         check=False,
     )
     return Ended(done.returncode, done.stdout.decode(errors="surrogateescape"), done.stderr.decode(errors="replace"))

@@ -84,7 +84,7 @@ def test_the_fast_build_has_its_weights():
 
 
 @pytest.mark.parametrize("name", list(presets("icam")))
-def test_a_preset_takes_images_of_224_and_tells_its_classes(name):
+def test_a_preset_takes_images_of_224_and_knows_its_classes(name):
     model = create(name, classes=18).eval()
     with torch.no_grad():
         assert model(torch.randn(2, 3, 224, 224)).shape == (2, 18)

@@ -14,8 +14,14 @@ from foveal.models import zoo
 from foveal.models.icam import Icam
 from foveal.models.peer import PRESETS as PEERS
 from foveal.models.peer import Peer
+from foveal.models.pvt import PRESETS as PVTS
+from foveal.models.store import build, describe, load_model, save_model
+from foveal.models.swin import PRESETS as SWINS
 from foveal.models.transformer import Transformer
+from foveal.models.vit import PRESETS as VITS
 from foveal.models.zoo import FOLDER, create, families, family, presets
+from foveal.runtime.card import Card
+from foveal.tasks.load import load
 from foveal.tasks.task import all_tasks, find_task
 
 
@@ -31,6 +37,31 @@ def test_fields_are_changed_and_the_preset_is_not():
     assert (model.config.classes, model.config.queries, model.config.width) == (18, 3, 24)
     assert model.head[3].out_features == 18
     assert presets()["icam-30k"].classes == 2
+
+
+def test_a_preset_is_loaded_with_the_same_weights_and_leaves_the_callers_generator_alone():
+    torch.manual_seed(0)
+    own = create("icam-31k").state_dict()
+    torch.manual_seed(71)
+    before = torch.get_rng_state()
+    loaded = load("icam-31k", device="cpu").network.state_dict()
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in own.items())
+
+
+@pytest.mark.parametrize("name", ["icam-31k", "transformer-tiny"])
+def test_threads_of_a_model_of_torch_are_the_process_s(name):
+    """Of every task: a number of its own is refused, and the origin of its figures names those that computed."""
+    says = "threads: expected an exported file, got a model of torch, whose threads are the whole process's; set "
+    for call in ("predictor", "evaluate", "explain"):
+        with pytest.raises(FovealError, match=f"^{says}"):
+            getattr(load(name, device="cpu", threads=2), call)()
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        assert load(name, device="cpu").origin()["threads"] == "3"
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_peer_is_built_by_its_name():
@@ -55,7 +86,8 @@ def test_a_model_that_translates_is_built_by_its_name():
 
 
 def test_every_name_has_one_task():
-    assert tuple(presets(*find_task("classify").families)) == ("icam-30k", "icam-31k", "icam-fast", *PEERS)
+    named = ("icam-30k", "icam-31k", "icam-fast", *PEERS, *VITS, *SWINS, *PVTS)
+    assert tuple(presets(*find_task("classify").families)) == named
     assert "rnn" in presets(*find_task("translate").families)
     served = [one for task in all_tasks() for one in task.families]
     assert sorted(served) == sorted(families())
@@ -79,7 +111,7 @@ def test_a_family_is_a_file_with_a_frozen_config_a_module_and_presets(name):
 
 
 def test_files_without_presets_are_no_families():
-    assert set(families()) == {"icam", "peer", "seq2seq", "transformer"}
+    assert set(families()) == {"icam", "peer", "pvt", "seq2seq", "swin", "transformer", "vit"}
     with pytest.raises(FovealError, match="no family of models is called 'icm'; the nearest is 'icam'"):
         family("icm")
 
@@ -89,12 +121,18 @@ OWN = {
     "peer": "foveal.models.peer",
     "transformer": "foveal.models.transformer",
     "seq2seq": "foveal.models.seq2seq",
+    "pvt": "foveal.models.pvt",
+    "swin": "foveal.models.swin",
+    "vit": "foveal.models.vit",
 }
 
 
 def modules_after(code):
     """The modules of foveal.models that some code loads, in a process of its own."""
-    end = "\nimport sys; print(*sorted(name for name in sys.modules if name.startswith('foveal.models.') or name == 'transformers'))"
+    end = (
+        "\nimport sys; print(*sorted(name for name in sys.modules "
+        "if name.startswith('foveal.models.') or name == 'transformers'))"
+    )
     done = subprocess.run([sys.executable, "-c", code + end], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return set(done.stdout.split())
@@ -138,21 +176,22 @@ PRESETS = {"tiny-3": TinyConfig()}
 
 
 @pytest.fixture
-def _foreign(tmp_path, monkeypatch):
+def foreign(tmp_path, monkeypatch):
     """A package of somebody else's that brings a family."""
-    (tmp_path / "tiny_model.py").write_text(FOREIGN)
+    file = tmp_path / "tiny_model.py"
+    file.write_text(FOREIGN)
     monkeypatch.syspath_prepend(tmp_path)
     point = metadata.EntryPoint("tiny", "tiny_model", zoo.GROUP)
-    monkeypatch.setattr(zoo.metadata, "entry_points", lambda group: [point] if group == zoo.GROUP else [])
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [point] if group == zoo.GROUP else [])
     for found in (families, family):
         found.cache_clear()
-    yield
+    yield file
     for found in (families, family):
         found.cache_clear()
     sys.modules.pop("tiny_model", None)
 
 
-@pytest.mark.usefixtures("_foreign")
+@pytest.mark.usefixtures("foreign")
 def test_a_family_of_another_package_is_found_by_its_entry_point():
     assert "tiny" in families()
     model = create("tiny-3", width=5)
@@ -160,11 +199,73 @@ def test_a_family_of_another_package_is_found_by_its_entry_point():
     assert model.layer.in_features == 5
 
 
+def test_annotations_may_be_text(foreign):
+    foreign.write_text("from __future__ import annotations\n" + FOREIGN)
+    assert family("tiny").model.__name__ == "Tiny"
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (("def example", "def sample"), "Part, Tiny without example"),
+        (("config: TinyConfig", "width: int"), "none"),
+        (("class Part(nn.Module):", "class Part(nn.Module):\n    def example(self): ..."), "Part, Tiny"),
+    ],
+)
+def test_a_family_without_its_one_module_says_what_is_missing_and_where(foreign, change, found):
+    foreign.write_text(FOREIGN.replace(*change))
+    with pytest.raises(FovealError) as caught:
+        family("tiny")
+    wanted = "one nn.Module with __init__(self, config: TinyConfig) and a method example"
+    assert str(caught.value) == f"{foreign}: expected {wanted}, got {found}"
+
+
+@pytest.mark.usefixtures("foreign")
+def test_a_config_needs_no_depth(tmp_path):
+    model = create("tiny-3", width=5)
+    name, config = describe(model)
+    save_model(model, tmp_path / "tiny.safetensors", Card(task="", model="tiny-3", family=name, config=config))
+    assert load_model(tmp_path / "tiny.safetensors", Card)[0].layer.in_features == 5
+
+
+def test_a_card_with_stages_that_are_none_is_one_line():
+    with pytest.raises(FovealError, match="stages"):
+        build(Card(task="", model="icam-31k", family="icam", config={"stages": [7]}), tensors=100)
+
+
+def test_a_broken_package_costs_its_own_models_only(tmp_path, monkeypatch, capsys):
+    (tmp_path / "broken_model.py").write_text("import no_such_module")
+    monkeypatch.syspath_prepend(tmp_path)
+    points = [metadata.EntryPoint(name, "broken_model", zoo.GROUP) for name in ("broken", "icam")]
+    monkeypatch.setattr(metadata, "entry_points", lambda group: points if group == zoo.GROUP else [])
+    families.cache_clear()
+    family.cache_clear()
+    try:
+        assert isinstance(create("icam-31k"), Icam)  # and not what calls itself icam
+        assert "broken" in families()
+        assert set(presets("icam", "broken")) == set(presets("icam"))
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(
+            "foveal: left out: foveal.models broken: expected the package broken_model to bring it, got "
+            "ModuleNotFoundError: No module named 'no_such_module'"
+        )
+        with pytest.raises(FovealError, match=r"foveal\.models broken"):
+            family("broken")
+    finally:
+        families.cache_clear()
+        family.cache_clear()
+
+
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
         ("icm-31k", {}, "no model is called 'icm-31k'; the nearest is 'icam-31k'; there are deit-tiny, "),
         (None, {}, "no model is called 'None'"),
+        (
+            "icam-fast-pipes",
+            {},
+            'icam-fast-pipes: create makes new weights of a preset; foveal.load("icam-fast-pipes") opens trained ones',
+        ),
         (["icam-31k"], {}, "no model is called"),
         ("icam-31k", {"klasses": 3}, "no field of icam-31k's config is called 'klasses'; the nearest is 'classes'"),
         ("icam-31k", {"family": "peer"}, "no field of icam-31k's config is called 'family'"),

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -157,7 +158,10 @@ def test_the_same_paper_is_written_the_same_everywhere() -> None:
 
 
 def test_reading_needs_no_torch() -> None:
-    code = "import sys; from foveal.report.catalogue import entries; assert entries(); assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
+    code = (
+        "import sys; from foveal.report.catalogue import entries; assert entries(); "
+        "assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -198,6 +202,30 @@ def flat(output: object) -> list[torch.Tensor]:
     if isinstance(output, torch.Tensor):
         return [output]
     return [tensor for part in output for tensor in flat(part)] if isinstance(output, (tuple, list)) else []
+
+
+@pytest.mark.parametrize(
+    ("example", "says"),
+    [
+        (
+            "Gated(14)(tokens)",
+            "expected names out of its file's names and x, memory, wide, image, maps, video, q, k, v",
+        ),
+        ("Gated(14)(tokens, sum(word for row in x))", "got tokens, word"),
+        ("Gated(14)(", "expected one Python expression"),
+    ],
+)
+def test_an_example_that_names_what_is_not_there_is_one_line(example: str, says: str) -> None:
+    with pytest.raises(FovealError) as caught:
+        run_example(replace(find("gated"), example=example))
+    assert str(caught.value).startswith("the Example of gated: ")
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_example_may_bind_names_and_use_builtins() -> None:
+    bound = "[(lambda one: one + len(x))(two) for two in (1, 2)]"
+    assert run_example(replace(find("gated"), example=bound)).output == [3, 4]
 
 
 def test_a_method_of_a_made_object_is_an_example_too() -> None:

@@ -108,6 +108,11 @@ def test_an_array_of_the_right_size_stays_as_it_is():
     assert (frame_of(exact, SIDE) == exact).all()
 
 
+def test_a_grey_array_is_an_image():
+    grey = np.random.default_rng(0).integers(0, 256, (SIDE + 2, SIDE + 3), np.uint8)
+    assert (frame_of(grey, SIDE) == frame_of(Image.fromarray(grey), SIDE)).all()
+
+
 @pytest.mark.parametrize("batch", [0, -1, 1.5, True])
 def test_a_batch_that_is_none(batch):
     with pytest.raises(FovealError, match="--batch: expected"):

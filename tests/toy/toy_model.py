@@ -19,10 +19,6 @@ class GaugeConfig:
     width: int = 8  # C
     family: str = field(default="gauge", init=False)
 
-    def depth(self) -> int:
-        """Blocks that are built one after the other."""
-        return 1
-
 
 PRESETS = {"gauge-tiny": GaugeConfig()}
 

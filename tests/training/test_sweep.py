@@ -14,7 +14,7 @@ import pytest
 from foveal.errors import FovealError
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.training import sweep
-from foveal.training.sweep import Run, Status, diverged, expect_sweep_folder, plan, run_all
+from foveal.training.sweep import PlannedRun, Status, diverged, expect_sweep_folder, plan, run_all
 
 STAND_IN = """
 import json, os, pathlib, signal, sys, time
@@ -41,7 +41,10 @@ if (out.parent / f"diverge-{out.name}").exists():
     from foveal.training.diverged import DIVERGED
     sys.exit(f"foveal: error: {DIVERGED}")
 time.sleep(0.3)
-(out / "result.json").write_text(json.dumps({"model": "icam", "val_score": 0.5, "epoch": 3, "seconds": 2.0, "began": began, "ended": time.time()}))
+times = {"began": began, "ended": time.time()}
+scored = {"figure": "val_loss", "val_loss": 0.25} if (out.parent / "loss").exists() else {"val_score": 0.5}
+result = {"model": "icam", **scored, "epoch": 3, "seconds": 2.0, **times}
+(out / "result.json").write_text(json.dumps(result))
 (out / "model.safetensors").write_bytes(b"")
 (out / "threads").write_text(os.environ["OMP_NUM_THREADS"])
 """
@@ -95,6 +98,12 @@ def test_side_by_side_and_not_again(folder, capsys):
     assert not (runs[0].folder / "began").exists()
 
 
+def test_a_run_is_summed_up_by_the_figure_of_its_task(folder, capsys):
+    (folder / "loss").write_text("")
+    run_all(list(plan("classify", ClassifyRecipe(), folder, [None], [7])), [], jobs=1)
+    assert capsys.readouterr().err == "seed7: validation loss 0.2500 at epoch 3, 2 s\n"
+
+
 @pytest.mark.parametrize(
     ("cores", "allowed", "jobs", "expected"),
     [(2, None, 1, 2), (2, None, 2, 1), (2, None, 3, 1), (8, None, 3, 2), (8, "1", 2, 1), (8, "x", 2, 4)],
@@ -133,7 +142,7 @@ def test_one_that_diverges_is_an_outcome_where_that_is_asked_for(folder):
     (runs[0].folder / "began").unlink()
     run_all(runs, [], jobs=1, diverging=True)
     assert not (runs[0].folder / "began").exists(), "it would diverge again"
-    other = [Run(run.task, run.recipe.changed(lr=0.5), run.folder) for run in runs]
+    other = [PlannedRun(run.task, run.recipe.changed(lr=0.5), run.folder) for run in runs]
     with pytest.raises(FovealError, match="expected the options it was begun with, got others for lr"):
         run_all(other, [], jobs=1, diverging=True)
     (folder / "fail-seed1").write_text("")
@@ -143,10 +152,10 @@ def test_one_that_diverges_is_an_outcome_where_that_is_asked_for(folder):
 
 
 def test_runs_of_another_recipe_are_refused(folder):
-    run_all([Run("classify", ClassifyRecipe(), folder / "seed0")], [], jobs=1)
+    run_all([PlannedRun("classify", ClassifyRecipe(), folder / "seed0")], [], jobs=1)
     other = [
-        Run("classify", ClassifyRecipe(lr=0.5, seed=1), folder / "seed1"),
-        Run("classify", ClassifyRecipe(lr=0.5), folder / "seed0"),
+        PlannedRun("classify", ClassifyRecipe(lr=0.5, seed=1), folder / "seed1"),
+        PlannedRun("classify", ClassifyRecipe(lr=0.5), folder / "seed0"),
     ]
     with pytest.raises(FovealError, match="expected the options it was begun with, got others for lr"):
         run_all(other, [], jobs=1)

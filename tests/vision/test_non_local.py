@@ -119,9 +119,8 @@ def test_watch_sees_its_weights(form):
 def test_a_video_sees_all_of_its_frames():
     layer = scatter(NonLocal(6, norm=nn.Identity()).double())
     frames = maps(2, 5, 6, 3, 2)
-    tall = frames.transpose(1, 2).reshape(
-        2, 6, 15, 2
-    )  # all frames as one map, which a block without pooling cannot tell
+    # all frames as one map, which a block without pooling cannot tell
+    tall = frames.transpose(1, 2).reshape(2, 6, 15, 2)
     assert error(layer(frames).transpose(1, 2).reshape(2, 6, 15, 2), layer(tall)) < 1e-12
 
 

@@ -5,25 +5,16 @@ An image that cannot be read is left out and listed with its reason; it never en
 
 import os
 import warnings
-from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foveal.data.source import Source
 from foveal.errors import FovealError
+from foveal.progress import Progress, silent
 from foveal.runtime.image import BadImage
-
-Progress = Callable[
-    [Iterable[Any], int, str], Iterable[Any]
-]  # items, how many, what is done: shows how far it is, and hands the items on
-
-
-def silent(items: Iterable[Any], total: int, what: str) -> Iterable[Any]:
-    return items
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +25,7 @@ class Bad:
 
 @dataclass(frozen=True, eq=False)
 class Pack:
-    """Images by their index in the source; `good` tells which of them could be read."""
+    """Images by their index in the source; `good` marks those that could be read."""
 
     pixels: NDArray[np.uint8]  # (N, S, S, 3)
     good: NDArray[np.bool_]  # (N,)

@@ -2,7 +2,8 @@
 image itself.
 
     f_i = mean(Φ(p_i));   X = [LN(f_1); …; LN(f_P)];   K = V = W_emb X + PE
-    Q⁰ = softmax(W_emb(Q_latent) Kᵀ/√C) V;   Q̂ = LN(Q + MHCA(Q, K, V));   Q ← LN(Q̂ + FFN(Q̂)),  L times;   logits = MLP(W_out Q)
+    Q⁰ = softmax(W_emb(Q_latent) Kᵀ/√C) V;   Q̂ = LN(Q + MHCA(Q, K, V));   Q ← LN(Q̂ + FFN(Q̂)),  L times
+    logits = MLP(W_out Q)
 
 Symbols: p_i the patches of the image, P of them; Φ one CNN shared by all; C the width; Q_latent a few learned vectors.
     No token looks at its like, so attention costs O(P) where a ViT's costs O(P²).
@@ -54,7 +55,9 @@ class IcamConfig:
     hidden: int = 24  # of the gated feed-forward network
     dropout: float = 0.1
     position: str = "learned"  # or "sinusoidal" or "polar"
-    first: str = "adaptive"  # where the first queries come from: "adaptive", "projected" (adaptive, with its own projections), "static" or "projected-static"
+    # where the first queries come from: "adaptive", "projected" (adaptive, with its own projections), "static" or
+    # "projected-static"
+    first: str = "adaptive"
     mixer: bool = False  # a depthwise 3×3 convolution over the grid of patches
     family: str = field(default="icam", init=False)
 
@@ -67,7 +70,7 @@ class IcamConfig:
 
     def depth(self) -> int:
         """Blocks that are built one after the other."""
-        return self.layers + sum(stage.blocks for stage in self.stages)
+        return self.layers + sum(stage.blocks for stage in self.stages if isinstance(stage, Stage))
 
 
 # Squares of 4 × 4 pixels are read at once, and a token is 16 × 16 pixels, not a patch: four queries look at 196 of
@@ -88,9 +91,8 @@ FAST = IcamConfig(
 )
 PRESETS = {
     "icam-30k": IcamConfig(),  # 29,691 parameters: exactly the equations
-    "icam-31k": IcamConfig(
-        position="sinusoidal", first="projected", mixer=True
-    ),  # 31,371 parameters: the published build
+    # 31,371 parameters: the published build
+    "icam-31k": IcamConfig(position="sinusoidal", first="projected", mixer=True),
     "icam-fast": FAST,  # 42,797 parameters: chosen by the clock, scripts/search_fast.py
 }
 
@@ -196,9 +198,8 @@ class Static(nn.Module):
 
     def forward(self, embed: nn.Module, keys: Tensor, values: Tensor) -> Tensor:
         queries: Tensor = embed(self.latent)
-        return queries.expand(
-            keys.shape[0], -1, -1
-        )  # len() would make a batch of any size a constant of an exported graph
+        # len() would make a batch of any size a constant of an exported graph
+        return queries.expand(keys.shape[0], -1, -1)
 
 
 class Adaptive(Static):

@@ -1,9 +1,10 @@
 """Inverted residual with squeeze-and-excitation, EfficientNet's block,
 and the first stages of that network as a small Φ.
 
-    h = δ(BN(W_1 x));   h = δ(BN(depthwise_k(h)));   h = h ⊙ σ(W_b δ(W_a mean(h)));   y = BN(W_2 h)  (+ x where the shapes agree)
+    h = δ(BN(W_1 x));   h = δ(BN(depthwise_k(h)));   h = h ⊙ σ(W_b δ(W_a mean(h)))
+    y = BN(W_2 h)  (+ x where the shapes agree)
 
-Symbols: δ an activation, SiLU unless told; W_1 widens the channels by `expand` and is left out where expand = 1; the
+Symbols: δ an activation, SiLU by default; W_1 widens the channels by `expand` and is left out where expand = 1; the
     squeeze is a quarter of the block's input.
 Paper: Mingxing Tan, Quoc V. Le (2019). EfficientNet: rethinking model scaling for convolutional neural networks. ICML.
     arXiv:1905.11946.
@@ -117,7 +118,8 @@ class FewChannels(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         exact = x.is_cuda and torch.are_deterministic_algorithms_enabled() and not torch.is_autocast_enabled("cuda")
         if exact and self.training and self.bias is None:
-            y: Tensor = _FewChannels.apply(x, self.weight, self.stride[0], self.padding[0])  # type: ignore[no-untyped-call]
+            stride, padding = self.stride[0], self.padding[0]
+            y: Tensor = _FewChannels.apply(x, self.weight, stride, padding)  # type: ignore[no-untyped-call]
             return y
         return super().forward(x)
 

@@ -38,10 +38,6 @@ class PeerConfig:
     image: int = 224
     family: str = field(default="peer", init=False)
 
-    def depth(self) -> int:
-        """Blocks that are built one after the other: those of transformers' own configs."""
-        return 0
-
 
 # name → (transformers' config, its model, what differs from the config's defaults)
 _BUILDS: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -131,8 +127,8 @@ def begin_well(part: nn.Module) -> None:
 
     It draws the scales of EfficientNet's and MobileViT's BatchNorm near 0: nothing of the image reaches the logits,
     and no training mends it. It hands torch the 0.99 of EfficientNet's and MobileNetV2's papers, which is the old
-    statistics' share there and the new batch's share here: trained so, a network is judged with the statistics of its
-    last batch.
+    statistics' share there and the new batch's share here: trained so, a network is evaluated with the statistics of
+    its last batch.
     """
     if isinstance(part, nn.BatchNorm2d):
         part.reset_parameters()

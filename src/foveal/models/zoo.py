@@ -8,13 +8,14 @@ import dataclasses
 import importlib
 import inspect
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from torch import nn
 
 from foveal.errors import FovealError, expect, short_repr, unknown
+from foveal.packages import foreign, left_out, loaded
+from foveal.runtime import packaged
 
 FOLDER = Path(__file__).parent
 GROUP = "foveal.models"  # the entry points of packages that bring models
@@ -30,8 +31,7 @@ class Family(NamedTuple):
 @cache
 def families() -> tuple[str, ...]:
     """The files of this folder that have presets, and those of others' packages. None of them is imported for it."""
-    own = {file.stem for file in FOLDER.glob("*.py") if "\nPRESETS" in file.read_text(encoding="utf-8")}
-    return tuple(sorted(own | set(_foreign())))
+    return tuple(sorted([*_own(), *foreign(GROUP, _own())]))
 
 
 @cache
@@ -39,24 +39,40 @@ def family(name: str) -> Family:
     """The family of models in the file of this name: the file alone is imported."""
     if name not in families():
         raise unknown("family of models", name, families())
-    foreign = _foreign()
-    module = importlib.import_module(foreign[name].value if name in foreign else f"foveal.models.{name}")
+    if name in _own():
+        return _family(name, f"foveal.models.{name}")
+    point = foreign(GROUP, _own())[name]
+    return loaded(point, lambda: _family(name, point.value))
+
+
+def _family(name: str, place: str) -> Family:
+    module = importlib.import_module(place)
     presets = module.PRESETS
     config = type(next(iter(presets.values())))
-    models: list[Any] = [
+    made: list[Any] = [
         one
         for one in vars(module).values()
         if inspect.isclass(one) and one.__module__ == module.__name__ and _takes(one, config)
     ]
-    expect(
-        len(models) == 1, f"the file models/{name}.py", f"one module that is made of a {config.__name__}", len(models)
-    )
+    models = [one for one in made if hasattr(one, "example")]  # a part may be made of the config, too
+    names = ", ".join(one.__name__ for one in models or made) or "none"
+    wanted = f"one nn.Module with __init__(self, config: {config.__name__}) and a method example"
+    found = names if models or not made else f"{names} without example"
+    expect(len(models) == 1, str(module.__file__), wanted, found)
     return Family(name, config, models[0], presets)
 
 
 def presets(*only: str) -> dict[str, Any]:
-    """Name → config, of all families or of these."""
-    return {name: config for one in only or families() for name, config in family(one).presets.items()}
+    """Name → config, of all families or of these; a line on stderr names those that cannot be loaded."""
+    found: dict[str, Any] = {}
+    for one in sorted(only or families(), key=lambda name: name not in _own()):  # foveal's own names go first
+        try:
+            found |= {name: config for name, config in family(one).presets.items() if name not in found}
+        except FovealError as error:
+            if one in _own():
+                raise
+            left_out(str(error))
+    return found
 
 
 def create(name: str, **changes: Any) -> nn.Module:
@@ -68,6 +84,8 @@ def create(name: str, **changes: Any) -> nn.Module:
 def config_of(name: str, **changes: Any) -> Any:
     """The config of a model of this name, so changed."""
     known = presets()
+    if isinstance(name, str) and name in packaged.names():
+        raise FovealError(f'{name}: create makes new weights of a preset; foveal.load("{name}") opens trained ones')
     if not isinstance(name, str) or name not in known:
         raise unknown("model", str(name), known)
     config = known[name]
@@ -86,8 +104,9 @@ def config_of(name: str, **changes: Any) -> Any:
         raise FovealError(f"{name}: expected fields that fit its config, got {short_repr(changes)}; {error}") from None
 
 
-def _foreign() -> dict[str, metadata.EntryPoint]:
-    return {point.name: point for point in metadata.entry_points(group=GROUP)}
+@cache
+def _own() -> frozenset[str]:
+    return frozenset(file.stem for file in FOLDER.glob("*.py") if "\nPRESETS" in file.read_text(encoding="utf-8"))
 
 
 def _takes(kind: type, config: type) -> bool:
@@ -95,4 +114,5 @@ def _takes(kind: type, config: type) -> bool:
     if not issubclass(kind, nn.Module):
         return False
     first = next(iter(inspect.signature(kind).parameters.values()), None)
-    return first is not None and first.name == "config" and first.annotation is config and hasattr(kind, "example")
+    # An annotation is text where the file says `from __future__ import annotations`.
+    return first is not None and first.name == "config" and first.annotation in (config, config.__name__)

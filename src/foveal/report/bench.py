@@ -19,6 +19,7 @@ WARM_UP = 3
 ROUNDS, LONGEST = 11, 16384  # by default
 MOST_ROUNDS = 10_000
 RUNTIMES = ("onnxruntime", "torch", "compile", "script")
+OPPOSITES = {"faster": "slower", "less": "more"}  # how a ratio below 1 is read
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,15 @@ class Row:
     meaning: str  # how to read the ratio
     bar: str = ""  # the bar, in words
     met: bool | None = None
+
+    def ratio_in_words(self) -> str:
+        """2.00 × faster than theirs; 0.5 reads 2.00 × slower than theirs."""
+        if self.ratio is None:
+            return ""
+        word = next((word for word in self.meaning.split() if word in OPPOSITES), None)
+        if word is None or not 0 < self.ratio < 1:
+            return f"{self.ratio:.2f} {self.meaning}"
+        return f"{1 / self.ratio:.2f} {self.meaning.replace(word, OPPOSITES[word])}"
 
 
 @dataclass
@@ -100,9 +110,8 @@ class Bench:
 
     def add(self, row: Row) -> None:
         self.rows.append(row)
-        ratio = "" if row.ratio is None else f"{row.ratio:.2f} {row.meaning}"
         outcome = "" if row.met is None else f"  ({row.bar}: {'met' if row.met else 'NOT MET'})"
-        words = " · ".join(part for part in (row.ours, row.theirs, ratio) if part)
+        words = " · ".join(part for part in (row.ours, row.theirs, row.ratio_in_words()) if part)
         with contextlib.suppress(OSError):  # nobody reads on: measure all the same, and write
             print(f"{row.what}: {words}{outcome}", flush=True)
 
@@ -128,19 +137,17 @@ class Bench:
 
     def _method(self) -> str:
         return (
-            f"Candidates take turns: {WARM_UP} rounds of warm-up, then {self.rounds} rounds (fewer where said in the "
-            ".json). Times are the "
-            "median, with the 10th and the 90th of a hundred in brackets. On a GPU the device alone is timed, on a "
-            "CPU the whole call."
+            f"Candidates take turns: {WARM_UP} rounds of warm-up, then {self.rounds} rounds (fewer where the .json "
+            "says so). Times are the median, with the 10th and the 90th of a hundred in brackets. On a GPU the device "
+            "alone is timed, on a CPU the whole call."
         )
 
 
 def _table(rows: list[Row]) -> Table:
     cells = []
     for row in rows:
-        ratio = "" if row.ratio is None else f"{row.ratio:.2f} {row.meaning}"
         bar = "" if row.met is None else f"{row.bar}: {'met' if row.met else 'NOT MET'}"
-        cells.append([row.what, row.ours, row.theirs, ratio, bar])
+        cells.append([row.what, row.ours, row.theirs, row.ratio_in_words(), bar])
     return Table(["what", "ours", "theirs", "ratio", "bar"], cells, words=5)
 
 

@@ -6,6 +6,7 @@ score.
 """
 
 import ast
+import builtins
 import functools
 import importlib
 import textwrap
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foveal.errors import FovealError, unknown
+from foveal.errors import FovealError, expect, unknown
 from foveal.report.paper import Paper
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def run_example(entry: Entry) -> Ran:
     import torch
 
     names = {**vars(importlib.import_module(entry.module)), **samples()}
-    expression = ast.parse(entry.example, mode="eval").body
+    expression = _expression(entry, names)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         match expression:
@@ -178,6 +179,21 @@ def run_example(entry: Entry) -> Ran:
         inputs = tuple(_value(argument, names) for argument in given)
         options = {word.arg: _value(word.value, names) for word in words if word.arg}
         return Ran(getattr(module, method)(*inputs, **options), module, inputs, options)
+
+
+def _expression(entry: Entry, names: dict[str, Any]) -> ast.expr:
+    what, may = f"the Example of {entry.name}", f"its file's names and {', '.join(samples())}"
+    try:
+        expression = ast.parse(entry.example, mode="eval").body
+    except SyntaxError:
+        raise FovealError(f"{what}: expected one Python expression of {may}, got {entry.example}") from None
+    nodes = list(ast.walk(expression))
+    bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    used = {node.id for node in nodes if isinstance(node, ast.Name)}
+    strange = sorted(used - bound - names.keys() - vars(builtins).keys())
+    expect(not strange, what, f"names out of {may}", ", ".join(strange))
+    return expression
 
 
 def samples() -> dict[str, "Tensor"]:

@@ -86,8 +86,8 @@ def opened(inputs: Iterable[Any], size: int, threads: int = THREADS) -> Iterator
                 name = name_of(one, number)
                 line.put((name, pool.submit(_frame, one, name, size)))
             line.put(None)
-        except BaseException as error:  # noqa: BLE001 — raised again where the images are asked for; a pool that is shut takes nothing
-            line.put(error)
+        except BaseException as error:  # noqa: BLE001 — raised again where the images are asked for
+            line.put(error)  # or nobody asks any more: a pool that is shut takes nothing
 
     pool = ThreadPoolExecutor(threads)
     threading.Thread(target=feed, daemon=True).start()
@@ -116,12 +116,16 @@ def frame_of(one: Any, size: int) -> Pixels:
         return open_image(one, size)
     if isinstance(one, Image.Image):
         return from_pillow(one, size)
+    if isinstance(one, np.ndarray) and one.ndim == 2:  # grey
+        one = np.repeat(one[..., None], 3, -1)
     fits = (
         isinstance(one, np.ndarray) and one.dtype == np.uint8 and one.ndim == 3 and one.shape[2] == 3 and one.size > 0
     )
     if not fits:
         got = f"{one.dtype} {one.shape}" if isinstance(one, np.ndarray) else short_repr(one)
-        raise BadImage("an image", f"expected a path, pixels (H, W, 3) of uint8 or an image of Pillow, got {got}")
+        raise BadImage(
+            "an image", f"expected a path, pixels (H, W, 3) or (H, W) of uint8, or an image of Pillow, got {got}"
+        )
     if one.shape[:2] == (size, size):
         return np.asarray(one)
     return np.array(Image.fromarray(one).resize((size, size), Image.Resampling.BILINEAR))

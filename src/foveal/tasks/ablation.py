@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 from foveal.report.table import Table
 
 if TYPE_CHECKING:
-    from foveal.training.sweep import Run
+    from foveal.training.sweep import PlannedRun
 
-Variants = Mapping[
-    str, Mapping[str, Any]
-]  # table → name of a variant → its recipe; the first one is what the others are compared with
-Plans = Mapping[tuple[str, str], Sequence["Run"]]  # (table, variant) → its runs over folds and seeds
+# table → name of a variant → its recipe; the first one is what the others are compared with
+Variants = Mapping[str, Mapping[str, Any]]
+Plans = Mapping[tuple[str, str], Sequence["PlannedRun"]]  # (table, variant) → its runs over folds and seeds
 
 
 class Ablation(ABC):
@@ -25,7 +24,7 @@ class Ablation(ABC):
     def variants(self, recipe: Any, only: Sequence[str] | None) -> dict[str, dict[str, Any]]:
         """All recipes that are trained; an error where one cannot be, before anything is."""
 
-    def further(self, plans: Plans, place: "Any") -> dict[tuple[str, str], list["Run"]]:
+    def further(self, plans: Plans, place: "Any") -> dict[tuple[str, str], list["PlannedRun"]]:
         """Runs that need the first ones: made when these have ended. place: variant → its folder."""
         return {}
 

@@ -1,5 +1,6 @@
-"""Models on the Hugging Face hub, by their id: OWNER/NAME. Only safetensors and JSON are read."""
+"""Models on the Hugging Face hub, by their id: hf://OWNER/NAME. Only safetensors and JSON are read."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,13 @@ from foveal.runtime.packaged import FILE
 def download(repo: str) -> Path:
     """The model file of a repository, in the hub's own cache."""
     hub = _library(repo)
+    print(f"asking the hub for {repo}", file=sys.stderr, flush=True)
     try:
         return Path(hub.hf_hub_download(repo, FILE))
     except Exception as error:  # noqa: BLE001 — the network, the hub and the cache have many ways to say no
         reason = " ".join(str(error).split())[:160]
         raise FovealError(
-            f"the model {repo}: expected a file or a run's folder, or an id on the hub that can be reached, got "
-            f"{reason}"
+            f"the model hf://{repo}: expected OWNER/NAME of a model on the hub that can be reached, got {reason}"
         ) from None
 
 
@@ -35,6 +36,6 @@ def _library(repo: str) -> Any:
         import huggingface_hub
     except ModuleNotFoundError:
         raise FovealError(
-            f"the model {repo}: no such file or folder; to load from the hub, pip install huggingface_hub"
+            f"the model hf://{repo}: this needs huggingface_hub, which is not installed; pip install foveal[hub]"
         ) from None
     return huggingface_hub

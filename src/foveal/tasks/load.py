@@ -1,9 +1,10 @@
 """`foveal.load`: open a model by whatever names it; the file says its task."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
-from foveal.errors import FovealError, expect, reading, unknown
+from foveal.errors import FovealError, expect, nearest, reading, unknown
 from foveal.file_names import expanded
 from foveal.runtime import packaged
 from foveal.runtime.card import read_card, task_in
@@ -12,19 +13,21 @@ from foveal.runtime.packaged import EXPORTED, FILE, SUFFIX
 from foveal.tasks.model import Model
 from foveal.tasks.task import Task, all_tasks, find_task
 
+HUB = "hf://"  # before an id on the hub; without it nothing is ever looked up there
 FOREIGN = (".pt", ".pt2", ".pth", ".ckpt", ".bin", ".pkl", ".h5")  # models that others write
 
 
 def load(name: "str | Path", *, device: str = "auto", threads: int = 1, config: dict[str, Any] | None = None) -> Model:
     """A run's folder, a .safetensors or .onnx file, weights that come with foveal, a preset (with random weights),
-    or an id on the hub.
+    or hf://OWNER/NAME on the hub.
 
-    config: of a preset, fields that differ, such as {"image": 448}.
+    threads: of an exported file; torch's are the whole process's. config: of a preset, fields that differ, such as
+    {"image": 448}.
     """
     where = find_model(name)
     expect(not config or where is None, str(name), "a preset beside config", "a model that has a config of its own")
     if where is None:
-        return _preset(str(name), device, config or {})
+        return _preset(str(name), device, threads, config or {})
     if where.suffix == EXPORTED:
         expect(device in ("auto", "cpu"), "--device", "auto or cpu for an exported file", device)
         exported = open_exported(where, threads)
@@ -44,6 +47,10 @@ def load(name: "str | Path", *, device: str = "auto", threads: int = 1, config: 
 def find_model(name: "str | Path") -> Path | None:
     """The path of a model; None where the name is a preset's. An error names what is near a name that nobody has."""
     text = str(name)
+    if text.startswith(HUB):
+        from foveal.tasks.hub import download
+
+        return download(text.removeprefix(HUB))
     path = expanded(text)
     with reading(path):
         exists = path.exists()
@@ -61,13 +68,40 @@ def find_model(name: "str | Path") -> Path | None:
         return file
     if text in preset_names():
         return None
-    if text.count("/") == 1 and path.suffix not in (SUFFIX, EXPORTED) and not path.parent.exists():
-        from foveal.tasks.hub import download
-
-        return download(text)
     if path.suffix in (SUFFIX, EXPORTED, *FOREIGN) or "/" in text:
-        raise FovealError(f"the model {text}: expected a file or a run's folder that exists, got none there")
+        hub = text.count("/") == 1 and path.suffix not in (SUFFIX, EXPORTED, *FOREIGN)
+        advice = [f"the nearest is {near}"] if (near := _nearest_model(path)) is not None else []
+        advice += [f"{HUB}{text} opens it from the hub"] if hub else []
+        expect(False, f"the model {text}", "a file or a run's folder that exists", "none there", "; ".join(advice))
+    if not _has_torch():
+        names = ", ".join(packaged.names())
+        got, do = "another name, without torch", "presets need it: pip install foveal[torch]"
+        raise FovealError(f"the model {text}: expected {names}, a file or a run's folder, got {got}; {do}")
     raise unknown("model", text, (*packaged.names(), *preset_names()))
+
+
+def _has_torch() -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec("torch") is not None
+
+
+def _nearest_model(path: Path) -> Path | None:
+    """The run or the file that is nearest to a path which is not there.
+
+    In the nearest folder, if its own is not there either.
+    """
+    folder = path.parent
+    with contextlib.suppress(OSError):  # what cannot be read is no advice
+        if not folder.is_dir():
+            folders = [one.name for one in folder.parent.iterdir() if one.is_dir()]
+            folder = folder.parent / (nearest(folder.name, folders) or folder)
+        found = nearest(
+            path.name,
+            [one.name for one in folder.iterdir() if one.suffix in (SUFFIX, EXPORTED) or (one / FILE).is_file()],
+        )
+        return None if found is None else folder / found
+    return None
 
 
 def is_model(name: str) -> bool:
@@ -104,9 +138,7 @@ def default_model() -> Path:
 
 def preset_names(*tasks: Task) -> tuple[str, ...]:
     """The presets of these tasks, or of all; none where torch is not installed."""
-    import importlib.util
-
-    if importlib.util.find_spec("torch") is None:
+    if not _has_torch():
         return ()
     from foveal.models.zoo import presets
 
@@ -114,8 +146,9 @@ def preset_names(*tasks: Task) -> tuple[str, ...]:
 
 
 def list_models(pattern: str = "*", task: str | None = None) -> list[str]:
-    """The names that `foveal.create` and `foveal.load` know, such as "icam*": presets,
-    and weights that come with foveal.
+    """The names that `foveal.load` knows, such as "icam*": presets, then weights that come with foveal.
+
+    `foveal.create` makes new networks of presets only.
     """
     import fnmatch
 
@@ -129,15 +162,16 @@ def _packaged_task() -> str | None:
     return None if file is None else task_in(open_exported(file).card)
 
 
-def _preset(name: str, device: str, config: dict[str, Any]) -> Model:
+def _preset(name: str, device: str, threads: int, config: dict[str, Any]) -> Model:
     import torch
 
     from foveal.models.zoo import create, presets
 
     task = next(one for one in all_tasks() if name in presets(*one.families))
-    torch.manual_seed(0)
-    network = create(name, **config).eval()
-    return Model(task, task.new_card(name, network), network=network, device=device)
+    with torch.random.fork_rng(devices=[]):  # the same weights each time, and the caller's generator stays as it is
+        torch.manual_seed(0)
+        network = create(name, **config).eval()
+    return Model(task, task.new_card(name, network), network=network, device=device, threads=threads)
 
 
 def _task_of(text: str, file: Path) -> Task:

@@ -1,8 +1,7 @@
 """One opened model, whatever lies behind it: what `foveal.load` returns, and what every command works with."""
 
-import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from foveal.atomic import write_atomic
 from foveal.errors import FovealError, expect
 from foveal.options import make
+from foveal.progress import Progress, silent
 from foveal.runtime.card import Card
 from foveal.runtime.exported import ExportedFile
 from foveal.runtime.packaged import FILE, WEIGHTS
@@ -17,12 +17,6 @@ from foveal.tasks.task import Evaluation, Explanation, Exported, Predictor, Task
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from foveal.training.harness import Progress
-
-
-def _silent(items: Iterable[Any], total: int, what: str) -> Iterable[Any]:
-    return items
 
 
 class Model:
@@ -88,6 +82,18 @@ class Model:
         assert self._exported is not None
         return self._exported
 
+    def origin(self) -> dict[str, str]:
+        """Where a figure of this model comes from: the machine, versions, and the threads that compute."""
+        from foveal.deploy.measure.origin import origin
+
+        if self.is_exported:
+            return origin("cpu", self.threads)
+        import torch
+
+        from foveal.device import choose
+
+        return origin(str(choose(self.device)), torch.get_num_threads())
+
     def folder(self) -> Path:
         """Where what is made of this model is written by default: the run's folder, or the folder of its file."""
         path = self.path or Path()
@@ -95,22 +101,29 @@ class Model:
             return Path()  # the package is nobody's place to write to
         return path if path.is_dir() else path.parent
 
+    def report_folder(self, what: str) -> Path:
+        """Where a report on it is written by default: in a run's folder under its own name, else with that of
+        the file before it, since a folder holds many.
+        """
+        alone = self.path is None or self.path.is_dir() or self.path.name == FILE
+        return self.folder() / (what if alone else f"{self.path.stem}-{what}")  # type: ignore[union-attr]
+
     def predictor(self, **options: Any) -> Predictor:
         """The model at work, for those who call it many times."""
         return self._task.predictor(self, self._options("predict", options))
 
     def predict(self, inputs: Any, **options: Any) -> Iterator[Any]:
-        """One result per input, as they come. inputs: a path, folder or pattern; an array or an image;
-        or any iterable of them.
+        """One result per input, as they come. inputs: a path, folder or pattern; an array or an image.
+
+        Or any iterable of them.
         """
         predictor = self.predictor(**options)
         if isinstance(inputs, (str, Path)):
             return predictor.predict(predictor.inputs([str(inputs)]))
         if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(one, (str, Path)) for one in inputs):
             return predictor.predict(predictor.inputs([str(one) for one in inputs]))
-        single = (
-            hasattr(inputs, "__array_interface__") and getattr(inputs, "ndim", 3) == 3
-        )  # one image, of numpy or Pillow
+        # one image, of numpy or Pillow; a grey one has two axes
+        single = hasattr(inputs, "__array_interface__") and getattr(inputs, "ndim", 3) <= 3
         return predictor.predict([inputs] if single else inputs)
 
     def translate(self, lines: str | Sequence[str], **options: Any) -> Any:
@@ -123,11 +136,11 @@ class Model:
 
     def evaluate(
         self,
-        data: str | None = None,
+        data: str | Path | None = None,
         split: str | None = None,
         *,
         beside: "Sequence[Model]" = (),
-        progress: "Progress" = _silent,
+        progress: Progress = silent,
         **options: Any,
     ) -> Evaluation:
         """How good it is. data: what to evaluate it on, by default what it was trained on. beside: other models,
@@ -143,7 +156,7 @@ class Model:
             )
         return self._task.evaluate(self, self._options("evaluate", given | options), progress, beside)
 
-    def explain(self, subject: Any = None, *, progress: "Progress" = _silent, **options: Any) -> Explanation:
+    def explain(self, subject: Any = None, *, progress: Progress = silent, **options: Any) -> Explanation:
         """Where it looked in one input.
 
         Without one, where the options ask for it: how far that explains its answers.
@@ -161,6 +174,10 @@ class Model:
     def graph(self) -> bytes:
         """The exported file's content in float32, as it is timed."""
         return self._task.graph(self)
+
+    def timed(self, session: Any) -> "Callable[[int], Callable[[], Any]] | None":
+        """How a session of its graph answers a batch, where that takes more than one call; as it is timed."""
+        return self._task.timed(self, session)
 
     def save_pretrained(self, folder: str | Path) -> Path:
         """Write model.safetensors, config.json and README.md, by the hub's conventions.
@@ -192,6 +209,10 @@ class Model:
             return upload(self.save_pretrained(folder), repo, **options)
 
     def _options(self, stage: str, values: dict[str, Any]) -> Any:
+        """What a stage is given; threads that it would not have are refused before it begins."""
+        got = "a model of torch, whose threads are the whole process's"
+        do = "set OMP_NUM_THREADS, or call torch.set_num_threads"
+        expect(self.is_exported or self.threads == 1, "threads", "an exported file", got, do)
         return make(self._task.options(stage), f"{stage} of a model that {self._task.does}", **values)
 
     def _readme(self) -> str:
@@ -200,23 +221,12 @@ class Model:
         lines = [
             "---", "library_name: foveal", f"tags: [{', '.join(tags)}]", "---", f"# {self.card.model}", "",
             self.card.note or f"A model that {self._task.does}, trained with foveal.", "",
-            "```python", "import foveal", 'model = foveal.load("this folder, or its id on the hub")', "```", "", figures,
+            "```python", "import foveal",
+            'model = foveal.load("this folder, or hf://OWNER/NAME on the hub")', "```", "",
+            figures,
         ]  # fmt: skip
         return "\n".join(lines)
 
     def __repr__(self) -> str:
         kind = "exported" if self.is_exported else "random weights" if self.random else "trained"
         return f"Model({self.name!r}, task={self.task!r}, model={self.card.model!r}, {kind})"
-
-    def with_card(self, **changes: Any) -> "Model":
-        """The same model with other facts in its card."""
-        card = dataclasses.replace(self.card, **changes)
-        return Model(
-            self._task,
-            card,
-            self.path,
-            network=self._network,
-            exported=self._exported,
-            device=self.device,
-            threads=self.threads,
-        )

@@ -12,20 +12,21 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foveal.errors import FovealError, expect, unknown
 from foveal.options import Options
+from foveal.packages import foreign, left_out, loaded
 from foveal.runtime.card import Card
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from foveal.progress import Progress
     from foveal.tasks.ablation import Ablation
     from foveal.tasks.model import Model
-    from foveal.training.harness import Data, Machine, Progress, Training
+    from foveal.training.harness import Data, Machine, Training
     from foveal.training.recipe import Recipe
 
 GROUP = "foveal.tasks"  # the entry points of packages that bring a task
@@ -43,6 +44,12 @@ class Predictor(ABC):
 
         An error names a word that names nothing.
         """
+
+    def stream(self, null: bool = False) -> Iterator[Any]:
+        """What stands on stdin, as it comes: paths, one per line, or with `null` one before each NUL byte."""
+        from foveal.runtime.paths import listed
+
+        return listed(null)
 
     @abstractmethod
     def predict(self, inputs: Iterable[Any]) -> Iterator[Any]:
@@ -65,8 +72,14 @@ class Evaluation(ABC):
         """The figures as a Markdown table."""
 
     @abstractmethod
-    def write(self, folder: Path) -> list[Path]:
+    def write(self, folder: str | Path) -> list[Path]:
         """Write the report; the file to look at comes first."""
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def _repr_markdown_(self) -> str:  # what a notebook shows
+        return self.summary()
 
 
 class Explanation(ABC):
@@ -141,15 +154,30 @@ class Task(ABC):
     def describe_result(self, result: dict[str, Any], folder: Path) -> list[str]:
         """What a person reads at the end of a run."""
 
-    @abstractmethod
     def summarise(self, folders: Sequence[Path], out: Path) -> str:
-        """Mean and spread over the runs of a sweep: written to `out`, and returned as a Markdown table."""
+        """The runs of a sweep: written to `out`, and returned as a Markdown table.
+
+        By default the validation score of each, and their mean.
+        """
+        import statistics
+
+        from foveal.atomic import write_atomic
+        from foveal.report.table import Table
+        from foveal.training.run_folder import read_result
+
+        scores = {str(folder.relative_to(out)): read_result(folder)["val_score"] for folder in folders}
+        scores["mean"] = statistics.mean(scores.values())
+        text = Table(["run", "validation score"], [[name, f"{score:.4g}"] for name, score in scores.items()]).markdown()
+        write_atomic(out / "summary.md", text.encode())
+        return text
 
     # a trained model
 
-    @abstractmethod
     def options(self, stage: str) -> type[Options]:
-        """What only this task's models take in a stage: "predict", "evaluate", "explain", "export"."""
+        """What only this task's models take in a stage, "predict", "evaluate", "explain" or "export":
+        by default nothing.
+        """
+        return Options
 
     @abstractmethod
     def new_card(self, name: str, network: "nn.Module") -> Card:
@@ -164,17 +192,23 @@ class Task(ABC):
     ) -> Evaluation:
         """others: models to hold beside it, on the same data."""
 
-    @abstractmethod
     def explain(self, model: "Model", subject: Any, options: Any, progress: "Progress") -> Explanation:
         """subject: one input, or None where the options ask for a measure over many."""
+        raise self._cannot(model, "explain")
 
-    @abstractmethod
     def export(self, model: "Model", path: Path, options: Any) -> Exported:
         """Write the file if it is within the task's limits of acceptance; an error, and no file, if it is not."""
+        raise self._cannot(model, "export")
 
-    @abstractmethod
     def graph(self, model: "Model") -> bytes:
         """The exported file's content in float32, to be timed."""
+        raise self._cannot(model, "export")
+
+    def timed(self, model: "Model", session: Any) -> "Callable[[int], Callable[[], Any]] | None":
+        """Of its exported graph, in a session: batch → what answers that many random inputs. None where one call
+        of the graph does.
+        """
+        return None
 
     def labelled_batches(self, model: "Model", count: int) -> "LabelledBatches":
         """Samples that the importance of heads is measured on."""
@@ -189,36 +223,49 @@ class Task(ABC):
         """What `foveal ablate NAME` can vary."""
         return {}
 
+    def _cannot(self, model: "Model", stage: str) -> FovealError:
+        return FovealError(f"{model.name}: expected a model of a task that can {stage}, got one of {self.name}")
+
 
 @cache
 def task_names() -> tuple[str, ...]:
     """All tasks there are: folders beside this file, and entry points."""
-    own = sorted(file.parent.name for file in Path(__file__).parent.glob("*/task.py"))
-    return (*own, *sorted(set(_foreign()) - set(own)))
+    return (*_own(), *sorted(foreign(GROUP, _own())))
 
 
 @cache
 def find_task(name: str) -> Task:
     """The task of this name."""
-    if name not in task_names():
+    if name in _own():
+        return _checked(name, importlib.import_module(f"foveal.tasks.{name}.task").TASK)
+    brought = foreign(GROUP, _own())
+    if name not in brought:
         raise unknown("task", name, task_names())
-    foreign = _foreign()
-    task: Task = (
-        importlib.import_module(f"foveal.tasks.{name}.task").TASK if name not in foreign else foreign[name].load()
-    )
+    return loaded(brought[name], lambda: _checked(name, brought[name].load()))
+
+
+def all_tasks() -> list[Task]:
+    """All that can be loaded; a line on stderr names those that cannot."""
+    tasks = []
+    for name in task_names():
+        try:
+            tasks.append(find_task(name))
+        except FovealError as error:
+            left_out(str(error))
+    return tasks
+
+
+def _own() -> list[str]:
+    return sorted(file.parent.name for file in Path(__file__).parent.glob("*/task.py"))
+
+
+def _checked(name: str, task: Any) -> Task:
     expect(
         isinstance(task, Task),
         f"the task {name}",
         "an object of a class that extends foveal.tasks.task.Task",
         type(task).__name__,
     )
+    assert isinstance(task, Task)
     expect(task.name == name, f"the task {name}", f"the name {name}, as its folder or entry point has", task.name)
     return task
-
-
-def all_tasks() -> list[Task]:
-    return [find_task(name) for name in task_names()]
-
-
-def _foreign() -> dict[str, metadata.EntryPoint]:
-    return {point.name: point for point in metadata.entry_points(group=GROUP)}

@@ -7,13 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foveal.errors import FovealError
+from foveal.errors import FovealError, expect, is_number, unknown
 from foveal.options import make, read_options
+from foveal.progress import Progress, silent
+from foveal.runtime.packaged import is_file
 from foveal.tasks.task import Task, find_task
 
 if TYPE_CHECKING:
     from foveal.tasks.model import Model
-    from foveal.training.harness import Progress
     from foveal.training.recipe import Recipe
 
 
@@ -27,12 +28,16 @@ class Run:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """The numbers of its result."""
-        return {
-            name: value
-            for name, value in self.result.items()
-            if isinstance(value, (int, float)) and not isinstance(value, bool)
-        }
+        """The numbers of its result: of the run, then those of validation and test, such as test_bleu,
+        where it has them.
+        """
+        found = {name: value for name, value in self.result.items() if is_number(value)}
+        for split in ("val", "test"):
+            parts = self.result.get(split)
+            for name, part in parts.items() if isinstance(parts, dict) else ():
+                value = part.get("value") if isinstance(part, dict) else part  # alone, or with its interval
+                found |= {f"{split}_{name}": value} if is_number(value) else {}
+        return found
 
     @cached_property
     def model(self) -> "Model":
@@ -54,7 +59,7 @@ def train(
     devices: int = 1,
     strategy: str = "auto",
     workers: int | None = None,
-    progress: "Progress | None" = None,
+    progress: Progress = silent,
     announce: Callable[[str], object] = lambda text: None,
     **options: Any,
 ) -> Run:
@@ -66,7 +71,7 @@ def train(
 
     from foveal.deploy.measure.origin import origin
     from foveal.device import choose
-    from foveal.training.harness import Machine, silent
+    from foveal.training.harness import Machine
     from foveal.training.harness import train as run
 
     what = find_task(task)
@@ -81,7 +86,7 @@ def train(
         resume=resume,
         machine=machine,
         origin=facts,
-        progress=progress or silent,
+        progress=progress,
         announce=announce,
     )
     return Run(task, folder, result)
@@ -89,7 +94,7 @@ def train(
 
 def recipe_of(task: Task, name: str | None, values: Mapping[str, Any]) -> Any:
     """The shipped or written recipe, and over it these values; paths are absolute."""
-    name = name or (task.default_recipe(values) if "data" not in values else None)
+    name = name or default_recipe(task, values)
     options = read_options(name, task.recipe, task.folder / "recipes") if name else {}
     fields = {one.name: one for one in dataclasses.fields(task.recipe)}
     own = str(options.get("model") or fields["model"].default)
@@ -100,7 +105,28 @@ def recipe_of(task: Task, name: str | None, values: Mapping[str, Any]) -> Any:
             del options["config"]
         else:
             print(f"{model} has the recipe's config: {options['config']}", file=sys.stderr, flush=True)
-    return make(task.recipe, f"training a model that {task.does}", **options | dict(values)).from_anywhere()
+    recipe = make(task.recipe, f"training a model that {task.does}", **options | dict(values))
+    _expect_model(task, recipe.model)
+    # A file may hold every option, also those that nobody chose: only who asks for the best epoch is contradicted.
+    averaged = values.get("checkpoint") == "best" and recipe.average > 1
+    expect(not averaged, "--checkpoint best", "--average 1 beside it", recipe.average, "a mean has no best epoch")
+    return recipe.from_anywhere()
+
+
+def default_recipe(task: Task, values: Mapping[str, Any]) -> str | None:
+    """The shipped recipe of who names neither a recipe nor data."""
+    return None if "data" in values else task.default_recipe(values)
+
+
+def _expect_model(task: Task, name: str) -> None:
+    """Raise a FovealError unless it is a file or one of the task's presets: reading the data may take minutes."""
+    from foveal.models.zoo import presets
+
+    if is_file(name):
+        return
+    known = presets(*task.families)
+    if name not in known:
+        raise unknown(f"model that {task.does}", name, known)
 
 
 def default_folder(recipe: "Recipe") -> Path:

@@ -6,7 +6,7 @@ What every task has stands here; a task's own recipe extends it.
 from dataclasses import dataclass
 from typing import Any, Self
 
-from foveal.errors import reading
+from foveal.errors import expect, reading
 from foveal.file_names import expanded
 from foveal.options import Options, option
 from foveal.runtime.packaged import is_file
@@ -33,7 +33,6 @@ class Recipe(Options):
     accumulate: int = option(1, "batches whose gradients are added before each step of the optimizer", least=1)
     lr: float = option(1e-3, "largest learning rate", least=0)
     weight_decay: float = option(0.0, "weight decay of AdamW, on matrices only", least=0)
-    label_smoothing: float = option(0.1, "label smoothing ε", least=0, below=1)
     clip: float = option(0.0, "largest norm of the gradient; 0 clips nothing", least=0)
     ema: float = option(
         0.0,
@@ -43,7 +42,7 @@ class Recipe(Options):
     )
     average: int = option(1, "keep the mean of the weights of the last N epochs; 1: of one epoch", least=1)
     checkpoint: str = option(
-        "last", "which epoch is kept: the best by the validation score, or the last", ("best", "last")
+        "last", "which epoch is kept with --average 1: the best by the validation score, or the last", ("best", "last")
     )
     checkpointing: bool = option(
         False, "gradient checkpointing: compute each block again in the backward pass, for less memory and more time"
@@ -58,6 +57,7 @@ class Recipe(Options):
 
     def from_anywhere(self) -> Self:
         """With absolute paths: what a run keeps of its recipe holds in another folder, too."""
+        expect(bool(self.data), "--data", "a path", "none")  # a task with data of its own has their name as default
         init_from = None if self.init_from is None else located(self.init_from)
         model = located(self.model) if is_file(self.model) else self.model
         return self.changed(data=located(self.data), model=model, init_from=init_from)

@@ -18,18 +18,15 @@ from foveal.child import PARENT
 from foveal.errors import FovealError, expect
 from foveal.training.diverged import DIVERGED
 from foveal.training.recipe import Recipe
-from foveal.training.run_folder import RECIPE, finished, is_empty, read_result
+from foveal.training.run_folder import RECIPE, figure_of, finished, is_empty, read_result
 
 OUTCOME = "diverged.txt"  # in the folder of a run that has: remove it to have the run done again
-FIRST, FACTOR, RAREST = (
-    10.0,
-    1.5,
-    120.0,
-)  # seconds until the first line of a log, how much rarer they become, and the longest silence
+# seconds until the first line of a log, how much rarer they become, and the longest silence
+FIRST, FACTOR, RAREST = (10.0, 1.5, 120.0)
 
 
 @dataclass(frozen=True)
-class Run:
+class PlannedRun:
     task: str
     recipe: Any  # of the task's kind
     folder: Path
@@ -50,15 +47,17 @@ class Status:
             return f"{self.done} of {self.total} runs done; {running or 'none under way'}"
 
 
-def plan(task: str, recipe: Recipe, folder: Path, folds: Sequence[int | None], seeds: Sequence[int]) -> Iterator[Run]:
+def plan(
+    task: str, recipe: Recipe, folder: Path, folds: Sequence[int | None], seeds: Sequence[int]
+) -> Iterator[PlannedRun]:
     for fold in folds:
         for seed in seeds:
             name = f"seed{seed}" if fold is None else f"fold{fold}-seed{seed}"
             changes = {"seed": seed} if fold is None else {"fold": fold, "seed": seed}
-            yield Run(task, recipe.changed(**changes), folder / name)
+            yield PlannedRun(task, recipe.changed(**changes), folder / name)
 
 
-def expect_sweep_folder(folder: Path, resume: bool, runs: Sequence[Run] = ()) -> None:
+def expect_sweep_folder(folder: Path, resume: bool, runs: Sequence[PlannedRun] = ()) -> None:
     """Raise a FovealError unless this folder is new, empty, or that of the same sweep:
     somebody else's files are left alone.
     """
@@ -84,7 +83,7 @@ def expect_sweep_folder(folder: Path, resume: bool, runs: Sequence[Run] = ()) ->
     expect(not runs or begun, f"the folder {folder}", "the runs of this sweep", "other files", "choose another --out")
 
 
-def run_all(runs: Sequence[Run], flags: Sequence[str], jobs: int, *, diverging: bool = False) -> None:
+def run_all(runs: Sequence[PlannedRun], flags: Sequence[str], jobs: int, *, diverging: bool = False) -> None:
     """Every run in a process of its own, `jobs` at a time.
 
     One that has ended before is not done again; one that fails is named.
@@ -92,9 +91,8 @@ def run_all(runs: Sequence[Run], flags: Sequence[str], jobs: int, *, diverging: 
     diverging: a run whose numbers become NaN is an outcome, not a failure: `diverged` knows it, and it is not done
     again.
     """
-    waiting = [
-        run for run in runs if finished(run.recipe, run.folder, resume=True) is None
-    ]  # raises for a folder of another recipe
+    # raises for a folder of another recipe
+    waiting = [run for run in runs if finished(run.recipe, run.folder, resume=True) is None]
     if diverging:
         waiting = [run for run in waiting if not diverged(run)]
     status = Status(len(runs), len(runs) - len(waiting))
@@ -122,14 +120,16 @@ def run_all(runs: Sequence[Run], flags: Sequence[str], jobs: int, *, diverging: 
         )
 
 
-def diverged(run: Run) -> bool:
+def diverged(run: PlannedRun) -> bool:
     """Whether the run, of this recipe, has ended because its numbers became NaN or infinite:
     with the same seed they would again.
     """
     return (run.folder / OUTCOME).exists() and finished(run.recipe, run.folder, resume=True) is None
 
 
-def _one(run: Run, flags: Sequence[str], jobs: int, running: "set[subprocess.Popen[str]]", status: Status) -> str:
+def _one(
+    run: PlannedRun, flags: Sequence[str], jobs: int, running: "set[subprocess.Popen[str]]", status: Status
+) -> str:
     """What went wrong, in a line; nothing if all went well."""
     name = run.folder.name
     recipe, log = run.folder.with_name(f"{name}.yaml"), run.folder.with_name(f"{name}.txt")
@@ -174,9 +174,9 @@ def _one(run: Run, flags: Sequence[str], jobs: int, running: "set[subprocess.Pop
         status.done += 1
     if process.returncode == 0:
         result = read_result(run.folder)
-        _say(
-            f"{name}: validation score {result['val_score']:.4f} at epoch {result['epoch']}, {result['seconds']:.0f} s"
-        )
+        figure = figure_of(result)
+        score = f"{figure.replace('val_', 'validation ', 1)} {result[figure]:.4f}"
+        _say(f"{name}: {score} at epoch {result['epoch']}, {result['seconds']:.0f} s")
         recipe.unlink(missing_ok=True)
         return ""
     if any(DIVERGED in line for line in errors):

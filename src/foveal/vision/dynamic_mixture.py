@@ -2,8 +2,8 @@
 
     π(x) = softmax_k(W_b δ(W_a mean_ij x) / τ);   W(x) = Σ_k π_k(x) W_k,   b(x) = Σ_k π_k(x) b_k;   y = W(x) ∗ x + b(x)
 
-Symbols: K kernels, 4 unless given; δ ReLU unless given; W_a takes C channels to C/4 unless given; τ the temperature: at
-    30 all kernels learn in the first epochs, as π is nearly uniform.
+Symbols: K kernels, 4 unless given; δ ReLU unless given; W_a takes C channels to C/4 unless given; τ the temperature:
+    at 30 all kernels learn in the first epochs, as π is nearly uniform.
 Paper: Yinpeng Chen, Xiyang Dai, Mengchen Liu, Dongdong Chen, Lu Yuan, Zicheng Liu (2020). Dynamic convolution:
     attention over convolution kernels. CVPR. arXiv:1912.03458.
 Departs from the paper: nothing in the layer; BatchNorm and activation behind it are the model's. τ stays as it is set,

@@ -6,8 +6,8 @@ Symbols: Time attention among the T frames, for each of the h·w places; Space a
     of the T frames; FFN the same network for every place and frame, or none.
 Paper: Gedas Bertasius, Heng Wang, Lorenzo Torresani (2021). Is space-time attention all you need for video
     understanding? ICML. arXiv:2102.05095.
-Departs from the paper: there is no class token, which in the paper every frame's places see, too. Its code has one more
-    linear map behind Time's output projection: their product is this one's output projection.
+Departs from the paper: there is no class token, which in the paper every frame's places see, too. Its code has one
+    more linear map behind Time's output projection: their product is this one's output projection.
 Cost: O(N·(T + h·w)·C + N·C²) time, N = T·h·w, where attention among all places of all frames takes O(N²·C).
 Example: SpaceTime(MultiHead(6, 3), MultiHead(6, 2), FeedForward(6, 11))(video)
 """

@@ -1,9 +1,11 @@
 """`foveal evaluate`, as it is typed."""
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from data.bad import BAD, spoiled
 from training.little import FIELDS, a_set, result, rows, trained
 
@@ -12,6 +14,7 @@ from foveal.report import progress as progress_module
 from foveal.tasks.classify.evaluate import plain_thresholds
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.summary import summarise
+from foveal.tasks.load import load
 from foveal.training.harness import Machine
 
 
@@ -55,8 +58,17 @@ def test_figures_are_those_of_the_runs_predictions(one, capsys, tmp_path, split)
     assert (status, err) == (0, "")
     line = next(line for line in out.splitlines() if line.startswith("| accuracy"))
     assert line.startswith(f"| accuracy | {right(one / f'predictions-{split}.csv'):.2f} (")
+    error = next(line for line in out.splitlines() if line.startswith("| ECE"))
+    assert "(" not in error
+    under = out[out.index(error) :].splitlines()[2]
+    assert under.startswith("Intervals: 95 % percentile bootstrap over images, 20 resamples, seed 0; none of ECE, ")
     assert (tmp_path / "report" / "report.html").exists()
     assert out.splitlines()[-1] == f"the report is {tmp_path}/report/report.html"
+
+
+def test_paths_are_as_good_as_text(one, data, tmp_path):
+    evaluation = load(one, device="cpu").evaluate(Path(data), resamples=0)
+    assert evaluation.write(str(tmp_path / "e"))[0] == tmp_path / "e" / "report.html"
 
 
 def test_a_fold_is_the_runs_own(data, tmp_path, capsys):
@@ -72,7 +84,7 @@ def test_a_fold_is_the_runs_own(data, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("csv", [False, True])
-def test_bad_pictures_are_left_out(tmp_path, capsys, csv):
+def test_bad_images_are_left_out(tmp_path, capsys, csv):
     source = spoiled(tmp_path / "set", csv=csv)
     run = a_run(tmp_path / "run", source)
     status, out, _ = typed(capsys, "evaluate", run, "--resamples", "0")
@@ -146,6 +158,15 @@ def test_every_format_has_its_origin_seed_and_split(one, tmp_path, capsys):
     lines = [line for line in (tmp_path / "figures.csv").read_text().splitlines() if not line.startswith("#")]
     assert lines[0] == "class,figure,value,low,high,images"
     assert not any("nan" in line or "–" in line for line in lines)
+
+
+def test_the_origin_names_the_threads_that_computed(one):
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        assert load(one, device="cpu").evaluate(resamples=0).facts["origin"]["threads"] == "3"
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_other_data(one, data, tmp_path, capsys):

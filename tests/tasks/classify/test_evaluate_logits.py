@@ -7,10 +7,10 @@ from torch import nn
 
 from foveal.data.read import read
 from foveal.errors import FovealError
+from foveal.progress import silent
 from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.classify.evaluate import logits_of, predict_split
 from foveal.tasks.classify.predict_torch import TorchClassifier
-from foveal.training.harness import silent
 
 
 class Colour(nn.Module):

@@ -11,6 +11,7 @@ from PIL import Image
 
 from foveal.app import cli
 from foveal.data.pipes import KINDS
+from foveal.errors import FovealError
 from foveal.models.store import describe, save_model
 from foveal.models.zoo import create
 from foveal.report.overlay import HEAT, Panel, Sheet, draw, heat, overlay
@@ -62,6 +63,14 @@ def test_a_sheet(model, photo, tmp_path, capsys):
     assert typed(capsys, model, photo)[1].endswith("wrote photo-explained.png\n")
     assert (tmp_path / "photo-explained.png").read_bytes() == (tmp_path / "sheet.png").read_bytes()
     assert typed(capsys, photo)[0] == 0  # with the weights that come with foveal
+
+
+@pytest.mark.parametrize("name", ["x.svg", "x.jpg", "x"])
+def test_a_sheet_is_a_png_and_called_so(model, photo, tmp_path, name):
+    explanation = load(model, device="cpu").explain(photo)
+    with pytest.raises(FovealError, match=r"to save: expected the name of a \.png file, got x"):
+        explanation.save(name)
+    assert not (tmp_path / name).exists()
 
 
 def test_numbers(model, photo, tmp_path, capsys):

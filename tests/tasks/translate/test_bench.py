@@ -47,7 +47,7 @@ def test_without_a_cache_the_same_tokens():
     model = create("transformer-tiny", **SIZES).eval()
     with torch.no_grad():
         model.tables.of_output[[model.config.pad, model.config.begin, model.config.end]] = 0.0
-    cached = translate._searched(translate.engine_of(model))([[5, 6, 7]], 1, 9)[0]
+    cached = translate.searched(translate.engine_of(model))([[5, 6, 7]], 1, 9)[0]
     assert translate._uncached(model, [5, 6, 7], 9)[:8] == cached
 
 

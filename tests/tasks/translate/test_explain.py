@@ -49,6 +49,20 @@ def test_the_maps_are_those_of_a_decode_word_for_word(kind):
                 np.testing.assert_allclose(maps.maps["cross"][layer, :, place], cross[:, 0], atol=1e-5)
 
 
+def test_a_text_file_is_read_and_not_explained_by_its_name(tmp_path, monkeypatch, capsys):
+    network, card = made()
+    save_model(network, tmp_path / "t.safetensors", card)
+    (tmp_path / "l.txt").write_text("one two\nthree\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert main(["explain", "t.safetensors", "l.txt", "--device", "cpu"]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0] == "one two"
+    assert out.splitlines()[-1] == "wrote l-explained.html and l-explained.svg"
+    assert err == "l.txt: 2 lines, of which the first is explained\n"
+    assert main(["explain", "t.safetensors", "gone.txt", "--device", "cpu"]) == 2
+    assert "gone.txt: expected a text file that exists, or a sentence" in capsys.readouterr().err
+
+
 def test_a_recurrent_model_has_one_map_and_one_without_attention_has_none():
     torch.manual_seed(0)
     few = {"source_words": SIZE, "target_words": SIZE, "width": 8, "hidden": 8}
@@ -82,7 +96,7 @@ def test_the_page_holds_every_map_and_asks_nobody():
     assert set(re.findall(r"https?://[^\"' )]+", text)) == {"http://www.w3.org/2000/svg"}  # a name, not an address
 
 
-def test_what_is_said_cannot_become_a_part_of_the_page():
+def test_a_sentence_cannot_become_a_part_of_the_page():
     bad = "</script><script>alert(1)</script><b>&"
     text = page(example(source=bad, translation=bad, source_subwords=[bad, "b", "</s>"]))
     assert text.count("<script") == 2

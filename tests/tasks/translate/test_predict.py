@@ -2,10 +2,12 @@
 and a file that is none gives one clear line.
 """
 
+import io
 import json
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -32,6 +34,7 @@ from foveal.tasks.translate.export import LIMITS, Limits, expect_within
 from foveal.tasks.translate.graph import export_translator
 from foveal.tasks.translate.onnx_engine import OnnxEngine
 from foveal.tasks.translate.options import PredictOptions
+from foveal.tasks.translate.predict import lines_named
 from foveal.tasks.translate.prove import Parity, ProofSentences, difference, prove_translator
 
 
@@ -42,6 +45,43 @@ def engine_of(model, card, **options):
 def sources(count, longest=11):
     draw = np.random.default_rng(count)
     return [draw.integers(4, SIZE, draw.integers(1, longest + 1)).tolist() for _ in range(count)]
+
+
+def piped(monkeypatch, content):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
+def test_stdin_is_read_as_translate_and_a_file_are(tmp_path, monkeypatch, capsys):
+    network, card = made()
+    model, text = tmp_path / "t.safetensors", b"one two\n\n\xff three\r\nfour"
+    save_model(network, model, card)
+    (tmp_path / "lines").write_bytes(text)
+    words = [str(model), "--device", "cpu", "--beam", "1", "--max-length", "5"]
+    piped(monkeypatch, text)
+    assert main(["predict", *words, "-", "--format", "jsonl"]) == 0
+    out, err = capsys.readouterr()
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert [(row["file"], row["source"]) for row in rows] == [
+        ("-:1", "one two"),
+        ("-:2", ""),
+        ("-:3", "\ufffd three\r"),
+        ("-:4", "four"),
+    ]
+    assert err == "line 3: expected UTF-8, got other bytes, which are read as \ufffd\n"
+    assert main(["predict", *words, str(tmp_path / "lines"), "--format", "jsonl"]) == 0
+    read = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row | {"file": ""} for row in read] == [row | {"file": ""} for row in rows]
+    monkeypatch.setattr("foveal.tasks.translate.command.lines_ahead", lambda number, batch: batch)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text), fileno=lambda: 0))
+    assert main(["translate", *words]) == 0
+    assert capsys.readouterr().out.splitlines() == [row["translation"] for row in rows]
+    piped(monkeypatch, text)
+    assert main(["predict", *words, "-", "--null"]) == 2
+    assert "--null: expected a list of paths on stdin, got lines to translate" in capsys.readouterr().err
+
+
+def test_a_sentence_may_be_longer_than_the_name_of_a_file():
+    assert lines_named("two words " * 30)[0].text == "two words " * 30
 
 
 def assert_the_same(found, expected, near=1e-4):
@@ -60,9 +100,8 @@ def test_the_same_probabilities_as_torch(kind):
         assert most < (1e-3 if kind == "no norm" else 1e-4)  # without a norm numbers grow, and rounding with them
 
 
-@pytest.mark.parametrize(
-    "kind", [kind for kind in KINDS if kind != "no residual"]
-)  # which repeats one token: sentences tie
+# which repeats one token: sentences tie
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "no residual"])
 @pytest.mark.parametrize("beam", [1, 4])
 def test_the_same_sentences_as_torch(kind, beam):
     model, card = made(kind)
@@ -215,7 +254,13 @@ def file(tmp_path_factory):
 def test_without_torch(file):
     text = "one two\n\nthree\n"
     words = [str(file), "--beam", "3", "--n-best", "2", "--max-length", "7"]
-    program = f"import sys\nfrom foveal.app.cli import main\nstatus = main({['translate', *words]!r})\nprint(sorted(set(sys.modules) & {{'torch', 'onnx', 'yaml', 'safetensors', 'sacrebleu'}}))\nsys.exit(status)"
+    program = (
+        "import sys\n"
+        "from foveal.app.cli import main\n"
+        f"status = main({['translate', *words]!r})\n"
+        "print(sorted(set(sys.modules) & {'torch', 'onnx', 'yaml', 'safetensors', 'sacrebleu'}))\n"
+        "sys.exit(status)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], input=text, capture_output=True, text=True, check=False, timeout=300
     )
@@ -350,9 +395,8 @@ def test_what_cannot_be_exported(file, tmp_path, words, message):
 
 @pytest.mark.slow
 def test_an_int8_file_that_is_not_near_enough_is_not_written(file, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(
-        LIMITS, "int8", Limits(mean=0.0)
-    )  # by its error: which file is faster is for a quiet machine to say
+    # by its error: which file is faster is for a quiet machine to say
+    monkeypatch.setitem(LIMITS, "int8", Limits(mean=0.0))
     out = tmp_path / "int8.onnx"
     assert main(["export", str(file.with_name("model.safetensors")), "--out", str(out), "--precision", "int8"]) == 2
     message = capsys.readouterr().err

@@ -38,7 +38,8 @@ class GaugeEvaluation(Evaluation):
             ]
         )
 
-    def write(self, folder: Path) -> list[Path]:
+    def write(self, folder: str | Path) -> list[Path]:
+        folder = Path(folder)
         write_atomic(folder / "report.md", (self.summary() + "\n").encode())
         write_atomic(folder / "figures.json", json.dumps(self.models, indent=1).encode())
         return [folder / "report.md", folder / "figures.json"]

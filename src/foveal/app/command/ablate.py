@@ -39,7 +39,7 @@ def known() -> dict[str, Ablation]:
     """All ablations of all tasks."""
     found: dict[str, Ablation] = {}
     for task in all_tasks():
-        found |= task.ablations()
+        found |= {name: one for name, one in task.ablations().items() if name not in found}
     return found
 
 
@@ -49,9 +49,12 @@ def run(args: argparse.Namespace) -> int:
     from foveal.training.run_folder import expect_outside
     from foveal.training.sweep import expect_sweep_folder, plan, run_all
 
-    check_machine(args)
     ablation = _ablation(args.task)
     task = find_task(ablation.task)
+    if args.only == "?":
+        print("\n".join(ablation.tables))
+        return 0
+    check_machine(args)
     only = None if args.only is None else args.only.split(",")
     for name in only or ():
         if name not in ablation.tables:

@@ -28,6 +28,9 @@ def run(args: argparse.Namespace) -> int:
     papers = [paper for name in args.names for paper in papers_of(name)]
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # a .bib file is UTF-8, whatever the terminal speaks
+    if not papers:
+        print("no mechanism with a paper was used", file=sys.stderr)
+        return 0
     print("\n\n".join(bibliography(papers)))
     return 0
 
@@ -58,7 +61,8 @@ def used_by(family: str, network: object) -> Iterator[Entry]:
     known = {entry.module: entry for entry in entries()}
     if f"foveal.models.{family}" in known:
         yield known[f"foveal.models.{family}"]
-    modules = {type(one).__module__ for one in network.modules()} if network is not None else set()  # type: ignore[attr-defined]
+    parts = network.modules() if network is not None else ()  # type: ignore[attr-defined]
+    modules = {type(one).__module__ for one in parts}
     for place in sorted(modules):
         if place in known and place != f"foveal.models.{family}":
             yield known[place]

@@ -20,7 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--beside", metavar="MODEL", nargs="+", default=[], help="other models to hold beside it, on the same data"
     )
     parser.add_argument(
-        "--out", metavar="FOLDER", type=Path, help="folder of the report (default: evaluation-SPLIT beside the model)"
+        "--out",
+        metavar="FOLDER",
+        type=Path,
+        help="folder of the report (default: evaluation-SPLIT in the run, NAME-evaluation-SPLIT beside a file)",
     )
     add_device(parser)
     add_stage_options(parser, "evaluate")
@@ -34,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     with contextlib.nullcontext() if args.out is None else folder_for(args.out):
         evaluation = model.evaluate(beside=others, progress=progress, **options)
         split = getattr(evaluation, "split", "test")
-        files = evaluation.write(args.out or model.folder() / f"evaluation-{split}")
+        files = evaluation.write(args.out or model.report_folder(f"evaluation-{split}"))
     print(evaluation.summary())
     print(f"the report is {files[0]}")
     return 0

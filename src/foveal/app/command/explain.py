@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 from foveal.app.command.flags import add_device, add_stage_options, expect_not_input, stage_options
@@ -16,7 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="INPUT",
         nargs="*",
-        help="one input, such as an image or a quoted sentence; before it may stand the model: a run's folder, a "
+        help="one input: an image, a quoted sentence, or a text file, of which the first line is explained; before it "
+        "may stand the model: a run's folder, a "
         ".safetensors or .onnx file",
     )
     parser.add_argument(
@@ -70,5 +72,5 @@ def default_out(words: list[str], suffix: str) -> Path | None:
     """Beside where the command is called: what is named after its input, or explained.html for a sentence."""
     if not suffix:
         return None
-    named = bool(words) and Path(words[0]).exists()
+    named = bool(words) and os.path.exists(words[0])  # noqa: PTH110 — a sentence is longer than pathlib lets a name be
     return Path(f"{Path(words[0]).stem}-explained{suffix}" if named else f"explained{suffix}")

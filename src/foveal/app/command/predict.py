@@ -11,13 +11,14 @@ from typing import Any, TextIO
 
 from foveal.app.command.flags import add_device, add_stage_options, expect_not_input, stage_options
 from foveal.atomic import beside
-from foveal.errors import FovealError, unknown
+from foveal.errors import FovealError, expect, unknown
 from foveal.report.progress import progress
 from foveal.runtime.image import SUFFIXES, BadImage, kind_of
-from foveal.runtime.paths import STDIN, listed
+from foveal.runtime.paths import STDIN
 from foveal.tasks.load import default_model, is_model, load
 from foveal.tasks.model import Model
 
+ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 WIDEST = 60  # columns for the name of a file
 
 
@@ -26,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="INPUT",
         nargs="+",
-        help="files, folders, quoted patterns, or - for a list on stdin. The first may be the model: a run's folder, "
+        help="files, folders, quoted patterns, or - for stdin: a list of paths, or lines of text. The first may be "
+        "the model: a run's folder, "
         "a .safetensors or .onnx file; "
         "without one, the weights that come with foveal look at images",
     )
@@ -47,12 +49,12 @@ def run(args: argparse.Namespace) -> int:
     model, words = open_first(args.words, args.device)
     expect_not_input(args.out, [model.path, *words])
     predictor = model.predictor(**stage_options(args, "predict", model.task))
-    form = _format(args.format, args.out, predictor.formats)
     live = STDIN in words
     named = [] if words == [STDIN] else predictor.inputs([word for word in words if word != STDIN])
     if args.out is not None:  # an image in a folder that is read
         expect_not_input(args.out, [one for one in map(str, named) if one.endswith(args.out.name)])
-    results: Iterable[Any] = predictor.predict(itertools.chain(named, listed(args.null)) if live else named)
+    form = _format(args.format, args.out, predictor.formats)
+    results: Iterable[Any] = predictor.predict(itertools.chain(named, predictor.stream(args.null)) if live else named)
     if not live and (
         args.out is not None or not sys.stdout.isatty()
     ):  # on a terminal the rows themselves show how far it is
@@ -70,15 +72,17 @@ def run(args: argparse.Namespace) -> int:
     if failed or args.out is not None:
         wrote = f"; wrote {args.out}" if args.out is not None else ""
         print(
-            f"{total} {predictor.noun}{'' if total == 1 else 's'}, {failed or 'none'} could not be read{wrote}",
+            f"{total} {predictor.noun}{'' if total == 1 else 's'}, "
+            f"{f'{failed} could not be read' if failed else 'all read'}{wrote}",
             file=sys.stderr,
         )
     return 0 if failed < total else 2
 
 
 def open_first(words: Sequence[str], device: str) -> tuple[Model, list[str]]:
-    """The model that the first word names, or the one that comes with foveal where that word is an input;
-    and the other words.
+    """The model that the first word names, or the one that comes with foveal where that word is an input.
+
+    And the other words.
     """
     given = bool(words) and (is_model(words[0]) or not _is_input(words[0]))
     rest = list(words[1:] if given else words)
@@ -124,7 +128,10 @@ def _format(asked: str | None, out: Path | None, formats: Sequence[str]) -> str:
             raise unknown("format", asked, formats)
         return asked
     if out is not None:
-        return "jsonl" if out.suffix in (".jsonl", ".ndjson") else "csv"
+        expect(
+            out.suffix in ENDINGS, "--out", f"a name that ends in {' or '.join(ENDINGS)}", str(out), "or add --format"
+        )
+        return ENDINGS[out.suffix]
     return "table" if sys.stdout.isatty() else "csv"
 
 

@@ -14,8 +14,8 @@ from foveal.app.command.flags import add_device, check_jobs, task_of
 from foveal.errors import FovealError, expect, expect_integer
 from foveal.options import add_flags, from_flags
 from foveal.report.progress import progress
-from foveal.tasks.task import Task, task_names
-from foveal.tasks.train import default_folder, recipe_of, train
+from foveal.tasks.task import Task, all_tasks, task_names
+from foveal.tasks.train import default_folder, default_recipe, recipe_of, train
 
 RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # which Lightning reads when it is imported
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--recipe",
         metavar="NAME_OR_FILE",
-        help="options to begin with: a recipe that is shipped, or a YAML file (default: with --data none)",
+        help=_recipes(),
     )
     parser.add_argument("--out", metavar="FOLDER", help="folder that the run is written to (default: runs/DATA-MODEL)")
     parser.add_argument("--resume", action="store_true", help="continue the run in that folder")
@@ -66,6 +66,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _recipes() -> str:
+    """What --help says of --recipe: the recipes that are shipped, task by task."""
+    shipped, chosen = [], []
+    for task in all_tasks():
+        names = sorted(file.stem for file in (task.folder / "recipes").glob("*.yaml"))
+        shipped += [f"{task.name}: {', '.join(names)}"] if names else []
+        default = task.default_recipe({})
+        chosen += [f"{default} for {task.name}"] if default else []
+    without = f"none if --data is given, else {' and '.join(chosen)}" if chosen else "none"
+    known = f" ({'; '.join(shipped)})" if shipped else ""
+    return f"options to begin with: a recipe that is shipped{known}, or a YAML file (default: {without})"
+
+
 def add_more(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
     """The options of the task's recipe: the task comes first."""
     if arguments and not arguments[0].startswith("-"):
@@ -83,12 +96,11 @@ def run(args: argparse.Namespace) -> int:
     )
     check_machine(args)
     given = from_flags(args, task.recipe)
-    name = args.recipe or (task.default_recipe(given) if "data" not in given else None)
-    if name and not args.recipe:
-        print(f"no --data: the recipe {name}", flush=True)
+    if not args.recipe and (default := default_recipe(task, given)):
+        print(f"no --data: the recipe {default}", flush=True)
     if args.folds is None and args.seeds is None:
-        return _one(args, task, name, given)
-    recipe = recipe_of(task, name, given)
+        return _one(args, task, given)
+    recipe = recipe_of(task, args.recipe, given)
     recipe.check_folds(args.folds is not None)
     folder = Path(args.out or default_folder(recipe))
     data = task.read(recipe)
@@ -150,13 +162,13 @@ def folds_of(text: str | None, count: int) -> list[int | None]:
     return list(folds)
 
 
-def _one(args: argparse.Namespace, task: Task, recipe: str | None, given: dict[str, Any]) -> int:
+def _one(args: argparse.Namespace, task: Task, given: dict[str, Any]) -> int:
     from foveal.training.harness import Machine, is_first
 
     first = is_first(Machine(args.device, args.devices))
     done = train(
         task.name,
-        recipe=recipe,
+        recipe=args.recipe,
         out=args.out,
         resume=args.resume,
         device=args.device,

@@ -21,7 +21,7 @@ def needed_onnx() -> Any:
         import onnxscript  # noqa: F401 — torch's exporter asks for it, with words of its own
     except ModuleNotFoundError as error:
         raise FovealError(
-            f"to export: expected {error.name} to be installed, got none; pip install foveal[export]"
+            f"to export: expected {error.name} to be installed, got none; pip install foveal[train]"
         ) from None
     return onnx
 

@@ -13,10 +13,12 @@ from foveal.errors import FovealError
 from foveal.models.store import load_model, save_model
 from foveal.runtime.packaged import SUFFIX
 from foveal.tasks.classify.card import ClassifyCard
-from foveal.training.sweep import Run
+from foveal.training.sweep import PlannedRun
 
 
-def pruned_runs(wholes: Mapping[str, Sequence[Run]], place: Callable[[str], Path]) -> Iterator[tuple[str, list[Run]]]:
+def pruned_runs(
+    wholes: Mapping[str, Sequence[PlannedRun]], place: Callable[[str], Path]
+) -> Iterator[tuple[str, list[PlannedRun]]]:
     """Name of a variant → its runs, for each peer, each unit and each method. place: the folder of a variant.
 
     What is there already is not made again.
@@ -34,7 +36,7 @@ def pruned_runs(wholes: Mapping[str, Sequence[Run]], place: Callable[[str], Path
                     print(f"{name} is left out: {error}", file=sys.stderr, flush=True)
 
 
-def _run(whole: Run, place: Path, target: int, unit: str, by: str) -> Run:
+def _run(whole: PlannedRun, place: Path, target: int, unit: str, by: str) -> PlannedRun:
     """One run that continues from a pruned one."""
     file = place / f"{whole.folder.name}{SUFFIX}"
     if not file.exists():
@@ -42,4 +44,4 @@ def _run(whole: Run, place: Path, target: int, unit: str, by: str) -> Run:
         pruned = prune(model, target, unit, by)
         save_model(pruned, file, pruned_card(card, pruned, f"by {by} to at most {target:,} {unit}"))
     recipe = whole.recipe.changed(model=str(file), config={}, init_from=None).from_anywhere()
-    return Run(whole.task, recipe, place / whole.folder.name)
+    return PlannedRun(whole.task, recipe, place / whole.folder.name)

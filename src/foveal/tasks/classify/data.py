@@ -12,9 +12,10 @@ from torch.utils.data import DataLoader
 
 from foveal.data.batches import Batch, Batches, loader
 from foveal.data.order import Order, rarity
-from foveal.data.pack import Bad, Pack, Progress, pack, silent, why
+from foveal.data.pack import Bad, Pack, pack, why
 from foveal.data.source import SPLITS, Source
 from foveal.errors import expect
+from foveal.progress import Progress, silent
 from foveal.runtime.blank import paint
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.training.sweep import cores

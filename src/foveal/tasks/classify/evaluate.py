@@ -4,7 +4,6 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,104 +13,21 @@ from numpy.typing import NDArray
 from foveal.data.name_sketch import count_known
 from foveal.data.read import has_column, read
 from foveal.data.source import Source
-from foveal.deploy.measure.origin import origin
 from foveal.errors import FovealError, expect, printable
-from foveal.report.table import UNDEFINED, Table, write_tables
 from foveal.runtime.image import BadImage, Pixels
 from foveal.tasks.classify.card import TRAINED, ClassifyCard
 from foveal.tasks.classify.classifier import classifier_of
-from foveal.tasks.classify.compare import difference, score_name
+from foveal.tasks.classify.evaluation import ClassifyEvaluation, Evaluated, Indices
 from foveal.tasks.classify.options import EvaluateOptions
 from foveal.tasks.classify.predict import Classifier
 from foveal.tasks.classify.predictions import Predicted
-from foveal.tasks.classify.report import write_report
-from foveal.tasks.classify.report_tables import figures as table_of_figures
-from foveal.tasks.classify.report_tables import percent, with_interval
-from foveal.tasks.classify.scores import Scores
 from foveal.tasks.classify.scoring import score
-from foveal.tasks.task import Evaluation
 
 if TYPE_CHECKING:
+    from foveal.progress import Progress
     from foveal.tasks.model import Model
-    from foveal.training.harness import Progress
 
-THUMBNAIL = 224  # pixels of an image in the report
 THREADS = 4  # that open images
-Indices = NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class Evaluated:
-    """One model: what it predicted, and what that is worth."""
-
-    name: str
-    card: ClassifyCard
-    predicted: Predicted
-    rows: Indices  # of its images in the source
-    scores: Scores
-
-
-@dataclass(frozen=True, eq=False)
-class ClassifyEvaluation(Evaluation):
-    source: Source
-    split: str
-    models: tuple[Evaluated, ...]  # the first one has the report; the others are compared with it
-    facts: dict[str, Any]
-    notes: tuple[str, ...] = ()
-    resamples: int = 1000
-    figures: dict[str, float] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "figures", {name: one.value for name, one in self.scores.figures.items()})
-
-    @property
-    def scores(self) -> Scores:
-        return self.models[0].scores
-
-    def summary(self) -> str:
-        tables = [table_of_figures(self.scores)] if len(self.models) == 1 else self._comparison()
-        return "\n".join([*self.notes, *([""] if self.notes else []), *(table.markdown() for table in tables)]).rstrip()
-
-    def write(self, folder: Path) -> list[Path]:
-        first = self.models[0]
-        title = f"{first.card.model} on {printable(self.source.name)}"
-        facts = self.facts | ({"notes": list(self.notes)} if self.notes else {})
-        thumbnail = lambda place: self.source.image(int(first.rows[place]), THUMBNAIL)  # noqa: E731 — one line is clearer here
-        files = write_report(first.scores, folder, title=title, facts=facts, images=thumbnail)
-        if len(self.models) > 1:
-            caption = f"{first.scores.images:,} images of the split {self.split}; {first.scores.interval}."
-            names = " and ".join(one.name for one in self.models)
-            files += write_tables(
-                folder,
-                "comparison",
-                self._comparison(),
-                f"{names} on {printable(self.source.name)}",
-                caption,
-                self.facts["origin"],
-            )
-        return files
-
-    def _comparison(self) -> list[Table]:
-        """One column per model, and how far the figure that decides is from the first one's."""
-        first, *others = self.models
-        rows = [
-            [name, *(with_interval(one.scores.figures[name]) for one in self.models)] for name in first.scores.figures
-        ]
-        rows.append(
-            [
-                f"{score_name(self.source.multi_label)} against {first.name}",
-                UNDEFINED,
-                *(self._against(first, one) for one in others),
-            ]
-        )
-        return [Table(["figure, %", *(one.name for one in self.models)], rows)]
-
-    def _against(self, first: Evaluated, other: Evaluated) -> str:
-        if not self.resamples or first.predicted.files != other.predicted.files:
-            return UNDEFINED
-        groups = None if self.source.group is None else self.source.group[first.rows]
-        found = difference({0: first.predicted}, {0: other.predicted}, self.source.multi_label, groups, self.resamples)
-        return f"{percent(found.value)} ({percent(found.low)} to {percent(found.high)})"
 
 
 def evaluate(
@@ -142,16 +58,8 @@ def evaluate(
     if fold is not None and source.fold_names:
         facts |= {"fold column": column, "fold": f"{fold}, {source.fold_name(fold)}"}
     facts["seed of the training"] = card.recipe.get("seed")
-    facts["origin"] = origin(_device(model), model.threads)
+    facts["origin"] = model.origin()
     return ClassifyEvaluation(source, split, tuple(models), facts, (source.summary(), *notes), options.resamples)
-
-
-def _device(model: "Model") -> str:
-    if model.is_exported:
-        return "cpu"
-    from foveal.device import choose
-
-    return str(choose(model.device))
 
 
 def _evaluated(
@@ -159,9 +67,8 @@ def _evaluated(
 ) -> tuple[Evaluated, list[tuple[str, str]]]:
     card, classifier = cast("ClassifyCard", model.card), classifier_of(model, options.batch)
     rows, logits, left_out = predict_split(classifier, source, split, fold, progress)
-    chooses = split != "val" and bool(
-        source.known(source.indices("val", fold)).any()
-    )  # a set may have nothing to choose on
+    # a set may have nothing to choose on
+    chooses = split != "val" and bool(source.known(source.indices("val", fold)).any())
     validation = predict_split(classifier, source, "val", fold, progress) if chooses else None
     predicted = Predicted(tuple(source.file(int(row)) for row in rows), card.classes, source.labels[rows], logits)
     given = (
@@ -252,8 +159,8 @@ def _split(source: Source, asked: str | None, fold: int | None) -> tuple[str, li
         return "test", []
     return "val", [
         (
-            "no image of the split test has a label: evaluated on val, which chose the epoch and the thresholds, so the "
-            "figures flatter"
+            "no image of the split test has a label: evaluated on val, which chose the epoch and the thresholds, "
+            "so the figures flatter"
         )
     ]
 
@@ -320,4 +227,5 @@ def _trained_on(evaluated: Evaluated, source: Source, named: bool) -> Iterable[s
     count, exact = found
     which = evaluated.name if named else "this model"
     flatter = ": the figures flatter" if count else ""
-    yield f"{'' if exact else 'about '}{count} of {len(names)} images were in the training split of {which}, by their names{flatter}"
+    about = "" if exact else "about "
+    yield f"{about}{count} of {len(names)} images were in the training split of {which}, by their names{flatter}"

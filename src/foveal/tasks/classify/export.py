@@ -19,11 +19,12 @@ from foveal.data.read import read
 from foveal.data.rendered import RenderedImages
 from foveal.deploy.measure.origin import origin
 from foveal.deploy.onnx.archive import with_text
+from foveal.deploy.onnx.file import write_export
 from foveal.errors import FovealError, expect
 from foveal.runtime.image import BadImage
 from foveal.runtime.onnx_names import EXPORTED, PROOF, TORCH
 from foveal.tasks.classify.card import ClassifyCard
-from foveal.tasks.classify.graph import export_onnx, write_export
+from foveal.tasks.classify.graph import export_onnx
 from foveal.tasks.classify.graph_torch import export_program, export_script, load_program, load_script
 from foveal.tasks.classify.options import ExportOptions
 from foveal.tasks.classify.prove import Answering, Parity, ProofImages, by_onnxruntime, by_torch, prove, timed

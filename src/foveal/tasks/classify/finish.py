@@ -37,7 +37,7 @@ BAD = "bad.csv"
 
 
 @dataclass(frozen=True, eq=False)
-class Predicted:
+class SplitLogits:
     """What the kept model predicts for a split: the logits, and where each image stands in the source."""
 
     split: str
@@ -62,6 +62,8 @@ def conclude(
     parts = _predictions(trainer, module, data)
     val = next(part for part in parts if part.split == "val")
     truth = source.labels[val.index]
+    # Of what is kept, which may be the mean of several epochs and then has a score of its own.
+    val_score = module.score(torch.from_numpy(val.logits), torch.from_numpy(truth))
     temperature = float(fit_temperature(truth, val.logits))
     # Several labels: a threshold for each class, chosen where the test is not. One label: the most probable class.
     chosen = thresholds(truth, probabilities(val.logits, True, temperature)) if source.multi_label else None
@@ -72,8 +74,9 @@ def conclude(
         "data": source.facts(),
         "fold": recipe.fold,
         "seed": recipe.seed,
-        "epoch": journal.best_epoch + 1,
-        "val_score": journal.best,
+        "epoch": journal.kept_epoch,
+        "figure": "val_score",
+        "val_score": val_score,
         "seconds": round(sum(row["seconds"] for row in journal.rows), 1),
         "origin": origin,
     }
@@ -93,7 +96,7 @@ def conclude(
             temperature=temperature,
             data=source.facts()
             | {TRAINED: sketch(os.fsencode(source.file(int(index))) for index in data.splits.train)},
-            metrics={"val_score": journal.best},
+            metrics={"val_score": val_score},
             recipe=dataclasses.asdict(recipe),
             origin=origin,
             shapes=shapes_of(module.model),
@@ -108,14 +111,14 @@ def _name(model: str) -> str:
     return read_card(read_text(model_file(model)), model, ClassifyCard).model if is_file(model) else model
 
 
-def _predictions(trainer: pl.Trainer, module: ClassifyModule, data: ClassifyData) -> list[Predicted]:
+def _predictions(trainer: pl.Trainer, module: ClassifyModule, data: ClassifyData) -> list[SplitLogits]:
     outputs: Any = trainer.predict(module, datamodule=data)
     lists: Sequence[Any] = outputs if len(data.splits.test) else [outputs]
     parts = []
     for split, batches in zip(("val", "test"), lists, strict=False):
         logits, index = gathered(module, *(torch.cat(column) for column in zip(*batches, strict=True)))
         order = index.argsort()
-        parts.append(Predicted(split, logits[order].cpu().numpy(), index[order].cpu().numpy()))
+        parts.append(SplitLogits(split, logits[order].cpu().numpy(), index[order].cpu().numpy()))
     (unread,) = gathered(module, torch.tensor(sorted(data.unread), dtype=torch.int64))
     data.unread.update(unread.tolist())
     return parts
@@ -137,7 +140,7 @@ def predictions(split: str) -> str:
     return f"predictions-{split}.csv"
 
 
-def _table(part: Predicted, source: Source) -> str:
+def _table(part: SplitLogits, source: Source) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["file", "truth", *(f"logit {name}" for name in source.classes)])

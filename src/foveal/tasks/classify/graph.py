@@ -4,17 +4,15 @@
     out   probability  (B, C)  softmax or sigmoid of logits / temperature
           found        (B, C)  what the model's own thresholds, or the largest probability, call found
           logits       (B, C)
-          attention    (B, M, N, P), where an Icam's N queries looked: M maps over its P cells, row by row. First that of the queries
-                       which adapt to the image, if they do, then every layer's heads, one after the other
+          attention    (B, M, N, P), where an Icam's N queries looked: M maps over its P cells, row by row. First that
+                       of the queries which adapt to the image, if they do, then every layer's heads, one after the
+                       other
 
-The card is in the file's metadata under `foveal`, the proof under `foveal.proof`: JSON both. Opset 18 and IR 8, so that
-an onnxruntime of some years ago opens it: tried with 1.17.3, which refuses IR 10.
+The card is in the file's metadata under `foveal`, the proof under `foveal.proof`: JSON both.
 """
 
 import contextlib
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,17 +20,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from foveal.atomic import write_atomic
 from foveal.deploy.onnx.chunks import FEATURES, PATCHES, chunk_of, graphs, in_chunks, unmark
 from foveal.deploy.onnx.equalise import equalise
+from foveal.deploy.onnx.file import IR, OPSET, needed_onnx
 from foveal.deploy.onnx.silence import quiet
 from foveal.deploy.twins.fused_icam import Frames
 from foveal.errors import FovealError
 from foveal.models.icam import Icam
-from foveal.runtime.onnx_names import CARD, INPUT, LOOKED, OUTPUTS, PROOF
+from foveal.runtime.onnx_names import CARD, INPUT, LOOKED, OUTPUTS
 from foveal.tasks.classify.card import ClassifyCard
-
-OPSET, IR = 18, 8
 
 
 class Answers(nn.Module):
@@ -43,7 +39,7 @@ class Answers(nn.Module):
     def __init__(self, model: nn.Module, card: ClassifyCard, runs: bool = False) -> None:
         super().__init__()
         self.frames, self.card = Frames(model, card, runs), card
-        self.marked = False  # whether patches and what Φ saw in them are answers, too: deploy/chunks.py
+        self.marked = False  # whether patches and what Φ saw in them are answers, too: deploy/onnx/chunks.py
         self.looks = isinstance(model, Icam) and (len(model.layers) > 0 or "static" not in model.config.first)
         cuts = None if card.threshold is None else torch.tensor(card.threshold, dtype=torch.float32)
         self.register_buffer("cuts", cuts)
@@ -73,7 +69,7 @@ def export_onnx(model: nn.Module, card: ClassifyCard, *, quantised: NDArray[np.u
     channels have one range, and Φ takes all patches at once. Else it takes a few after the other, at most those of one
     image.
     """
-    onnx = onnx_needed()
+    onnx = needed_onnx()
     answers = Answers(model, card, runs=quantised is not None)
     if quantised is not None:
         equalise(answers.frames, quantised)
@@ -106,15 +102,6 @@ def export_onnx(model: nn.Module, card: ClassifyCard, *, quantised: NDArray[np.u
     onnx.checker.check_model(proto)
     content: bytes = proto.SerializeToString()
     return content
-
-
-def write_export(content: bytes, parity: dict[str, Any], file: Path) -> None:
-    """Put the proof into the file, and write it whole or not at all."""
-    onnx = onnx_needed()
-    proto = onnx.load_model_from_string(content)
-    entry = proto.metadata_props.add()
-    entry.key, entry.value = PROOF, json.dumps(parity)
-    write_atomic(file, proto.SerializeToString())
 
 
 def _try(answers: Answers, card: ClassifyCard) -> None:
@@ -155,14 +142,3 @@ def _strip(proto: Any) -> None:
     proto.graph.ClearField("metadata_props")
     proto.ClearField("metadata_props")
     proto.graph.doc_string = ""
-
-
-def onnx_needed() -> Any:
-    try:
-        import onnx
-        import onnxscript  # noqa: F401 — torch's exporter asks for it, with words of its own
-    except ModuleNotFoundError as error:
-        raise FovealError(
-            f"to export: expected {error.name} to be installed, got none; pip install foveal[export]"
-        ) from None
-    return onnx

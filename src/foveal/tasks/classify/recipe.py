@@ -43,9 +43,10 @@ class ClassifyRecipe(Recipe):
         below=1,
     )
     checkpoint: str = option(
-        "best", "which epoch is kept: the best by the validation score, or the last", ("best", "last")
+        "best", "which epoch is kept with --average 1: the best by the validation score, or the last", ("best", "last")
     )
 
+    label_smoothing: float = option(0.1, "label smoothing ε", least=0, below=1)
     label: str | None = option(
         None,
         "the column of labels.csv that holds the classes, or several 0/1 columns as a,b,c; none: label, or all 0/1 "

@@ -24,6 +24,7 @@ from foveal.runtime.answers import DEFAULT, decide, probabilities
 from foveal.tasks.classify.predictions import Predicted
 from foveal.tasks.classify.scores import Calibration, Class, Figure, Mistake, Numbers, Reliability, Scores
 
+UNRESAMPLED = "ECE"  # chance widens the gaps of its bins, and a resample adds chance: its interval would lie too high
 OF_A_CLASS = ("precision", "recall", "F1", "AP", "AUC")
 MISTAKES = 24  # how many are kept
 CORNERS = 200  # of a curve; more cannot be seen
@@ -82,9 +83,9 @@ def score(
         )
     chosen = decide(probability, multi_label, threshold)
 
-    everything = _figures(truth, chosen, probability, threshold, importance)
-    values = everything(None)
-    spans = bootstrap(everything, len(truth), resamples=resamples, seed=seed, groups=groups) if resamples else {}
+    resampled = _figures(truth, chosen, probability, threshold, importance)
+    values = resampled(None) | {UNRESAMPLED: calibration_error(truth, probability)}
+    spans = bootstrap(resampled, len(truth), resamples=resamples, seed=seed, groups=groups) if resamples else {}
     temperature = None if known is None else fit_temperature(known[0][0], known[1])
     mistakes, wrong = _mistakes(truth, chosen, probability, classes, files)
     return Scores(
@@ -144,7 +145,8 @@ def _choose(
     )
     if multi_label and known is not None:
         metric = metric or "F1"
-        sentence = f"a class is given from its own threshold on, chosen for the best {metric} on {len(known[1])} validation images"
+        chosen = f"chosen for the best {metric} on {len(known[1])} validation images"
+        sentence = f"a class is given from its own threshold on, {chosen}"
         return thresholds(*known, metric), sentence
     if multi_label:
         return (
@@ -153,7 +155,8 @@ def _choose(
         )
     if metric is not None and known is not None:
         threshold = threshold_of_two(*known, metric)
-        sentence = f"{classes[1]} from probability {threshold:.4f} on, chosen for the best {metric} on {len(known[1])} validation images"
+        chosen = f"chosen for the best {metric} on {len(known[1])} validation images"
+        sentence = f"{classes[1]} from probability {threshold:.4f} on, {chosen}"
         return threshold, sentence
     return None, "the most probable class; no threshold was chosen"
 
@@ -179,7 +182,7 @@ def _figures(
                 )
                 benchmark["F1_Normal, chosen thresholds"] = f1_normal(truth, probability, weight, threshold=threshold)
             figures = benchmark | figures
-        return figures | {"ECE": calibration_error(truth, probability, weight)}
+        return figures
 
     return of
 
@@ -188,7 +191,8 @@ def _how(resamples: int, seed: int, groups: NDArray[np.integer] | None) -> str:
     if not resamples:
         return "no intervals were asked for"
     units = "images" if groups is None else f"{len(np.unique(groups))} groups of images, each whole"
-    return f"95 % percentile bootstrap over {units}, {resamples} resamples, seed {seed}"
+    way = f"95 % percentile bootstrap over {units}, {resamples} resamples, seed {seed}"
+    return f"{way}; none of {UNRESAMPLED}, which is biased upwards in resamples"
 
 
 def _figure(value: Array, span: Interval | None, index: int | None = None) -> Figure:
@@ -257,8 +261,9 @@ def _reliability(truth: Labels, logits: Logits, temperature: float) -> Reliabili
 def _mistakes(
     truth: Labels, chosen: Labels, probability: Array, classes: Sequence[str], files: Sequence[str]
 ) -> tuple[tuple[Mistake, ...], int]:
-    """The images that are wrong and most sure of it, worst first, each with the class where it is worst;
-    and how many are wrong.
+    """The images that are wrong and most sure of it, worst first, each with the class where it is worst.
+
+    And how many are wrong.
     """
     real, answered = marks(truth, len(classes)), marks(chosen, len(classes))
     missed = real & ~answered

@@ -40,7 +40,7 @@ Figures = dict[str, float]
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluated:
+class EvaluatedRun:
     """One run: what it predicted for the images that are evaluated, and what that is worth."""
 
     folder: Path
@@ -103,7 +103,10 @@ def summarise(folders: Sequence[Path], out: Path) -> str:
         tables.append(_means(shared, pooled, _of_all(seeds)))
     title = f"{facts['model']} ({facts['parameters']:,} parameters) on {facts['data']['name']}, {len(folders)} runs"
     over = ", ".join(str(seed) for seed in sorted({run.facts["seed"] for run in runs}))
-    caption = f"Split {split}, seeds {over}. Mean over runs; spread is the standard deviation over runs. {TESTED if tested else CHOSEN}"
+    caption = (
+        f"Split {split}, seeds {over}. Mean over runs; spread is the standard deviation over runs. "
+        f"{TESTED if tested else CHOSEN}"
+    )
     write_tables(out, "summary", [*tables, Table(["run", *names], each, title="Runs")], title, caption, facts["origin"])
     write_atomic(out / "summary.json", json.dumps(content).encode())
     text = "\n".join(f"{table.title}\n\n{table.markdown()}" for table in tables)
@@ -123,24 +126,24 @@ def _card(folder: Path) -> ClassifyCard:
     return read_card(read_text(folder / FILE), str(folder / FILE), ClassifyCard)
 
 
-def _evaluated(folder: Path, predicted: dict[str, Predicted | None], split: str) -> Evaluated:
+def _evaluated(folder: Path, predicted: dict[str, Predicted | None], split: str) -> EvaluatedRun:
     evaluated, val = predicted[split], predicted["val"]
     assert evaluated is not None
     chosen_on = None if val is None or split == "val" else (val.truth, val.logits)
     scores = score(evaluated, split, validation=chosen_on, resamples=0)
-    return Evaluated(folder, read_result(folder), evaluated, _card(folder).multi_label, scores)
+    return EvaluatedRun(folder, read_result(folder), evaluated, _card(folder).multi_label, scores)
 
 
-def _by_seed(runs: Sequence[Evaluated]) -> dict[int, list[Evaluated]]:
+def _by_seed(runs: Sequence[EvaluatedRun]) -> dict[int, list[EvaluatedRun]]:
     """The runs of each seed, where they are folds; nothing where there are not several."""
-    seeds: dict[int, list[Evaluated]] = {}
+    seeds: dict[int, list[EvaluatedRun]] = {}
     for run in runs:
         if run.facts.get("fold") is not None:
             seeds.setdefault(run.facts["seed"], []).append(run)
     return seeds if any(len(folds) > 1 for folds in seeds.values()) else {}
 
 
-def _together(runs: Sequence[Evaluated]) -> Figures:
+def _together(runs: Sequence[EvaluatedRun]) -> Figures:
     """The decisions of several runs, each on its own images, as if one had made them all."""
     truth, decided, probability = (
         np.concatenate(parts)
@@ -154,11 +157,14 @@ def _together(runs: Sequence[Evaluated]) -> Figures:
     return figures
 
 
-def _of_all(seeds: dict[int, list[Evaluated]]) -> str:
+def _of_all(seeds: dict[int, list[EvaluatedRun]]) -> str:
     runs = next(iter(seeds.values()))
     images = sum(len(run.predicted.files) for run in runs)
     over = f"mean and spread over {len(seeds)} seeds" if len(seeds) > 1 else "one seed"
-    return f"All {images} test images of {len(runs)} folds taken together, {over}; AP and AUC would rank scores of different models"
+    return (
+        f"All {images} test images of {len(runs)} folds taken together, {over}; "
+        "AP and AUC would rank scores of different models"
+    )
 
 
 def _means(names: Sequence[str], values: NDArray[np.float64], title: str) -> Table:

@@ -12,16 +12,17 @@ if TYPE_CHECKING:
     from torch import nn
 
     from foveal.data.source import Source
+    from foveal.progress import Progress
     from foveal.tasks.ablation import Ablation
     from foveal.tasks.classify.recipe import ClassifyRecipe
     from foveal.tasks.model import Model
-    from foveal.training.harness import Machine, Progress, Training
+    from foveal.training.harness import Machine, Training
 
 
 class ClassifyTask(Task):
     name = "classify"
     does = "classifies"
-    families = ("icam", "peer")
+    families = ("icam", "peer", "vit", "swin", "pvt")
 
     @property
     def card(self) -> type[ClassifyCard]:

@@ -14,6 +14,7 @@ from foveal.data.source import Source
 from foveal.errors import FovealError, expect, short_repr
 from foveal.models.store import begin_with, load_for
 from foveal.models.zoo import config_of, create
+from foveal.progress import Progress
 from foveal.runtime.card import SEWER_MEAN, SEWER_STD
 from foveal.runtime.packaged import is_file
 from foveal.tasks.classify.card import ClassifyCard
@@ -22,13 +23,13 @@ from foveal.tasks.classify.finish import conclude, write_bad
 from foveal.tasks.classify.module import ClassifyModule
 from foveal.tasks.classify.reading import read_for
 from foveal.tasks.classify.recipe import ClassifyRecipe
+from foveal.tasks.classify.task import TASK
 from foveal.tasks.classify.teachers import Teachers, Wanted, load_teachers
-from foveal.training.harness import Machine, Progress, Training
+from foveal.training.harness import Machine, Training
 from foveal.training.journal import Journal
 from foveal.training.run_folder import read_json
 
 TEACHERS = "teachers.json"
-FAMILIES = ("icam", "peer")
 
 
 class ClassifyTraining(Training):
@@ -82,7 +83,9 @@ def build(recipe: ClassifyRecipe, classes: int, fresh: bool = True) -> nn.Module
         model = load_for(recipe.model, ClassifyCard, classes=classes)
     else:
         family = config_of(recipe.model).family
-        expect(family in FAMILIES, f"the model {recipe.model}", "one that classifies", f"one of the family {family}")
+        expect(
+            family in TASK.families, f"the model {recipe.model}", "one that classifies", f"one of the family {family}"
+        )
         model = create(recipe.model, classes=classes, **recipe.config)
     if recipe.init_from is not None and fresh:
         fitting, all_ = begin_with(model, recipe.init_from), len(model.state_dict())
@@ -93,10 +96,20 @@ def build(recipe: ClassifyRecipe, classes: int, fresh: bool = True) -> nn.Module
         with torch.no_grad():
             model.eval()(torch.zeros(1, 3, recipe.size, recipe.size))
     except (FovealError, RuntimeError, ValueError) as error:  # each model has words of its own
-        reason = " ".join(str(error).split())
+        reason = _other_sizes(model, recipe) or " ".join(str(error).split())
         got = f"{recipe.size} × {recipe.size}; {reason}"
         raise FovealError(f"--size: expected images that {recipe.model} takes, got {got}") from None
     return model.train()
+
+
+def _other_sizes(model: Any, recipe: ClassifyRecipe) -> str:
+    """What to choose instead of a size that the model's patches do not divide."""
+    size, patch = recipe.size, getattr(model.config, "patch", 0)
+    if not patch or size % patch == 0:
+        return ""
+    grid = model.config.image // patch
+    other = f", or --config '{{image: {size}, patch: {size // grid}}}'" if size % grid == 0 else ""
+    return f"choose a multiple of {patch}{'' if is_file(recipe.model) else other}"
 
 
 def teachers_of(recipe: ClassifyRecipe, source: Source, folder: Path) -> tuple[Teachers, dict[str, str]] | None:

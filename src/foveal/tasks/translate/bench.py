@@ -1,7 +1,8 @@
 """`foveal bench translate [MODEL]`: sentences per second on a CPU,
 beside transformers' generate and CTranslate2 with the same weights.
 
-    sentences/s = sources of a batch / median time of a decoding;   every decoding takes the same number of steps: the end is forbidden, then forced
+    sentences/s = sources of a batch / median time of a decoding
+    every decoding takes the same number of steps: the end is forbidden, then forced
 
 Before anything is timed, all are asked for the same sentences: a contender with other tokens than ours is named, since
 it would be another model. Then what the cache is worth: the time of a sentence against its length, with it and
@@ -9,41 +10,28 @@ without. Random weights unless a model is named: a step costs the same whatever 
 CTranslate2 are left out where they are not installed, or the model is none of theirs.
 """
 
-import copy
-import importlib.util
 import math
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
 from foveal.deploy.measure.clock import Timing, interleaved
-from foveal.deploy.onnx.silence import quiet
 from foveal.deploy.twins.fast_decoder import engine_of
 from foveal.deploy.twins.fast_linear import can_quantise
 from foveal.errors import FovealError, expect, expect_integer
-from foveal.models.marian import to_marian
 from foveal.models.torch_engine import TorchEngine
 from foveal.models.transformer import Transformer
 from foveal.models.zoo import presets
 from foveal.report.bench import Bench, Row
-from foveal.runtime.decode.batched import decode
 from foveal.runtime.decode.engine import Engine, Rows
-from foveal.runtime.decode.search import Search
 from foveal.tasks.load import find_model, load
+from foveal.tasks.translate.bench_contenders import FASTEST, OURS, THEIRS, TORCH, Contender, contenders, searched
 
 VOCABULARY, SOURCE = 32000, 15  # tokens that random weights know, and of a source, its end included
 LENGTHS = (20, 50, 100, 200)
-UNCACHED, QUICK = (
-    (20, 50, 100, 200, 400, 800),
-    400,
-)  # the last takes minutes: it is left out unless --max-length asks for it
-OURS, TORCH, THEIRS, FASTEST = "foveal", "foveal, TorchEngine", "transformers", "CTranslate2"
+# the last takes minutes: it is left out unless --max-length asks for it
+UNCACHED, QUICK = ((20, 50, 100, 200, 400, 800), 400)
 BARS = {  # of the base model: what ours is at least, as a multiple of theirs
     (OURS, "fp32", THEIRS): {(1, 1): 1.4, (1, 4): 2.0, (32, 1): 1.2, (32, 4): 1.1},
     (OURS, "int8", FASTEST): {(1, 1): 1.0, (1, 4): 1.0, (32, 1): 1.0, (32, 4): 0.8},
@@ -51,19 +39,6 @@ BARS = {  # of the base model: what ours is at least, as a multiple of theirs
 LARGEST = 4096  # sentences at once, or sentences of a beam
 OBEYS = ("models", "batch", "beam", "tokens", "max_length")  # flags of `foveal bench`
 ON_CPU = True  # unless --device names another
-Decoding = Callable[
-    [list[list[int]], int, int], list[list[int]]
-]  # sources, beam, steps → the best sentence of each, without marks
-
-
-@dataclass(frozen=True)
-class Contender:
-    name: str
-    precision: str
-    decoding: Decoding
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.precision}"
 
 
 def measure(bench: Bench) -> None:
@@ -113,122 +88,6 @@ def _model(named: Sequence[str]) -> tuple[Transformer, bool]:
     return model, name == "transformer-base"
 
 
-@contextmanager
-def contenders(bench: Bench, model: Transformer) -> Iterator[list[Contender]]:
-    with tempfile.TemporaryDirectory() as folder:
-        those = [
-            Contender(OURS, "fp32", _searched(engine_of(model))),
-            Contender(TORCH, "fp32", _searched(TorchEngine(model))),
-        ]
-        if can_quantise():
-            those.append(Contender(OURS, "int8", _searched(engine_of(model, "int8"))))
-        try:
-            config, weights = to_marian(model)
-        except FovealError as error:
-            bench.add(Row("transformers and CTranslate2", "", f"left out: {error}", None, ""))
-            yield those
-            return
-        if importlib.util.find_spec("transformers") is None:
-            bench.add(Row("transformers and CTranslate2", "", "left out: transformers is not installed", None, ""))
-            yield those
-            return
-        with quiet():
-            marian = _marian(config, weights)
-        those.append(Contender(THEIRS, "fp32", _generated(marian)))
-        if importlib.util.find_spec("ctranslate2") is None:
-            bench.add(Row("CTranslate2", "", "left out: ctranslate2 is not installed", None, ""))
-        else:
-            with quiet():
-                those += [
-                    Contender(FASTEST, kind, _translated(marian, Path(folder) / kind, kind, bench.threads))
-                    for kind in ("fp32", "int8")
-                ]
-        yield those
-
-
-def _searched(engine: Engine) -> Decoding:
-    def decoding(sources: list[list[int]], beam: int, steps: int) -> list[list[int]]:
-        search = Search(beam=beam, min_length=steps - 1, max_length=steps - 1)  # the last step is the end
-        return [list(found[0].tokens) for found in decode(engine, sources, search)]
-
-    return decoding
-
-
-def _marian(config: dict[str, Any], weights: dict[str, torch.Tensor]) -> Any:
-    from transformers import MarianConfig, MarianMTModel
-
-    model: Any = MarianMTModel(MarianConfig(**config))
-    missing, surplus = model.load_state_dict(weights, strict=False)
-    left = [
-        name
-        for name in missing
-        if not name.endswith(("embed_positions.weight", "embed_tokens.weight", "lm_head.weight"))
-    ]
-    expect(not left and not surplus, "Marian's weights", "all of them", f"without {left[:3]}, with {surplus[:3]}")
-    model.tie_weights()
-    return model.eval()
-
-
-def _generated(marian: Any) -> Decoding:
-    @torch.inference_mode()
-    def decoding(sources: list[list[int]], beam: int, steps: int) -> list[list[int]]:
-        config = marian.config
-        tokens = torch.tensor([[*source, config.eos_token_id] for source in sources])
-        generated = marian.generate(
-            input_ids=tokens,
-            attention_mask=torch.ones_like(tokens),
-            num_beams=beam,
-            do_sample=False,
-            min_new_tokens=steps,
-            max_new_tokens=steps,
-            length_penalty=0.6 if beam > 1 else 1.0,
-        )
-        return [row[1:steps] for row in generated.tolist()]
-
-    return decoding
-
-
-def _translated(marian: Any, folder: Path, precision: str, threads: int) -> Decoding:
-    """CTranslate2's own converter, without a tokenizer: a token is called by its id."""
-    import ctranslate2
-    from ctranslate2.converters.transformers import BartLoader
-
-    marian = copy.deepcopy(
-        marian
-    )  # the converter changes what it is given, and transformers would generate other tokens
-    config = marian.config
-    config.normalize_before, config.normalize_embedding = False, False
-    spec = BartLoader().get_model_spec(marian)
-    names = [f"w{number}" for number in range(config.vocab_size)]
-    spec.register_source_vocabulary(names)
-    spec.register_target_vocabulary(names)
-    for mark, number in (("bos", config.bos_token_id), ("eos", config.eos_token_id), ("unk", config.unk_token_id or 3)):
-        setattr(spec.config, f"{mark}_token", names[number])
-    spec.config.decoder_start_token = names[config.decoder_start_token_id]
-    spec.validate()
-    spec.optimize(quantization=None if precision == "fp32" else precision)
-    folder.mkdir()
-    spec.save(str(folder))
-    kind = "float32" if precision == "fp32" else precision
-    translator = ctranslate2.Translator(
-        str(folder), device="cpu", compute_type=kind, inter_threads=1, intra_threads=threads
-    )
-
-    def decoding(sources: list[list[int]], beam: int, steps: int) -> list[list[int]]:
-        given = [[names[token] for token in source] + [names[config.eos_token_id]] for source in sources]
-        found = translator.translate_batch(
-            given,
-            beam_size=beam,
-            min_decoding_length=steps,
-            max_decoding_length=steps,
-            length_penalty=0.6,
-            return_scores=True,
-        )
-        return [[int(name[1:]) for name in one.hypotheses[0]][: steps - 1] for one in found]
-
-    return decoding
-
-
 def _agreement(bench: Bench, those: list[Contender], sources: list[list[int]], steps: int) -> None:
     """One by one: who generates the tokens that TorchEngine generates."""
     wanted = next(one for one in those if one.name == TORCH).decoding(sources, 1, steps)
@@ -252,8 +111,8 @@ def _rates(
             contender = str(Contender(name, precision, one.decoding))
             if contender in taken and contender != str(one):
                 ratios[name] = taken[contender].median / taken[str(one)].median
-        first = next(((name, BARS[key][batch, beam]) for key in BARS for name in [key[2]]
-                      if key[:2] == (one.name, one.precision) and (batch, beam) in BARS[key] and name in ratios), None)  # fmt: skip
+        known = [key for key in BARS if key[:2] == (one.name, one.precision) and key[2] in ratios]
+        first = next(((key[2], BARS[key][batch, beam]) for key in known if (batch, beam) in BARS[key]), None)
         other = first[0] if first else next(iter(ratios), None)
         others = " · ".join(f"{ratio:.2f} × {name}" for name, ratio in ratios.items() if name != other)
         bar, met = "", None
@@ -308,7 +167,7 @@ def _against_length(bench: Bench, model: Transformer, sources: list[list[int]], 
 
     Without a cache, each step reads all tokens again: to the power 2, once they cost more than what any step costs.
     """
-    fast = _searched(engine_of(model))
+    fast = searched(engine_of(model))
     jobs = {str(steps): (lambda steps=steps: fast(sources, 1, steps)) for steps in LENGTHS}
     taken = bench.time("with the cache", jobs, max(3, bench.rounds // 3))
     _curve(bench, "with the cache", taken, LENGTHS, 11.0)

@@ -1,19 +1,16 @@
 """`foveal translate MODEL < in > out`: one line out for each line in, as they come."""
 
 import argparse
-import codecs
 import os
 import stat
 import sys
-from collections.abc import Iterator
-from typing import IO
 
 from foveal.errors import FovealError, expect
 from foveal.options import add_flags, from_flags
 from foveal.runtime.decode.batched import AHEAD, in_parts
 from foveal.tasks.load import load
 from foveal.tasks.translate.options import PredictOptions
-from foveal.tasks.translate.predict import TranslatePredictor
+from foveal.tasks.translate.predict import TranslatePredictor, lines_in
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
                 rows.append(f"{number}\t{one.score:.4f}\t{text}\n" if options.n_best > 1 else f"{text}\n")
         return rows
 
-    for row in in_parts(_lines(sys.stdin.buffer), lines_ahead(sys.stdin.fileno(), options.batch), answer):
+    for row in in_parts(lines_in(sys.stdin.buffer), lines_ahead(sys.stdin.fileno(), options.batch), answer):
         sys.stdout.write(row)
         sys.stdout.flush()
     return 0
@@ -66,19 +63,3 @@ def lines_ahead(stdin: int, batch: int) -> int:
     if os.isatty(stdin):
         return 1  # a person waits for each line
     return batch * AHEAD if batch > 1 and stat.S_ISREG(os.fstat(stdin).st_mode) else batch
-
-
-def _lines(stream: IO[bytes]) -> Iterator[str]:
-    """Lines as wc counts them; bytes that are no UTF-8 become �, with one warning."""
-    warned = False
-    for number, read in enumerate(iter(stream.readline, b""), 1):
-        line = read.removeprefix(codecs.BOM_UTF8) if number == 1 else read
-        try:
-            yield line.decode()
-        except UnicodeDecodeError:
-            if not warned:
-                print(
-                    f"line {number}: expected UTF-8, got other bytes, which are read as �", file=sys.stderr, flush=True
-                )
-            warned = True
-            yield line.decode(errors="replace")

@@ -54,7 +54,8 @@ class TranslateEvaluation(Evaluation):
         tables = "\n".join(table.markdown() for table in (self.scores(), self.lengths()))
         return f"{self.data.summary()}\n{self.title}, {self.caption}\n\n{tables}"
 
-    def write(self, folder: Path) -> list[Path]:
+    def write(self, folder: str | Path) -> list[Path]:
+        folder = Path(folder)
         files = write_tables(
             folder, "evaluation", [self.scores(), self.lengths()], self.title, self.caption, self.origin
         )

@@ -1,5 +1,6 @@
 """Explaining a translation: the sentence's translation, and the attention maps of every head, on one page."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from foveal.tasks.task import Explanation
 from foveal.tasks.translate.attention import attention_maps
 from foveal.tasks.translate.card import TranslateCard
 from foveal.tasks.translate.page import Translated, page, picture
+from foveal.tasks.translate.predict import lines_named
 
 if TYPE_CHECKING:
     from foveal.tasks.model import Model
@@ -60,8 +62,13 @@ class TranslateExplanation(Explanation):
 
 
 def explain(model: "Model", sentence: Any) -> TranslateExplanation:
-    expect(isinstance(sentence, str), "to explain", "one sentence", short_repr(sentence), "put it into quotation marks")
-    return TranslateExplanation(translate_watched(model, sentence))
+    """Of a sentence, or of a text file's first line."""
+    named = isinstance(sentence, (str, Path))
+    expect(named, "to explain", "one sentence", short_repr(sentence), "put it into quotation marks")
+    first, *more = lines_named(str(sentence))
+    if more:
+        print(f"{sentence}: {len(more) + 1} lines, of which the first is explained", file=sys.stderr, flush=True)
+    return TranslateExplanation(translate_watched(model, first.text))
 
 
 def translate_watched(model: "Model", sentence: str) -> Translated:

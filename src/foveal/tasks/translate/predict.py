@@ -6,21 +6,24 @@ model = foveal.load("model.onnx")
 model.translate("A dog sleeps.")          # "Ein Hund schläft."
 """
 
+import codecs
 import csv
 import io
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from foveal.errors import FovealError, expect, expect_plain_file, printable, reading, short_repr
 from foveal.runtime.decode.batched import AHEAD, decode_all, max_positions
 from foveal.runtime.decode.engine import Engine
 from foveal.runtime.decode.search import Sentence
+from foveal.runtime.paths import STDIN
 from foveal.tasks.task import Predictor
 from foveal.tasks.translate.card import TranslateCard
 from foveal.tasks.translate.options import PredictOptions
@@ -94,22 +97,11 @@ class TranslatePredictor(Predictor):
         return found
 
     def inputs(self, words: Sequence[str]) -> list[Line]:
-        """The lines of text files; a word that names no file, and does not look like one, is a sentence itself."""
-        lines: list[Line] = []
-        for word in words:
-            with reading(word):
-                exists = len(word) < 4096 and Path(word).exists()
-            if exists:
-                lines += _lines_of(word)
-            else:
-                expect(
-                    not FILE_NAME.fullmatch(word),
-                    word,
-                    "a text file that exists, or a sentence",
-                    "no file of this name",
-                )
-                lines.append(Line(word))
-        return lines
+        return [line for word in words for line in lines_named(word)]
+
+    def stream(self, null: bool = False) -> Iterator[Line]:
+        expect(not null, "--null", "a list of paths on stdin", "lines to translate", "leave it out")
+        return (Line(text, STDIN, number) for number, text in enumerate(lines_in(sys.stdin.buffer), 1))
 
     def predict(self, inputs: Iterable[Any]) -> Iterator[Translation]:
         """One result per line, in their order; batches are sorted by length, where lines need not be waited for."""
@@ -134,6 +126,30 @@ class TranslatePredictor(Predictor):
         if form == "csv":
             return _csv("file", "source", "translation", "score", "error"), _csv_rows
         return f"{'line':{widest}}  translation\n", lambda result: _table_rows(result, widest)
+
+
+def lines_named(word: str) -> list[Line]:
+    """The lines of a text file; a word that names no file, and does not look like one, is a sentence itself."""
+    if os.path.exists(word):  # noqa: PTH110 — a sentence is longer than pathlib lets a name be
+        return _lines_of(word)
+    expect(not FILE_NAME.fullmatch(word), word, "a text file that exists, or a sentence", "no file of this name")
+    return [Line(word)]
+
+
+def lines_in(stream: IO[bytes]) -> Iterator[str]:
+    """Lines as wc counts them, as they come; bytes that are no UTF-8 become �, with one warning."""
+    warned = False
+    for number, read in enumerate(iter(stream.readline, b""), 1):
+        line = (read.removeprefix(codecs.BOM_UTF8) if number == 1 else read).removesuffix(b"\n")
+        try:
+            yield line.decode()
+        except UnicodeDecodeError:
+            if not warned:
+                print(
+                    f"line {number}: expected UTF-8, got other bytes, which are read as �", file=sys.stderr, flush=True
+                )
+            warned = True
+            yield line.decode(errors="replace")
 
 
 def _line(item: Any) -> Line:

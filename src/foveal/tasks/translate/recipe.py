@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from foveal.data.parallel import MAX_LENGTH
-from foveal.errors import expect
 from foveal.file_names import expanded
 from foveal.options import option
 from foveal.tasks.translate.card import OLD_RECIPE
@@ -31,6 +30,7 @@ class TranslateRecipe(Recipe):
         metavar="MODEL",
     )
     lr: float = option(0.0, "largest learning rate; 0: the paper's, (width · warmup)^−½", least=0)
+    label_smoothing: float = option(0.1, "label smoothing ε", least=0, below=1)
     average: int = option(5, "keep the mean of the weights of the last N epochs; 1: of one epoch", least=1)
     source: str | None = option(
         None, "the language to translate from; none: the first that the data's names say", metavar="LANGUAGE"
@@ -60,5 +60,4 @@ class TranslateRecipe(Recipe):
 
 def _located(data: str) -> str:
     """The absolute path of a folder, of a file or of two files; a name of foveal's own as it is."""
-    expect(bool(data), "--data", "a name or a path", "nothing")
     return located(data) if expanded(data).exists() else ",".join(map(located, data.split(",")))

@@ -3,7 +3,7 @@
 Nothing heavy is imported until it is needed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +17,21 @@ if TYPE_CHECKING:
     from torch import nn
 
     from foveal.data.parallel import Parallel
+    from foveal.progress import Progress
     from foveal.tasks.ablation import Ablation
     from foveal.tasks.model import Model
     from foveal.tasks.translate.recipe import TranslateRecipe
     from foveal.tasks.translate.training import TranslateTraining
-    from foveal.training.harness import Machine, Progress
+    from foveal.training.harness import Machine
 
 
 class TranslateTask(Task):
     name = "translate"
     does = "translates"
     families = ("transformer", "seq2seq")
-    commands = {"translate": ("foveal.tasks.translate.command", "translate lines as they come, one per line")}  # noqa: RUF012 — nobody writes to it
+    commands = {  # noqa: RUF012 — nobody writes to it
+        "translate": ("foveal.tasks.translate.command", "translate lines as they come, one per line")
+    }
     benches = {"translate": "foveal.tasks.translate.bench"}  # noqa: RUF012
 
     @property
@@ -54,6 +57,8 @@ class TranslateTask(Task):
     ) -> "TranslateTraining":
         from foveal.tasks.translate.training import TranslateTraining
 
+        needless = "none for a translator: its sentences lie in memory"
+        expect(not machine.workers, "--workers", needless, machine.workers, "leave it out")
         return TranslateTraining(recipe, data)
 
     def describe_result(self, result: dict[str, Any], folder: Path) -> list[str]:
@@ -108,6 +113,11 @@ class TranslateTask(Task):
 
         return export_translator(model.network, _card(model))
 
+    def timed(self, model: "Model", session: Any) -> "Callable[[int], Callable[[], Any]]":
+        from foveal.tasks.translate.onnx_engine import OnnxEngine, random_decoding
+
+        return random_decoding(OnnxEngine(session, model.card.config, model.name))
+
     def labelled_batches(self, model: "Model", count: int) -> LabelledBatches:
         from foveal.tasks.translate.batches import labelled_batches
 
@@ -131,7 +141,6 @@ def _engine(model: "Model", precision: str) -> Any:
 
         expect(precision == "fp32", "--precision", "none beside an exported file, which has its own", precision)
         return OnnxEngine(model.exported.session, model.card.config, model.name)
-    expect(model.threads == 1, "--threads", "an exported file", "a model of torch", "set OMP_NUM_THREADS instead")
     from foveal.deploy.twins.fast_decoder import engine_of
 
     return engine_of(model.network, precision)

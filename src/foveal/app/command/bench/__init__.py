@@ -73,7 +73,7 @@ def benches() -> dict[str, str]:
     """All benches: foveal's own, and those that tasks bring."""
     found = dict(BENCHES)
     for task in all_tasks():
-        found |= task.benches
+        found |= {name: place for name, place in task.benches.items() if name not in found}
     return found
 
 

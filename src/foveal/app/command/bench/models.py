@@ -1,12 +1,14 @@
-"""`foveal bench models A.onnx RUN … --peer B.onnx`: the time of one picture against the batch, in turns,
+"""`foveal bench models A.onnx RUN … --peer B.onnx`: the time per image against the batch, in turns,
 beside what else it costs.
 
-    time a picture = median time of a batch / its pictures;   ratio = theirs / that of the first model, at the same batch
+    time per image = median time of a batch / its images
+    ratio          = theirs / that of the first model, at the same batch
 
 Before anything is timed, each contender answers twice: a model that drops out, or answers otherwise the second time,
 is refused. Exported files and peers run without torch; runs and presets are exported in memory first, or run by torch
 where --runtime says so. torch.compile makes its graphs before the warm-up, and the time of that is a row of its own;
-where it cannot, a row says why, and the others are timed.
+where it cannot, a row says why, and the others are timed. Where one call of a graph is no answer, its task says what
+answers: a whole sentence, step by step.
 """
 
 import warnings
@@ -28,6 +30,7 @@ from foveal.report.table import plain_name
 from foveal.runtime.onnx_names import EXPORTED
 from foveal.runtime.onnx_session import opened
 from foveal.tasks.load import load
+from foveal.tasks.model import Model
 
 OBEYS = ("models", "peer", "batch", "runtime")  # the flags that it obeys
 
@@ -128,13 +131,16 @@ def _held(graph: bytes, batch: int, threads: int) -> str:
         return str(error)
     if held is None:
         return ""
-    return f"{held.opened / 1e6:.1f} MB opened and {held.ran / 1e6:.1f} MB at most while it runs at batch {batch}, above an empty graph"
+    return (
+        f"{held.opened / 1e6:.1f} MB opened and {held.ran / 1e6:.1f} MB at most while it runs at batch {batch}, "
+        "above an empty graph"
+    )
 
 
 def _ours(name: str, label: str, runtimes: list[str], threads: int) -> Iterator[Contender]:
     model = load(name, device="cpu", threads=threads) if not name.endswith(EXPORTED) else load(name, threads=threads)
     if model.is_exported:
-        yield of_graph(label, read_graph(Path(name)), threads, (model.card.model,))
+        yield of_graph(label, read_graph(Path(name)), threads, (model.card.model,), model)
         return
     import torch
 
@@ -147,7 +153,7 @@ def _ours(name: str, label: str, runtimes: list[str], threads: int) -> Iterator[
     facts = (f"{parameters(network):,} parameters", f"{flops(network, *network.example()) / 1e6:.1f} MFLOP")
     for runtime in runtimes:
         if runtime == "onnxruntime":
-            yield of_graph(label, model.graph(), threads, facts)
+            yield of_graph(label, model.graph(), threads, facts, model)
         elif runtime == "compile":
             made = Compiled(network)
             yield Contender(f"{label} ({runtime})", made, None, facts, made.seconds)
@@ -155,7 +161,11 @@ def _ours(name: str, label: str, runtimes: list[str], threads: int) -> Iterator[
             yield Contender(f"{label} ({runtime})", _in_torch(network, runtime), None, facts)
 
 
-def of_graph(name: str, content: bytes, threads: int, facts: tuple[str, ...] = ()) -> Contender:
+def of_graph(
+    name: str, content: bytes, threads: int, facts: tuple[str, ...] = (), model: Model | None = None
+) -> Contender:
+    """model: whose graph it is; it knows how it answers, where that takes more than one call."""
+    facts = (*facts, f"{len(content):,} bytes")
     try:
         session = opened(content, threads)
     except ModuleNotFoundError:
@@ -163,6 +173,10 @@ def of_graph(name: str, content: bytes, threads: int, facts: tuple[str, ...] = (
     except Exception as error:  # noqa: BLE001 — onnxruntime has an exception for each kind of damage
         words = " ".join(str(error).split())[:160]
         raise FovealError(f"{name}: expected an ONNX graph, got a file that onnxruntime cannot open: {words}") from None
+
+    searched = None if model is None else model.timed(session)
+    if searched is not None:
+        return Contender(name, searched, None, facts)
 
     def job(batch: int) -> Job:
         feed = {one.name: _noise(one, batch) for one in session.get_inputs()}
@@ -176,11 +190,11 @@ def of_graph(name: str, content: bytes, threads: int, facts: tuple[str, ...] = (
 
         return once
 
-    return Contender(name, job, content, (*facts, f"{len(content):,} bytes"))
+    return Contender(name, job, content, facts)
 
 
 def _noise(one: Any, batch: int) -> NDArray[Any]:
-    """A picture as bytes, or as numbers, for an input of a graph; a side without a number is the batch."""
+    """An image as bytes, or as numbers, for an input of a graph; a side without a number is the batch."""
     expect(one.type in KINDS, f"the input {one.name}", f"one of {', '.join(KINDS)}", one.type)
     first, *rest = one.shape
     free = [side for side in rest if not isinstance(side, int)]
@@ -231,7 +245,7 @@ def _checked(bench: Bench, one: Contender, batches: list[int]) -> bool:
     """Whether it can run here; else a row says why not."""
     try:
         for batch in batches[1:]:
-            one.job(batch)  # a graph that cannot be made is told before anybody is timed
+            one.job(batch)  # a graph that cannot be made is reported before anything is timed
         _check(one, batches[0])
     except CannotCompileError as error:
         bench.add(Row(one.name, "", f"left out: {error}", None, ""))
@@ -240,7 +254,7 @@ def _checked(bench: Bench, one: Contender, batches: list[int]) -> bool:
 
 
 def _check(one: Contender, batch: int = 1) -> None:
-    """In evaluation mode and deterministic: the same pictures, the same answer."""
+    """In evaluation mode and deterministic: the same images, the same answer."""
     job = one.job(batch)
     first, second = _arrays(job()), _arrays(job())
     same = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, second, strict=True))
