@@ -56,9 +56,9 @@ def test_by_hand(form, y):
 @pytest.mark.parametrize(
     ("shape", "pool"), [((2, 6, 3, 7), 1), ((2, 6, 3, 7), 2), ((2, 3, 6, 2, 5), 1), ((2, 3, 6, 2, 5), 3)]
 )
-@pytest.mark.parametrize("norm", [nn.Identity(), nn.GroupNorm(3, 6)])
+@pytest.mark.parametrize("norm", [nn.Identity(), nn.GroupNorm(3, 6), nn.BatchNorm2d(6)])
 def test_it_is_the_oracle(form, shape, pool, norm):
-    layer = scatter(NonLocal(6, 5, form=form, pool=pool, norm=norm).double())
+    layer = scatter(NonLocal(6, 5, form=form, pool=pool, norm=norm).double()).eval()
     x = 0.5 * maps(*shape)
     with torch.no_grad():
         assert error(layer(x), torch.tensor(like(layer, x), dtype=torch.float64)) < 1e-10
