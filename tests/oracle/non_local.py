@@ -2,6 +2,7 @@
 
 import math
 
+from oracle.maps import normal, normed
 from oracle.multihead import linear, pair
 
 
@@ -96,7 +97,7 @@ def added(frames, change):
 
 
 def like(module, maps):
-    """Maps (B, C, h, w) or a video (B, T, C, h, w), with GroupNorm, or a norm that does nothing."""
+    """Maps (B, C, h, w) or a video (B, T, C, h, w), with BatchNorm in evaluation, GroupNorm or no norm."""
     name, weights = parts(module)
     result = []
     for sample in maps.tolist():
@@ -104,6 +105,9 @@ def like(module, maps):
         change = changed(frames, name, weights, pair(module.out), module.pool)
         if hasattr(module.norm, "num_groups"):
             change = group_norm(change, module.norm.num_groups, *pair(module.norm))
+        elif hasattr(module.norm, "running_mean"):
+            norm = normal(module.norm)
+            change = [[normed(number, norm, c) for number in channel] for c, channel in enumerate(change)]
         z = added(frames, change)
         result.append(z if maps.dim() == 5 else z[0])
     return result

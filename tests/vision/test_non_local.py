@@ -56,9 +56,9 @@ def test_by_hand(form, y):
 @pytest.mark.parametrize(
     ("shape", "pool"), [((2, 6, 3, 7), 1), ((2, 6, 3, 7), 2), ((2, 3, 6, 2, 5), 1), ((2, 3, 6, 2, 5), 3)]
 )
-@pytest.mark.parametrize("norm", [nn.Identity(), nn.GroupNorm(3, 6)])
+@pytest.mark.parametrize("norm", [nn.Identity(), nn.GroupNorm(3, 6), nn.BatchNorm2d(6)])
 def test_it_is_the_oracle(form, shape, pool, norm):
-    layer = scatter(NonLocal(6, 5, form=form, pool=pool, norm=norm).double())
+    layer = scatter(NonLocal(6, 5, form=form, pool=pool, norm=norm).double()).eval()
     x = 0.5 * maps(*shape)
     with torch.no_grad():
         assert error(layer(x), torch.tensor(like(layer, x), dtype=torch.float64)) < 1e-10
@@ -138,6 +138,17 @@ def test_the_dot_product_takes_the_cheaper_order(places, others):
     assert error(y, expected) < 1e-12
     pairs, sums = places * others * (5 + 7), (places + others) * 5 * 7
     assert counter.get_total_flops() == 2 * 2 * (6 * 5 * (places + others) + min(pairs, sums))
+
+
+def test_an_exported_dot_product_decides_nothing_by_the_size_of_its_example():
+    few, places = (maps(2, 3, 6), maps(2, 3, 6), maps(2, 3, 7)), torch.export.Dim("places")
+    form = scatter(DotProduct(6, 5).double())
+    graph = torch.export.export(form, few, dynamic_shapes=({1: places},) * 3).module()
+    many = maps(2, 13, 6), maps(2, 13, 6), maps(2, 13, 7)
+    with FlopCounterMode(display=False) as counter:
+        y = graph(*many)
+    assert error(y, form(*many)) < 1e-12
+    assert counter.get_total_flops() == 2 * 2 * 26 * (6 * 5 + 5 * 7)
 
 
 def test_a_form_is_a_part():
