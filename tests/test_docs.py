@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -236,3 +237,17 @@ def test_the_lines_of_the_toy_task_are_those_of_its_files():
 def test_no_page_has_a_hole():
     for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
         assert "@@" not in page.read_text(encoding="utf-8"), page.name
+
+
+def test_every_extra_that_a_message_names_is_there():
+    extras = set(
+        tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    )
+    files = [*PAGES, *(ROOT / "src").rglob("*.py")]
+    named = {
+        (name, file.name)
+        for file in files
+        for name in re.findall(r"foveal\[([a-z]+)\]", file.read_text(encoding="utf-8"))
+    }
+    assert {name for name, _ in named} >= {"torch", "train", "hub"}
+    assert not {one for one in named if one[0] not in extras}

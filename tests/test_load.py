@@ -198,6 +198,8 @@ def test_a_mistyped_run_is_never_looked_up(typed, near, hub, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     says = f"the model {typed}: expected a file or a run's folder that exists, got none there"
     assert refusal(typed) == f"{says}{near}; hf://{typed} opens it from the hub"
+    assert "hub" not in refusal(f"./{typed}")  # nobody's id
+    assert "hub" not in refusal("/gone")
     assert hub == []
 
 

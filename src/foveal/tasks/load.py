@@ -1,6 +1,7 @@
 """`foveal.load`: open a model by whatever names it; the file says its task."""
 
 import contextlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -66,13 +67,13 @@ def find_model(name: "str | Path") -> Path | None:
         return path
     if (file := packaged_file(text)) is not None:
         return file
-    if text in preset_names():
-        return None
     if path.suffix in (SUFFIX, EXPORTED, *FOREIGN) or "/" in text:
-        hub = text.count("/") == 1 and path.suffix not in (SUFFIX, EXPORTED, *FOREIGN)
+        hub = re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", text) and path.suffix not in (SUFFIX, EXPORTED, *FOREIGN)
         advice = [f"the nearest is {near}"] if (near := _nearest_model(path)) is not None else []
         advice += [f"{HUB}{text} opens it from the hub"] if hub else []
         expect(False, f"the model {text}", "a file or a run's folder that exists", "none there", "; ".join(advice))
+    if text in preset_names():
+        return None
     if not _has_torch():
         names = ", ".join(packaged.names())
         got, do = "another name, without torch", "presets need it: pip install foveal[torch]"
