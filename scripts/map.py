@@ -17,7 +17,10 @@ FLOOR = (
     "options",
     "device",
     "atomic",
+    "lazy",
     "errors",
+    "child",
+    "file_names",
 )  # single files that every room may use: no arrows, or the map would be full of them
 STEP_X, STEP_Y, WIDE, HIGH, LEFT, TOP = 84, 50, 76, 32, 24, 64
 SIZES = ((30, 7.0, "30 or more"), (10, 5.0, "10 to 29"), (1, 3.2, "1 to 9"))  # files that import, radius of the dot
