@@ -207,7 +207,7 @@ def flat(output: object) -> list[torch.Tensor]:
 @pytest.mark.parametrize(
     ("example", "says"),
     [
-        ("Gated(14)(tokens)", "expected names out of its file's names and x, memory, wide, image, maps, video, q, k, v"),
+        ("Gated(14)(tokens)", "expected names out of its file's names and x, memory, wide, image, maps, video, q, k"),
         ("Gated(14)(tokens, sum(word for row in x))", "got tokens, word"),
         ("Gated(14)(", "expected one Python expression"),
     ],
