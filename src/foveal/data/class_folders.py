@@ -35,8 +35,8 @@ def read_folder(root: Path, name: str) -> Source:
             labels += [label] * len(files)
             splits += [split] * len(files)
     if not names:
-        rest = f" ({counted(other, 'other file')})" if other else ""
-        raise _unusable(root, f"{counted(len(classes), 'folder')} without an image{rest}")
+        beside = f" ({counted(other, 'other file')})" if other else ""
+        raise _unusable(root, f"{counted(len(classes), 'folder')} without an image{beside}")
     counts = np.bincount(labels, minlength=len(classes))
     if len(classes) < 2:
         raise _unusable(root, f"the one class {classes[0]} ({counted(int(counts[0]), 'image')})")
