@@ -3,10 +3,14 @@
 import importlib
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 import foveal
+
+ROOT = Path(__file__).parent.parent
 
 
 def python(code):
@@ -50,3 +54,16 @@ def test_names_can_be_imported_from_where_they_are_read():
 
     assert foveal.mask.causal is causal
     assert foveal.mask.local is local
+
+
+def test_every_room_and_file_is_in_the_contract_of_imports():
+    """But for the doors, which lead to the rooms: they are imported by nobody inside."""
+    home = Path(foveal.__file__).parent
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    layers = next(one["layers"] for one in tools["importlinter"]["contracts"] if one["type"] == "layers")
+    listed = [part.strip() for layer in layers for part in layer.split(":")]
+    files = {file.stem for file in home.glob("*.py")} - {"__init__", "__main__", "mask", "score"}
+    folders = {file.parent.name for file in home.glob("*/__init__.py")}
+    assert sorted(listed) == sorted(f"foveal.{name}" for name in files | folders)
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    assert all(f"`{name}.py`" in page for name in files)

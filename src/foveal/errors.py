@@ -95,6 +95,11 @@ def short_repr(value: object) -> str:
     return type(value).__name__
 
 
+def counted(count: int, one: str, several: str = "") -> str:
+    """1 image, 2 images; several: a plural that is not `one` and an s."""
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
 def printable(text: str) -> str:
     """Text that steers no terminal and that every file can hold: control characters, and bytes that are no UTF-8,
     are escaped.

@@ -82,7 +82,7 @@ def test_the_table_and_its_figures(files, tmp_path, capsys):
     ]
     assert main([str(word) for word in words]) == 0
     output = capsys.readouterr().out
-    assert "checked: 2 contenders answer the same twice" in output
+    assert "checked: 2 contenders, with the same answers twice" in output
     (drawn,) = tmp_path.glob("models-*.svg")
     picture = ET.fromstring(drawn.read_text(encoding="utf-8"))
     assert len(picture.findall("{*}polyline")) == 2

@@ -29,8 +29,10 @@ def test_the_list_names_everything_within_100_columns(capsys: pytest.CaptureFixt
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 100
     names = [line.split()[0] for line in lines if line.startswith("  ")]
-    assert names == [entry.name for entry in entries()]
+    families = [entry.name for entry in entries() if entry.presets]
+    assert names == [*(entry.name for entry in entries()), *families]
     assert lines[0] == "masks"
+    assert f"  {'icam':{max(map(len, names))}}  icam-30k, icam-31k, icam-fast" in lines[lines.index("presets") :]
     starts = {line.index(line.split()[1]) for line in lines if line.startswith("  ")}
     assert len(starts) == 1  # the equations stand under each other
 
@@ -62,6 +64,19 @@ def test_one_mechanism_is_described_in_full() -> None:
     assert [line.split()[0] for line in described(two, 70) if line.strip()] == [
         "n", "t", "a", "b", "symbols", "paper", "paper", "departs", "cost", "example", "module",
     ]  # fmt: skip
+
+
+def test_a_narrow_list_wraps_the_presets() -> None:
+    entry = Entry("some", "model", "", "y = x", "", (), "", "", "", "", presets=("some-one", "some-two", "some-three"))
+    assert listing((entry,), 30)[3:6] == ["presets", "  some  some-one, some-two,", "        some-three"]
+
+
+def test_a_preset_is_described_by_its_config_and_its_parameters(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "icam-31k"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "icam-31k: a preset of icam, 31,371 parameters"
+    assert "  patch: 56" in lines
+    assert "  position: 'sinusoidal'" in lines
 
 
 def test_a_mask_is_drawn_in_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,6 +216,8 @@ def test_gallery_draws_everything_that_has_a_picture(tmp_path: Path, capsys: pyt
     ("arguments", "says"),
     [
         (["causl"], "the nearest is 'causal'"),
+        (["icam-31"], "the nearest is 'icam-31k'"),
+        (["icam-31k", "--size", "4"], "--size: expected nothing beside a preset, got 4"),
         (["--png", "a.png"], "--png: expected nothing beside a list, got a.png"),
         (["--size", "4"], "--size: expected nothing beside a list, got 4"),
         (["causal", "--gallery", "x"], "NAME: expected nothing beside --gallery, got causal"),

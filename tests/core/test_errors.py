@@ -8,6 +8,7 @@ import torch
 
 from foveal.errors import (
     FovealError,
+    counted,
     expect,
     expect_integer,
     expect_plain_file,
@@ -17,6 +18,12 @@ from foveal.errors import (
     short_repr,
     unknown,
 )
+
+
+def test_one_is_not_several():
+    assert counted(1, "image") == "1 image"
+    assert counted(0, "class", "classes") == "0 classes"
+    assert counted(1200, "image") == "1,200 images"
 
 
 def test_the_message_has_what_was_expected_and_what_was_found():

@@ -41,7 +41,7 @@ def test_classes_without_a_split(tmp_path):
     assert source.file(0) == "broken/deep/0.jpg"
     assert source.file(11) == "sound/6.PNG"
     assert source.image(11)[0, 0].tolist() == [6, 0, 0]
-    assert source.notes == ("1 files left out: they are no images by their suffix",)
+    assert source.notes == ("1 file left out: no suffix of an image",)
     assert source.describe() == "pipes: class folders, 2 classes (broken 5, sound 7), in no split 12"
     divided = read(str(tmp_path / "pipes"))
     assert all(len(divided.indices(split)) for split in ("train", "val", "test"))
@@ -82,11 +82,11 @@ def test_what_is_no_set(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     (tmp_path / "a" / "x.txt").write_text("")
-    assert "2 folders without an image (1 other files)" in refused(tmp_path)
+    assert "2 folders without an image (1 other file)" in refused(tmp_path)
     image(tmp_path / "a" / "0.png")
     assert "none in b" in refused(tmp_path)
     (tmp_path / "b").rmdir()
-    assert "the one class a (1 images)" in refused(tmp_path)
+    assert "the one class a (1 image)" in refused(tmp_path)
 
 
 def test_splits_beside_classes_and_twice(tmp_path):

@@ -83,7 +83,7 @@ def test_another_column_is_the_label(tmp_path):
     assert source.classes == ("joint", "root")
     assert source.labels.tolist() == [0, 1, 0]
     assert [source.file(index) for index in range(3)] == ["a.png", "c.png", "d.png"]
-    assert source.notes == ("1 images left out: their family is empty", "columns not used: label")
+    assert source.notes == ("1 image left out: the column family is empty", "columns not used: label")
     assert "no column of labels.csv is called 'famly'; the nearest is 'family'" in refused(tmp_path, text, "famly")
 
 

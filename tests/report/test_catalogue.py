@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from foveal.errors import FovealError
+from foveal.models.zoo import families, family
 from foveal.report import catalogue
 from foveal.report.catalogue import KINDS, Entry, Paper, entries, find, read, run_example, samples
 
@@ -207,10 +208,7 @@ def flat(output: object) -> list[torch.Tensor]:
 @pytest.mark.parametrize(
     ("example", "says"),
     [
-        (
-            "Gated(14)(tokens)",
-            "expected names out of its file's names and x, memory, wide, image, maps, video, q, k, v",
-        ),
+        ("Gated(14)(tokens)", "expected names out of its file's names and x, memory, wide, image, maps, video, q, k"),
         ("Gated(14)(tokens, sum(word for row in x))", "got tokens, word"),
         ("Gated(14)(", "expected one Python expression"),
     ],
@@ -242,6 +240,11 @@ def test_models_are_entries_and_can_be_cited(name: str) -> None:
     entry = find(name)
     assert entry.kind == "model"
     assert entry.papers
+
+
+@pytest.mark.parametrize("name", families())
+def test_the_presets_of_a_model_are_read_from_its_file(name: str) -> None:
+    assert find(name).presets == tuple(family(name).presets)
 
 
 def test_a_repository_is_cited_as_software() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from foveal.data.source import SPLITS, FileImages, Names, Source
 from foveal.data.table import WORDS
-from foveal.errors import FovealError, reading
+from foveal.errors import FovealError, counted, reading
 from foveal.runtime.image import SUFFIXES
 
 
@@ -35,16 +35,17 @@ def read_folder(root: Path, name: str) -> Source:
             labels += [label] * len(files)
             splits += [split] * len(files)
     if not names:
-        raise _unusable(root, f"{len(classes)} folders without an image" + (f" ({other} other files)" if other else ""))
+        beside = f" ({counted(other, 'other file')})" if other else ""
+        raise _unusable(root, f"{counted(len(classes), 'folder')} without an image{beside}")
     counts = np.bincount(labels, minlength=len(classes))
     if len(classes) < 2:
-        raise _unusable(root, f"the one class {classes[0]} ({counts[0]} images)")
+        raise _unusable(root, f"the one class {classes[0]} ({counted(int(counts[0]), 'image')})")
     if not counts.all():
         raise FovealError(
             f"{root}: expected images in every class folder, got none in {classes[int(np.argmin(counts))]}; fill or "
             "remove it"
         )
-    notes = (f"{other} files left out: they are no images by their suffix",) if other else ()
+    notes = (f"{counted(other, 'file')} left out: no suffix of an image",) if other else ()
     images = FileImages(str(root), Names.of(names))
     return Source(
         name,

@@ -18,7 +18,7 @@ from foveal.data.divide import SHARES, divide
 from foveal.data.formats import reader_of
 from foveal.data.source import SPLITS, Source
 from foveal.data.table import columns_of, read_table
-from foveal.errors import FovealError, expect, reading
+from foveal.errors import FovealError, counted, expect, reading
 from foveal.file_names import expanded
 
 FAR = 0.1  # how much of the images a split may have more or fewer than its share, and still be called by that
@@ -137,7 +137,7 @@ def _divided(source: Source, shares: tuple[float, float, float] | None, seed: in
         group = None if source.group is None else source.group[train]
         split[train] = divide(source.labels[train], group, (1 - shares[1], shares[1], 0.0), seed)
         made = ["train", "val"]
-        note = f"no val was given: {int((split == 1).sum())} images of train, seed {seed}"
+        note = f"no val was given: {counted(int((split == 1).sum()), 'image')} of train, seed {seed}"
     else:
         untrained = _untrained(source)
         return replace(source, notes=(*source.notes, untrained)) if untrained else source

@@ -1,6 +1,6 @@
 """A set of labelled images as every part of foveal sees it: classes, labels, splits, and a way to get image i.
 
-A Source holds arrays, never a Python object for each image, so that a million of them cost a few ten megabytes and
+A Source holds arrays, never a Python object for each image, so that a million of them cost tens of megabytes and
 travel to worker processes.
 """
 
@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from foveal.errors import expect, is_integer, printable, short_repr, unknown
+from foveal.errors import counted, expect, is_integer, printable, short_repr, unknown
 from foveal.runtime.card import check_classes
 from foveal.runtime.image import Pixels, open_image
 
@@ -162,15 +162,15 @@ class Source:
 
     def describe(self) -> str:
         """The set in one line."""
-        counted = [f"{name} {count}" for name, count in zip(self.classes, self.counts(), strict=True)]
-        if len(counted) > LISTED:
-            counted = [*counted[: LISTED - 1], f"… {len(counted) - LISTED + 1} more"]
+        listed = [f"{name} {count}" for name, count in zip(self.classes, self.counts(), strict=True)]
+        if len(listed) > LISTED:
+            listed = [*listed[: LISTED - 1], f"… {len(listed) - LISTED + 1} more"]
         if self.multi_label:
-            counted.append(f"none {int(((self.labels != 1).all(1) & self.known()).sum())}")
+            listed.append(f"none {int(((self.labels != 1).all(1) & self.known()).sum())}")
         parts = [
             (
-                f"{len(self.classes)} {'classes, several labels per image' if self.multi_label else 'classes'} "
-                f"({', '.join(counted)})"
+                f"{counted(len(self.classes), 'class', 'classes')}"
+                f"{', several labels per image' if self.multi_label else ''} ({', '.join(listed)})"
             )
         ]
         sizes = [
@@ -181,9 +181,9 @@ class Source:
         if unlabelled := int((~self.known()).sum()):
             parts.append(f"{unlabelled} without a label")
         if self.fold is not None:
-            parts.append(f"{self.folds} folds")
+            parts.append(counted(self.folds, "fold"))
         if self.group is not None:
-            parts.append(f"{len(np.unique(self.group))} groups")
+            parts.append(counted(len(np.unique(self.group)), "group"))
         return f"{printable(self.name)}: {self.format}, {', '.join(parts)}"
 
     def summary(self) -> str:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from foveal.data.folds import folds, groups
 from foveal.data.source import UNKNOWN, FileImages, Names, Source
-from foveal.errors import FovealError, expect, expect_plain_file, reading, unknown
+from foveal.errors import FovealError, counted, expect, expect_plain_file, reading, unknown
 
 KNOWN, BITS = ("file", "split", "fold", "group"), ("0", "1")
 LOOKED_AT = 100  # files until it is clear where they lie
@@ -247,7 +247,7 @@ def _from_words(table: Table, column: str, notes: list[str]) -> Labelled:
         return classes, True, labels, list(range(len(sets)))
     rows = [row for row, several in enumerate(sets) if several]
     if left := len(sets) - len(rows):
-        notes.append(f"{left} images left out: their {column} is empty")
+        notes.append(f"{counted(left, 'image')} left out: the column {column} is empty")
     return classes, False, np.array([place[several[0]] if several else UNKNOWN for several in sets], np.int64), rows
 
 

@@ -75,7 +75,14 @@ _BUILDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
 }
 VITS = ("deit-tiny", "vit-24")
-PRESETS = {name: PeerConfig(kind=name) for name in _BUILDS}
+PRESETS = {
+    "efficientnet-b0": PeerConfig("efficientnet-b0"),
+    "mobilenet-v2": PeerConfig("mobilenet-v2"),
+    "mobilevit-xxs": PeerConfig("mobilevit-xxs"),
+    "deit-tiny": PeerConfig("deit-tiny"),
+    "vit-24": PeerConfig("vit-24"),
+    "resnet-18": PeerConfig("resnet-18"),
+}
 
 
 class Peer(nn.Module):

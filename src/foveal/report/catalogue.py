@@ -56,6 +56,7 @@ class Entry:
     cost: str
     example: str
     module: str
+    presets: tuple[str, ...] = ()  # of a model: the names that foveal.create and foveal.load know
 
 
 def entries() -> tuple[Entry, ...]:
@@ -70,7 +71,7 @@ def find(name: str) -> Entry:
     for entry in known:
         if wanted in (entry.name, f"{entry.kind}.{entry.name.split('.')[-1]}"):
             return entry
-    raise unknown("mechanism", name, [entry.name for entry in known])
+    raise unknown("mechanism", name, [one for entry in known for one in (entry.name, *entry.presets)])
 
 
 @functools.cache
@@ -100,7 +101,8 @@ def read(path: Path, kind: str, home: Path = HOME) -> Entry | None:
     if "\nExample:" not in source:  # most of the time of a start goes into parsing: skip what is no entry
         return None
     try:
-        docstring = ast.get_docstring(ast.parse(source)) or ""
+        tree = ast.parse(source)
+        docstring = ast.get_docstring(tree) or ""
         if "\nExample:" not in docstring:
             return None
         parts = _parted(docstring)
@@ -109,7 +111,16 @@ def read(path: Path, kind: str, home: Path = HOME) -> Entry | None:
         raise FovealError(f"{path}: {error}") from None
     module = ".".join(("foveal", *path.relative_to(home).with_suffix("").parts))
     lines = {name: values[0] for name, values in parts.items() if name != "papers"}
-    return Entry(name=path.stem, kind=kind, papers=papers, module=module, **lines)
+    return Entry(name=path.stem, kind=kind, papers=papers, module=module, presets=_presets(tree), **lines)
+
+
+def _presets(tree: ast.Module) -> tuple[str, ...]:
+    """The keys of PRESETS, which a model's file writes down name by name."""
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id="PRESETS")], value=ast.Dict(keys=keys)):
+                return tuple(str(key.value) for key in keys if isinstance(key, ast.Constant))
+    return ()
 
 
 def _parted(docstring: str) -> dict[str, list[str]]:

@@ -1,6 +1,6 @@
 """`foveal show`: what there is; what one mechanism or model is, with its picture; and the gallery of all pictures.
 
-What a model file says: show_file.py.
+What a model file says: show_file.py; what a preset is: show_preset.py.
 """
 
 import argparse
@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foveal.app.command.show_file import KINDS, describe_file
+from foveal.app.command.show_preset import describe_preset
 from foveal.errors import FovealError
 from foveal.report.catalogue import Entry, entries, find
 from foveal.runtime.packaged import FILE
-from foveal.tasks.load import packaged_file
+from foveal.tasks.load import packaged_file, preset_names
 
 if TYPE_CHECKING:
     from foveal.report.picture import Picture
@@ -37,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "name",
         metavar="NAME",
         nargs="?",
-        help="the mechanism or model to explain, or a model file or run to describe; without it, everything is listed",
+        help="the mechanism or model to explain, or a preset, a model file or a run to describe; without it, "
+        "everything is listed",
     )
     parser.add_argument("--png", metavar="FILE", type=Path, help="draw the picture into this file")
     parser.add_argument(
@@ -62,7 +64,14 @@ def run(args: argparse.Namespace) -> int:
         _alone(args, "a file", "png", "size")
         print("\n".join(describe_file(file)))
         return 0
-    entry = find(args.name)
+    try:
+        entry = find(args.name)
+    except FovealError:
+        if args.name not in preset_names():
+            raise
+        _alone(args, "a preset", "png", "size")
+        print("\n".join(describe_preset(args.name)))
+        return 0
     print("\n".join(described(entry, _width())))
     print()
     return _show_picture(entry, args.png, args.size)
@@ -77,7 +86,15 @@ def listing(known: tuple[Entry, ...], width: int) -> list[str]:
         for entry in group:
             equation = " ".join(entry.equation.split("\n")[0].split())
             lines.append(_cut(f"  {entry.name:{wide}}  {equation}", width))
-    return [*lines, "", "`foveal show NAME` explains and draws one."]
+    if families := [entry for entry in known if entry.presets]:
+        lines += ["", "presets"]
+        for entry in families:
+            first = f"  {entry.name:{wide}}  "
+            names = ", ".join(entry.presets)
+            lines += textwrap.wrap(
+                names, width, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False
+            )
+    return [*lines, "", "`foveal show NAME` explains and draws one, or describes a preset."]
 
 
 def described(entry: Entry, width: int) -> list[str]:
@@ -88,6 +105,7 @@ def described(entry: Entry, width: int) -> list[str]:
         ("departs", entry.departs),
         ("cost", entry.cost),
         ("example", entry.example),
+        ("presets", ", ".join(entry.presets)),
         ("module", entry.module),
     ]
     lines = [f"{entry.name} ({entry.kind})", *textwrap.wrap(entry.title, width), ""]

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from foveal.errors import counted
 from foveal.report.table import UNDEFINED, Table
 from foveal.tasks.classify.scores import Figure, Reliability, Scores
 
@@ -98,8 +99,8 @@ def named(names: tuple[str, ...]) -> str:
 
 def summary(scores: Scores) -> str:
     kind = "several labels per image" if scores.multi_label else "one label per image"
-    images = "1 image" if scores.images == 1 else f"{scores.images:,} images"
-    return f"{images} of the split {scores.split}, {len(scores.classes)} classes, {kind}."
+    images, classes = counted(scores.images, "image"), counted(len(scores.classes), "class", "classes")
+    return f"{images} of the split {scores.split}, {classes}, {kind}."
 
 
 def flat(facts: Facts, above: str = "") -> list[tuple[str, str]]:

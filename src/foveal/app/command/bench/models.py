@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from foveal.app.command.bench.compiled import CannotCompileError, Compiled
 from foveal.deploy.measure.clock import Job, Timing
 from foveal.deploy.measure.footprint import footprint
-from foveal.errors import FovealError, expect, expect_plain_file, reading, unknown
+from foveal.errors import FovealError, counted, expect, expect_plain_file, reading, unknown
 from foveal.report.bench import RUNTIMES, Bench, Row
 from foveal.report.plot import curve
 from foveal.report.table import plain_name
@@ -74,7 +74,7 @@ def measure(bench: Bench) -> None:
     expect(len(set(names)) == len(names), "the models", "one of each name", ", ".join(names))
     contenders = [one for one in contenders if _checked(bench, one, batches)]
     expect(bool(contenders), "--runtime", "one that this machine has", asked.runtime, "add onnxruntime or torch")
-    bench.add(Row("checked", f"{len(contenders)} contenders answer the same twice", "", None, ""))
+    bench.add(Row("checked", f"{counted(len(contenders), 'contender')}, with the same answers twice", "", None, ""))
     for batch in batches:
         _one_batch(bench, contenders, batch)
     if len(batches) > 1:
