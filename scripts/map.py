@@ -13,6 +13,7 @@ import grimp
 
 ROOT = Path(__file__).parent.parent
 FILE = ROOT / "docs/rooms.svg"
+# single files that every room may use: no arrows, or the map would be full of them
 FLOOR = (
     "options",
     "device",
@@ -21,7 +22,9 @@ FLOOR = (
     "errors",
     "child",
     "file_names",
-)  # single files that every room may use: no arrows, or the map would be full of them
+    "packages",
+    "progress",
+)
 STEP_X, STEP_Y, WIDE, HIGH, LEFT, TOP = 84, 50, 76, 32, 24, 64
 SIZES = ((30, 7.0, "30 or more"), (10, 5.0, "10 to 29"), (1, 3.2, "1 to 9"))  # files that import, radius of the dot
 INK, LINE, BOX, TEXT = "#1f4e79", "#8aa4bd", "#eef3f8", "#1b2733"
