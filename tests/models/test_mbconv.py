@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from foveal.errors import FovealError
-from foveal.models.mbconv import MBConv, Stage, Stages, _FewChannels
+from foveal.models.mbconv import ACTIVATIONS, MBConv, Stage, Stages, _FewChannels
 
 
 def images(*shape, seed=1):
@@ -125,7 +125,9 @@ def test_a_stem_divides_by_its_stride_and_nothing_else(kernel, stride):
 
 
 def test_activations():
-    for name, kind in (("silu", torch.nn.SiLU), ("relu", torch.nn.ReLU), ("hardswish", torch.nn.Hardswish)):
+    kinds = {"silu": nn.SiLU, "relu": nn.ReLU, "relu6": nn.ReLU6, "hardswish": nn.Hardswish}
+    assert kinds == ACTIVATIONS
+    for name, kind in kinds.items():
         phi = Stages(5, (Stage(7, expand=2),), activation=name)
         assert sum(isinstance(module, kind) for module in phi.modules()) == 4  # stem, expansion, depthwise, squeeze
 

@@ -11,6 +11,7 @@ from grid import first_is_quick
 
 from foveal.errors import FovealError
 from foveal.models import zoo
+from foveal.models.efficientnet_lite import PRESETS as LITES
 from foveal.models.icam import Icam
 from foveal.models.peer import PRESETS as PEERS
 from foveal.models.peer import Peer
@@ -55,7 +56,13 @@ def test_a_model_that_translates_is_built_by_its_name():
 
 
 def test_every_name_has_one_task():
-    assert tuple(presets(*find_task("classify").families)) == ("icam-30k", "icam-31k", "icam-fast", *PEERS)
+    assert tuple(presets(*find_task("classify").families)) == (
+        "icam-30k",
+        "icam-31k",
+        "icam-fast",
+        *LITES,
+        *PEERS,
+    )
     assert "rnn" in presets(*find_task("translate").families)
     served = [one for task in all_tasks() for one in task.families]
     assert sorted(served) == sorted(families())
@@ -79,13 +86,14 @@ def test_a_family_is_a_file_with_a_frozen_config_a_module_and_presets(name):
 
 
 def test_files_without_presets_are_no_families():
-    assert set(families()) == {"icam", "peer", "seq2seq", "transformer"}
+    assert set(families()) == {"efficientnet_lite", "icam", "peer", "seq2seq", "transformer"}
     with pytest.raises(FovealError, match="no family of models is called 'icm'; the nearest is 'icam'"):
         family("icm")
 
 
 OWN = {
     "icam": "foveal.models.icam",
+    "efficientnet_lite": "foveal.models.efficientnet_lite",
     "peer": "foveal.models.peer",
     "transformer": "foveal.models.transformer",
     "seq2seq": "foveal.models.seq2seq",

@@ -32,6 +32,7 @@ from torch import Tensor, nn
 from foveal.deploy.measure.cost import flops, parameters
 from foveal.errors import FovealError, expect, is_integer, short_repr, unknown
 from foveal.layers.gated import Gated
+from foveal.models.efficientnet_lite import EfficientNetLite
 from foveal.models.icam import CrossBlock, Icam, cut, grid_of
 from foveal.models.peer import Peer
 from foveal.models.shrink import fit, query_of
@@ -174,6 +175,8 @@ def _importance(by: str) -> Any:
 def _way(model: nn.Module) -> Way:
     if isinstance(model, Icam):
         return _way_of_icam(model)
+    if isinstance(model, EfficientNetLite):
+        return Way([model.classifier])
     expect(isinstance(model, Peer), "to prune", "a model of foveal.create", type(model).__name__)
     net = cast("Peer", model).net
     head = net.classifier if isinstance(net.classifier, nn.Linear) else net.classifier[-1]

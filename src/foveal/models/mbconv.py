@@ -23,7 +23,12 @@ from torch.nn.grad import conv2d_input
 from foveal.errors import expect, expect_integer, short_repr, unknown
 from foveal.vision.squeeze_excitation import SqueezeExcitation
 
-ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"silu": nn.SiLU, "relu": nn.ReLU, "hardswish": nn.Hardswish}
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "silu": nn.SiLU,
+    "relu": nn.ReLU,
+    "relu6": nn.ReLU6,
+    "hardswish": nn.Hardswish,
+}
 
 
 @dataclass(frozen=True)
@@ -53,25 +58,58 @@ class Stages(nn.Sequential):
         kernel: int = 3,
         stride: int = 2,
         activation: str = "silu",
+        convolution: str = "torch",
     ) -> None:
-        """stem: its channels; kernel and stride: the stem's own."""
+        """stem: its channels; kernel and stride: the stem's own; convolution: one of CONVOLUTIONS."""
         for name, value in (("stem", stem), ("kernel", kernel), ("stride", stride)):
             expect_integer(value, f"Stages' {name}")
         expect(kernel >= stride, "Stages' kernel", f"at least the stride, {stride}, or pixels are skipped", kernel)
         expect(stride > 1 or kernel % 2 == 1, "Stages' kernel", "an odd number where the stride is 1", kernel)
         if not isinstance(activation, str) or activation not in ACTIVATIONS:
             raise unknown("activation", str(activation), ACTIVATIONS)
+        if not isinstance(convolution, str) or convolution not in CONVOLUTIONS:
+            raise unknown("convolution", str(convolution), CONVOLUTIONS)
         expect(isinstance(stages, (tuple, list)), "Stages' stages", "a tuple of Stage", short_repr(stages))
-        delta = ACTIVATIONS[activation]
-        parts: list[nn.Module] = [convolution(3, stem, kernel, delta(), stride=stride, kind=FewChannels)]
+        delta, make = ACTIVATIONS[activation], CONVOLUTIONS[convolution]
+        parts: list[nn.Module] = [make(3, stem, kernel, delta(), stride=stride, kind=FewChannels)]
         width = stem
         for stage in stages:
             _check(stage)
             for block in range(stage.blocks):
-                parts.append(MBConv(width, stage, stage.stride if block == 0 else 1, delta))
+                parts.append(MBConv(width, stage, stage.stride if block == 0 else 1, delta, make))
                 width = stage.width
         super().__init__(*parts)
         self.width = width
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Of the maps of `features`: the last one of each stride, the finest first."""
+        return tuple(stride for stride, _ in self._levels())
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return tuple(_last(self[place])[0].out_channels for _, place in self._levels())
+
+    def features(self, images: Tensor) -> list[Tensor]:
+        ends, maps, x = {place for _, place in self._levels()}, [], images
+        for place, part in enumerate(self):
+            x = part(x)
+            if place in ends:
+                maps.append(x)
+        return maps
+
+    def _levels(self) -> list[tuple[int, int]]:
+        """Each stride, and the place of the last part that has it."""
+        levels, stride = {}, 1
+        for place, part in enumerate(self):
+            stride *= (part.depthwise if isinstance(part, MBConv) else part)[0].stride[0]
+            levels[stride] = place
+        return list(levels.items())
+
+
+def _last(part: nn.Module) -> Any:
+    """The last convolution of a stem or a block, with its BatchNorm."""
+    return part.project if isinstance(part, MBConv) else part
 
 
 def _check(stage: Stage) -> None:
@@ -90,15 +128,24 @@ def _check(stage: Stage) -> None:
 
 
 class MBConv(nn.Module):
-    def __init__(self, width: int, stage: Stage, stride: int, activation: Callable[[], nn.Module] = nn.SiLU) -> None:
+    def __init__(
+        self,
+        width: int,
+        stage: Stage,
+        stride: int,
+        activation: Callable[[], nn.Module] = nn.SiLU,
+        make: Callable[..., nn.Sequential] | None = None,
+    ) -> None:
+        """make: what makes a convolution with its BatchNorm and activation, `convolution` unless told."""
         super().__init__()
+        make = make or convolution
         hidden = width * stage.expand
-        self.expand = convolution(width, hidden, 1, activation()) if stage.expand != 1 else nn.Identity()
-        self.depthwise = convolution(hidden, hidden, stage.kernel, activation(), stride=stride, groups=hidden)
+        self.expand = make(width, hidden, 1, activation()) if stage.expand != 1 else nn.Identity()
+        self.depthwise = make(hidden, hidden, stage.kernel, activation(), stride=stride, groups=hidden)
         self.squeeze: nn.Module = nn.Identity()
         if stage.squeeze:
             self.squeeze = SqueezeExcitation(hidden, squeeze=max(1, width // 4), activation=activation())
-        self.project = convolution(hidden, stage.width, 1, nn.Identity())
+        self.project = make(hidden, stage.width, 1, nn.Identity())
         self.residual = stride == 1 and width == stage.width
 
     def forward(self, x: Tensor) -> Tensor:
@@ -116,10 +163,24 @@ class FewChannels(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         exact = x.is_cuda and torch.are_deterministic_algorithms_enabled() and not torch.is_autocast_enabled("cuda")
-        if exact and self.training and self.bias is None:
+        if exact and self.training and self.bias is None and self.groups == 1:
             y: Tensor = _FewChannels.apply(x, self.weight, self.stride[0], self.padding[0])  # type: ignore[no-untyped-call]
             return y
         return super().forward(x)
+
+
+class Same(FewChannels):
+    """A strided convolution that pads as TensorFlow's "SAME" does: what is missing to ⌈side / stride⌉ windows, half of it
+    before and the rest after the map. Of an even side, nothing before: the windows lie a pixel further than torch's.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(F.pad(x, (*self._missing(x, 1), *self._missing(x, 0))))
+
+    def _missing(self, x: Tensor, axis: int) -> tuple[int, int]:
+        side, kernel, stride = x.shape[2 + axis], self.kernel_size[axis], self.stride[axis]
+        missing = max(((side + stride - 1) // stride - 1) * stride + kernel - side, 0)
+        return missing // 2, missing - missing // 2
 
 
 class _FewChannels(torch.autograd.Function):
@@ -162,3 +223,32 @@ def convolution(
         nn.BatchNorm2d(out),
         activation,
     )
+
+
+def same_convolution(
+    width: int,
+    out: int,
+    kernel: int,
+    activation: nn.Module,
+    *,
+    stride: int = 1,
+    groups: int = 1,
+    kind: type[nn.Conv2d] = nn.Conv2d,
+) -> nn.Sequential:
+    """The same as TensorFlow's EfficientNets have it: other padding where the stride is not 1, ε and momentum of
+    BatchNorm. Weights that were learned with one of the two are wrong in the other.
+    """
+    if stride == 1:
+        layer = kind(width, out, kernel, padding=kernel // 2, groups=groups, bias=False)
+    else:
+        layer = Same(width, out, kernel, stride, groups=groups, bias=False)
+    return nn.Sequential(layer, nn.BatchNorm2d(out, eps=1e-3, momentum=0.01), activation)
+
+
+def he_normal(layer: nn.Conv2d) -> None:
+    """Begin as the papers of small CNNs do (He et al., 2015, by what a weight reaches), where torch's own draws less."""
+    fan_out = layer.kernel_size[0] * layer.kernel_size[1] * layer.out_channels // layer.groups
+    nn.init.normal_(layer.weight, std=(2 / fan_out) ** 0.5)
+
+
+CONVOLUTIONS: dict[str, Callable[..., nn.Sequential]] = {"torch": convolution, "tensorflow": same_convolution}

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from foveal.errors import FovealError, expect, expect_integer, short_repr, unknown
+from foveal.models.mbconv import he_normal
 
 
 @dataclass(frozen=True)
@@ -138,5 +139,4 @@ def begin_well(part: nn.Module) -> None:
         part.reset_parameters()
         part.momentum = 0.1
     elif isinstance(part, nn.Conv2d):
-        fan_out = part.kernel_size[0] * part.kernel_size[1] * part.out_channels // part.groups
-        nn.init.normal_(part.weight, std=(2 / fan_out) ** 0.5)  # He et al. (2015)
+        he_normal(part)

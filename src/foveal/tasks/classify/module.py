@@ -187,21 +187,23 @@ class ClassifyModule(TaskModule):
 
 
 def is_backbone(name: str) -> bool:
-    """Whether a weight of this name belongs to what sees pixels: ICAM's Φ, or all of a peer but its last layer."""
-    return name.startswith("phi.") or (name.startswith("net.") and not name.startswith("net.classifier"))
+    """Whether a weight of this name belongs to what sees pixels: ICAM's Φ, or all of another but its last layer."""
+    return name.startswith(("phi.", "stages.", "top.")) or (
+        name.startswith("net.") and not name.startswith("net.classifier")
+    )
 
 
 def blocks_of(model: nn.Module) -> Iterator[nn.Module]:
     """What is computed again under gradient checkpointing: the blocks of ICAM's Φ and its decoder's layers.
 
-    Of a peer, its outermost lists of blocks.
+    Of others, their stages or their outermost lists of blocks.
     """
     if isinstance(model, Icam):
         yield from model.phi.children() if isinstance(model.phi, Stages) else [model.phi]
         yield from model.layers
         return
     for part in model.children():
-        if isinstance(part, nn.ModuleList):
+        if isinstance(part, (nn.ModuleList, Stages)):
             yield from part
         else:
             yield from blocks_of(part)

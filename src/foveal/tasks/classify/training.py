@@ -28,7 +28,7 @@ from foveal.training.journal import Journal
 from foveal.training.run_folder import read_json
 
 TEACHERS = "teachers.json"
-FAMILIES = ("icam", "peer")
+FAMILIES = ("icam", "efficientnet_lite", "peer")
 
 
 class ClassifyTraining(Training):
