@@ -73,12 +73,14 @@ class ClassifyTask(Task):
         return stages[stage]
 
     def new_card(self, name: str, network: "nn.Module") -> ClassifyCard:
-        from foveal.models.store import describe
+        from foveal.models.store import describe, normalisation
 
         family, config = describe(network)
+        mean, std = normalisation(network)
         classes = tuple(f"class {number}" for number in range(config["classes"]))
         note = "random weights: nobody trained it"
-        return ClassifyCard(model=name, family=family, config=config, classes=classes, size=config["image"], note=note)
+        facts = {"size": config["image"], "mean": mean, "std": std, "note": note}
+        return ClassifyCard(model=name, family=family, config=config, classes=classes, **facts)
 
     def predictor(self, model: "Model", options: Any) -> Predictor:
         from foveal.tasks.classify.classifier import classifier_of
