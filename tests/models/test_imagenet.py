@@ -9,10 +9,13 @@ from importlib import metadata
 
 import pytest
 import torch
+from torch import nn
 
 from foveal.errors import FovealError
 from foveal.models import imagenet
+from foveal.models.efficientnet_lite import lite_stages
 from foveal.models.imagenet import VERSION, WEIGHTS, _renamed, begin_with_imagenet, read_weights
+from foveal.models.mbconv import Stage
 from foveal.models.zoo import create
 
 # Logits 0, 1, 500 and 999 of `wave`, and the largest one's place: efficientnet_lite_pytorch 0.1.0 with image_size=None.
@@ -55,6 +58,28 @@ def test_a_classifier_of_other_classes_is_new_and_all_else_is_not():
     tensors = read_weights("efficientnet-lite0")
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, (before if name.startswith("classifier.") else tensors)[name]), name
+
+
+@torch.no_grad()
+def test_phi_of_an_icam_begins_with_the_start_of_lite0():
+    installed("efficientnet-lite0")
+    torch.manual_seed(0)
+    model, lite = create("icam-lite", classes=5).eval(), create("efficientnet-lite0", classes=1000).eval()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    begin_with_imagenet(lite, "efficientnet-lite0")
+    assert begin_with_imagenet(model, "icam-lite") == len(model.phi.state_dict()) == 54
+    x = wave()
+    assert torch.equal(model.phi(x), nn.Sequential(*list(lite.stages)[:4])(x))
+    for name, tensor in model.state_dict().items():
+        assert name.startswith("phi.") or torch.equal(tensor, before[name]), name
+
+
+@torch.no_grad()
+def test_a_longer_or_shorter_phi_begins_with_as_many_of_its_stages():
+    installed("efficientnet-lite0")
+    for stages in (0, 1, 4):
+        model = create("icam-lite", stages=lite_stages(1, 1)[:stages])
+        assert begin_with_imagenet(model, "icam-lite") == len(model.phi.state_dict())
 
 
 @pytest.mark.parametrize(
@@ -172,17 +197,26 @@ def test_tensors_that_are_missing_left_over_or_of_another_shape(lite, monkeypatc
     with_tensors(monkeypatch, lambda tensors: tensors.update({"top.1.bias": torch.zeros(3)}))
     assert (
         refused(lite)
-        == "the weights of efficientnet-lite0: expected a model of its shapes, got another shape of top.1.bias"
+        == "the weights of efficientnet-lite0: expected a model of its shapes, got another shape of top.1.bias; a pruned model has its own weights"
     )
 
 
 @pytest.mark.parametrize(
-    ("name", "changes"), [("icam-31k", {}), ("efficientnet-lite0", {"width_multiplier": 1.1})], ids=["icam", "wider"]
+    ("name", "changes"),
+    [
+        ("icam-31k", {}),
+        ("icam-lite", {"activation": "relu"}),
+        ("icam-lite", {"convolution": "torch"}),
+        ("icam-lite", {"stem": 16}),
+        ("icam-lite", {"stages": (Stage(16, expand=1),)}),
+        ("efficientnet-lite0", {"width_multiplier": 1.1}),
+    ],
+    ids=str,
 )
 def test_a_model_without_such_weights(name, changes):
     said = refused(create(name, **changes), name)
-    assert said.startswith("--init-from imagenet: expected a model that has such weights, efficientnet-lite0, ")
-    assert said.endswith(f", got {name}")
+    known = "efficientnet-lite0, efficientnet-lite1, efficientnet-lite2 or icam-lite"
+    assert said == f"--init-from imagenet: expected a model that has such weights, {known}, got {name}"
 
 
 def test_no_two_presets_share_a_file():

@@ -59,6 +59,7 @@ def test_every_name_has_one_task():
     assert tuple(presets(*find_task("classify").families)) == (
         "icam-30k",
         "icam-31k",
+        "icam-lite",
         "icam-fast",
         *LITES,
         *PEERS,

@@ -33,7 +33,8 @@ from foveal.deploy.measure.cost import flops, parameters
 from foveal.errors import FovealError, expect, is_integer, short_repr, unknown
 from foveal.layers.gated import Gated
 from foveal.models.efficientnet_lite import EfficientNetLite
-from foveal.models.icam import CrossBlock, Icam, cut, grid_of
+from foveal.models.icam import CrossBlock, Icam
+from foveal.models.patches import cut, grid_of
 from foveal.models.peer import Peer
 from foveal.models.shrink import fit, query_of
 from foveal.models.store import shapes_of

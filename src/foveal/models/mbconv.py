@@ -46,6 +46,9 @@ class Stage:
 # Stem 3→32 stride 2; MBConv1 32→16; 2 × MBConv6 16→24 stride 2.
 EFFICIENTNET_B0_START = (Stage(16, expand=1), Stage(24, blocks=2, stride=2))
 
+# The same of EfficientNet-Lite0, which has no squeeze.
+LITE0_START = (Stage(16, expand=1, squeeze=False), Stage(24, blocks=2, stride=2, squeeze=False))
+
 
 class Stages(nn.Sequential):
     """A stem, then stages: an image (B, 3, h, w) → a feature map (B, width, h′, w′)."""
@@ -73,43 +76,37 @@ class Stages(nn.Sequential):
         delta, make = ACTIVATIONS[activation], CONVOLUTIONS[convolution]
         parts: list[nn.Module] = [make(3, stem, kernel, delta(), stride=stride, kind=FewChannels)]
         width = stem
+        levels = {stride: 0}  # each stride → the place of the last part that has it
         for stage in stages:
             _check(stage)
+            stride *= stage.stride
+            levels[stride] = len(parts) + stage.blocks - 1
             for block in range(stage.blocks):
                 parts.append(MBConv(width, stage, stage.stride if block == 0 else 1, delta, make))
                 width = stage.width
         super().__init__(*parts)
-        self.width = width
+        self.width, self.levels = width, levels
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Of the maps of `features`: the last one of each stride, the finest first."""
-        return tuple(stride for stride, _ in self._levels())
+        """Of the maps of `features`, the finest first."""
+        return tuple(self.levels)
 
     @property
     def widths(self) -> tuple[int, ...]:
-        return tuple(_last(self[place])[0].out_channels for _, place in self._levels())
+        """Of the same: read off the layers, which pruning makes narrower."""
+        last = [self[place] for place in self.levels.values()]
+        ends: list[Any] = [part.project if isinstance(part, MBConv) else part for part in last]
+        return tuple(end[0].out_channels for end in ends)
 
     def features(self, images: Tensor) -> list[Tensor]:
-        ends, maps, x = {place for _, place in self._levels()}, [], images
+        """The last map (B, C, h, w) of each stride."""
+        maps, ends = [], set(self.levels.values())
         for place, part in enumerate(self):
-            x = part(x)
+            images = part(images)
             if place in ends:
-                maps.append(x)
+                maps.append(images)
         return maps
-
-    def _levels(self) -> list[tuple[int, int]]:
-        """Each stride, and the place of the last part that has it."""
-        levels, stride = {}, 1
-        for place, part in enumerate(self):
-            stride *= (part.depthwise if isinstance(part, MBConv) else part)[0].stride[0]
-            levels[stride] = place
-        return list(levels.items())
-
-
-def _last(part: nn.Module) -> Any:
-    """The last convolution of a stem or a block, with its BatchNorm."""
-    return part.project if isinstance(part, MBConv) else part
 
 
 def _check(stage: Stage) -> None:
