@@ -33,12 +33,11 @@ class SqueezeExcitation(nn.Module):
         check_sizes(self, width=width, squeeze=squeeze)
         check_activation(self, activation)
         check_activation(self, gate)
-        self.width = width
         self.reduce, self.widen = nn.Conv2d(width, squeeze, 1), nn.Conv2d(squeeze, width, 1)
         self.activation = nn.ReLU() if activation is None else activation
         self.gate = nn.Sigmoid() if gate is None else gate
 
     def forward(self, maps: Tensor) -> Tensor:
-        check_maps(self, maps, self.width, self.reduce.weight)
+        check_maps(self, maps, self.reduce.in_channels, self.reduce.weight)  # pruning makes it narrower
         squeezed = maps.mean((2, 3), keepdim=True)  # z, (B, C, 1, 1)
         return maps * self.gate(self.widen(self.activation(self.reduce(squeezed))))  # type: ignore[no-any-return]
