@@ -88,6 +88,20 @@ class EfficientNetLite(nn.Module):
         """Inputs that it takes."""
         return (torch.zeros(batch, 3, self.config.image, self.config.image),)
 
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Of the maps of `features`: 4, 8, 16 and 32."""
+        return self.stages.strides[1:]
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return self.stages.widths[1:]
+
+    def features(self, images: Tensor) -> list[Tensor]:
+        """The last map (B, C, h, w) of each stride: see models/features.py."""
+        check_maps(self, images, 3, self.classifier.weight, "images")
+        return self.stages.features(images)[1:]
+
     def forward(self, images: Tensor) -> Tensor:
         check_maps(self, images, 3, self.classifier.weight, "images")
         seen = self.top(self.stages(images))

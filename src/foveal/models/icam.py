@@ -27,6 +27,7 @@ from foveal.layers.gated import Gated
 from foveal.layers.multihead import MultiHead
 from foveal.layers.residual import PostNorm
 from foveal.models.backbone import backbone
+from foveal.models.features import gives_maps, probe
 from foveal.models.first_queries import FIRST
 from foveal.models.mbconv import EFFICIENTNET_B0_START, LITE0_START, Stage, Stages
 from foveal.models.patches import cut, grid_of
@@ -146,6 +147,25 @@ class Icam(nn.Module):
     def example(self, batch: int = 1) -> tuple[Tensor, ...]:
         """Inputs that it takes."""
         return (torch.zeros(batch, 3, self.config.image, self.config.image),)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Of the maps of `features`: Φ's, inside of a patch."""
+        return self.phi.strides if gives_maps(self.phi) else (self._probed()[0],)  # type: ignore[return-value]
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return self.phi.widths if gives_maps(self.phi) else (self._probed()[1],)  # type: ignore[return-value]
+
+    def features(self, images: Tensor) -> list[Tensor]:
+        """What Φ saw, its patches put together: maps (B, C′, h, w), see models/features.py."""
+        patches, rows, columns = cut(images, self.config.patch)
+        check_dtype(self, "images", images, self.embed.weight)
+        maps = self.phi.features(patches) if gives_maps(self.phi) else [self.phi(patches)]  # type: ignore[operator]
+        return [grid_of(one, rows, columns).permute(0, 3, 1, 2) for one in maps]
+
+    def _probed(self) -> tuple[int, int]:
+        return probe(self.phi, lambda patches: [self.phi(patches)], self.config.patch)[0]
 
     def forward(self, images: Tensor) -> Tensor:
         return self.answer(self.queries(images))
