@@ -132,7 +132,7 @@ def test_activations():
         assert sum(isinstance(module, kind) for module in phi.modules()) == 4  # stem, expansion, depthwise, squeeze
 
 
-@pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 2, 1), (3, 1, 1), (4, 4, 0), (7, 2, 3)])
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 2, 1), (3, 2, 0), (3, 1, 1), (4, 4, 0), (7, 2, 3)])
 def test_the_gradient_of_few_channels_is_the_convolutions(kernel, stride, padding):
     x = torch.randn(2, 3, 12, 16, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(5, 3, kernel, kernel, dtype=torch.float64, requires_grad=True)

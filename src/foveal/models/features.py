@@ -77,7 +77,7 @@ class Features(nn.Module):
             return _listed(self.module(images))
         parts, seen = dict(self.module.named_modules()), {}
         hooks = [
-            parts[name].register_forward_hook(lambda _, __, y, name=name: seen.update({name: y}))  # type: ignore[misc]
+            parts[name].register_forward_hook(lambda _, __, y, name=name: seen.update({name: y}))
             for name in self.layers
         ]
         try:
