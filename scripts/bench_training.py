@@ -148,7 +148,10 @@ def measure(args: argparse.Namespace) -> None:
             _wait(device)
             taken[name].append((time.perf_counter() - start) / args.steps)
     print(" · ".join(f"{key} {value}" for key, value in origin(str(device)).items()), end="\n\n")
-    size = f"{args.sentences} sentences of {args.length} tokens per step, {args.rounds} rounds of {args.steps} steps, median (least–most)"
+    size = (
+        f"{args.sentences} sentences of {args.length} tokens per step, "
+        f"{args.rounds} rounds of {args.steps} steps, median (least–most)"
+    )
     print(f"{size}\n\n| | ms per step | target tokens per second | × the first | peak GB |\n|---|---:|---:|---:|---:|")
     first = statistics.median(taken[next(iter(steps))]) if steps else 0.0
     for name in steps:

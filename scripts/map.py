@@ -13,12 +13,8 @@ import grimp
 
 ROOT = Path(__file__).parent.parent
 FILE = ROOT / "docs/rooms.svg"
-FLOOR = (
-    "options",
-    "device",
-    "atomic",
-    "errors",
-)  # single files that every room may use: no arrows, or the map would be full of them
+# single files that every room may use: no arrows, or the map would be full of them
+FLOOR = ("options", "device", "atomic", "errors")
 STEP_X, STEP_Y, WIDE, HIGH, LEFT, TOP = 84, 50, 76, 32, 24, 64
 SIZES = ((30, 7.0, "30 or more"), (10, 5.0, "10 to 29"), (1, 3.2, "1 to 9"))  # files that import, radius of the dot
 INK, LINE, BOX, TEXT = "#1f4e79", "#8aa4bd", "#eef3f8", "#1b2733"
@@ -125,8 +121,8 @@ def _legend(high: int) -> list[str]:
     y = high - 190
     parts = [
         (
-            f'<text x="{LEFT}" y="{y}" font-size="14" fill="{TEXT}">a dot: files of the room at its left import the room '
-            "below it</text>"
+            f'<text x="{LEFT}" y="{y}" font-size="14" fill="{TEXT}">'
+            "a dot: files of the room at its left import the room below it</text>"
         )
     ]
     for number, (_, radius, words) in enumerate(reversed(SIZES)):

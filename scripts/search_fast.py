@@ -101,9 +101,8 @@ class Numbers(CalibrationDataReader):
 def peer_int8(file: Path, name: str, shown: np.ndarray) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         ready, made = Path(folder) / "ready.onnx", Path(folder) / "int8.onnx"
-        quant_pre_process(
-            file, ready, skip_symbolic_shape=True
-        )  # without it, BatchNorm stays and int8 takes four times as long
+        # without it, BatchNorm stays and int8 takes four times as long
+        quant_pre_process(file, ready, skip_symbolic_shape=True)
         kinds = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8}
         quantize_static(ready, made, Numbers(name, shown), quant_format=QuantFormat.QDQ, per_channel=True, **kinds)
         return made.read_bytes()

@@ -19,29 +19,34 @@ PACKAGE = ROOT / "src/foveal"
 LABELS = ("Symbols", "Paper", "Departs from the paper", "Cost", "Example")
 WIDEST = 92  # columns of an equation on a page
 HARNESS = "training" if (PACKAGE / "training").is_dir() else "train"
-PAGES = {  # page → its title, what it begins with, and its files: FILE, FILE:NAME,NAME, or a folder, which stands for all of its files
+# page → its title, what it begins with, and its files: FILE, FILE:NAME,NAME, or a folder for all of its files
+PAGES = {
     "tasks": (
-        "The door and tasks", ("`foveal.train`, `foveal.load` and the model that it returns; below them the protocol "
-                              "that a task follows."),
+        "The door and tasks",
+        "`foveal.train`, `foveal.load` and the model that it returns; below them the protocol that a task follows.",
         [
-            "tasks/train.py:train,Run", "tasks/load.py:load,list_models", "tasks/model.py:Model", "tasks/task.py", "tasks/ablation.py",
-            "options.py:option,Options", f"{HARNESS}/recipe.py:Recipe", f"{HARNESS}/harness.py:Training,Machine,Data", f"{HARNESS}/module.py",
+            "tasks/train.py:train,Run", "tasks/load.py:load,list_models", "tasks/model.py:Model", "tasks/task.py",
+            "tasks/ablation.py", "options.py:option,Options", f"{HARNESS}/recipe.py:Recipe",
+            f"{HARNESS}/harness.py:Training,Machine,Data", f"{HARNESS}/module.py",
         ],
     ),
     "attention": (
-        "Attention and watch", ("`foveal.attend`, its kernels, what sees into it, and `foveal.check`, which examines "
-                               "anybody's."),
+        "Attention and watch",
+        "`foveal.attend`, its kernels, what sees into it, and `foveal.check`, which examines anybody's.",
         ["core/attend.py", "core/watch.py:watch,Weights,Statistics,Record", "core/linear.py", "explain/check.py:check"],
     ),
-    "masks": ("Masks and scores", "A mask is a predicate on (i, j). True = may look.", ["core/mask.py:Mask", "core/pattern", "core/score"]),
+    "masks": (
+        "Masks and scores", "A mask is a predicate on (i, j). True = may look.",
+        ["core/mask.py:Mask", "core/pattern", "core/score"],
+    ),
     "layers": ("Layers", "Parameters around attention, for tokens: `foveal.layers`.", ["layers"]),
     "vision": ("Feature maps", "Attention on feature maps (B, C, h, w): `foveal.vision`.", ["vision"]),
     "position": ("Positions", "Where a token is: `foveal.position`.", ["position"]),
     "models": (
         "Models", "`foveal.create(name, **config)`, and what there is.",
         [
-            "models/zoo.py:create", "models/icam.py", "models/efficientnet_lite.py", "models/peer.py", "models/transformer.py",
-            "models/seq2seq.py",
+            "models/zoo.py:create", "models/icam.py", "models/efficientnet_lite.py", "models/features.py",
+            "models/peer.py", "models/transformer.py", "models/seq2seq.py",
         ],
     ),
     "runtime": (
@@ -151,8 +156,8 @@ def results() -> str:
         "# Results",
         "",
         (
-            "What was measured, each with its machine, versions and commit. `foveal bench`, `foveal ablate` and `foveal "
-            "evaluate` write such tables."
+            "What was measured, each with its machine, versions and commit. "
+            "`foveal bench`, `foveal ablate` and `foveal evaluate` write such tables."
         ),
         "",
     ]

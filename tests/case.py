@@ -153,6 +153,10 @@ def stir(module: nn.Module) -> None:
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
+        for part in module.modules():
+            if isinstance(part, nn.BatchNorm2d):  # what it saw in training: neither mean 0 nor variance 1
+                part.running_mean.normal_(0, 0.2, generator=generator)
+                part.running_var.uniform_(0.5, 2, generator=generator)
 
 
 def cast(values: tuple[Any, ...], dtype: torch.dtype) -> tuple[Any, ...]:

@@ -1,6 +1,7 @@
 """`make proof`: measure every mechanism in every form, and write the largest errors down.
 
-    error = max |y − y*|,   y* the mechanism in float64 with the explicit kernel, which itself is held against plain loops
+    error = max |y − y*|
+    y* the mechanism in float64 with the explicit kernel, which itself is held against plain loops
 
 A form whose error is above its column's limit, or that fails, makes the run fail; the table is written all the same.
 """
@@ -185,8 +186,8 @@ def page(rows: list[str], notes: list[str]) -> str:
         "",
         "The largest error of every mechanism in every form, measured by `make proof` on the mechanism's own example.",
         (
-            "The reference is the mechanism in float64 with the explicit kernel; the first column holds that one against "
-            "plain Python loops."
+            "The reference is the mechanism in float64 with the explicit kernel; the first column holds that one "
+            "against plain Python loops."
         ),
         "",
         *(f"- **{name}**: {column.what}" for name, column in COLUMNS.items()),

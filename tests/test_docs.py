@@ -110,6 +110,11 @@ def newcomer(tmp_path_factory):
     source = (tree / "src/foveal/app/cli.py").read_text(encoding="utf-8")
     assert source.count(place) == 1
     (tree / "src/foveal/app/cli.py").write_text(source.replace(place, f"{place}\n{plus}"), encoding="utf-8")
+    family, file = re.search(r"add `(\"\w+\")`\nto those of `([\w/.]+)`", page).groups()
+    source = (tree / "src/foveal" / file).read_text(encoding="utf-8")
+    assert source.count("    families = (") == 1
+    added = source.replace("    families = (", f"    families = ({family}, ")
+    (tree / "src/foveal" / file).write_text(added, encoding="utf-8")
 
     def python(*arguments):
         # The copy must be found before the installed package.
@@ -137,24 +142,31 @@ def test_a_newcomer_adds_a_mask_a_score_and_a_layer_in_one_file_each(newcomer):
     use += "d = foveal.attend(x, x, x, mask=m, kernel='blocks') - foveal.attend(x, x, x, mask=m, kernel='explicit')\n"
     use += "assert d.abs().max() < 1e-5\n"
     use += "y = foveal.layers.Attention(foveal.score.gaussian)(x[0])\n"
-    use += "assert (y - foveal.weigh(foveal.score.gaussian(x[0][:, None], x[0][:, None]), x[0][:, None])[:, 0]).abs().max() < 1e-6\n"
+    use += "scores = foveal.score.gaussian(x[0][:, None], x[0][:, None])\n"
+    use += "assert (y - foveal.weigh(scores, x[0][:, None])[:, 0]).abs().max() < 1e-6\n"
     use += "layer = foveal.layers.Mean(8)\nassert 'Mean' in dir(foveal.layers)\n"
-    use += "with foveal.watch(layer) as seen: layer(x[0], x[0])\nassert (seen['Mean'].weights - 1 / 300).abs().max() < 1e-6\n"
+    use += "with foveal.watch(layer) as seen: layer(x[0], x[0])\n"
+    use += "assert (seen['Mean'].weights - 1 / 300).abs().max() < 1e-6\n"
     newcomer("-c", use)
 
 
 @pytest.mark.slow
-def test_a_newcomer_adds_a_model_in_one_file(newcomer):
+def test_a_newcomer_adds_a_model_in_one_file_and_trains_it(newcomer, tmp_path):
     use = "import foveal\nm = foveal.create('pool', classes=5)\nassert m(*m.example(2)).shape == (2, 5)\n"
     use += "from foveal.models.store import describe\nprint(describe(m))"
     assert newcomer("-c", use).startswith("('pool'")
+    flags = ["--size", "32", "--batch", "16", "--epochs", "1", "--device", "cpu", "--out", tmp_path / "run"]
+    newcomer("-m", "foveal", "train", "classify", "--model", "pool", "--data", "pipes:40", *flags)
+    assert '"pool"' in (tmp_path / "run/result.json").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
 def test_a_newcomer_adds_a_reader_in_one_file(newcomer, tmp_path):
     use = "import numpy as np\nrandom = np.random.default_rng(0)\n"
-    use += "parts = {f'{split}_images': random.integers(0, 256, (n, 28, 28), dtype=np.uint8) for split, n in (('train', 12), ('val', 6), ('test', 6))}\n"
-    use += "parts |= {name.replace('images', 'labels'): np.arange(len(some))[:, None] % 3 for name, some in parts.items()}\n"
+    use += "parts = {f'{split}_images': random.integers(0, 256, (n, 28, 28), dtype=np.uint8)\n"
+    use += "         for split, n in (('train', 12), ('val', 6), ('test', 6))}\n"
+    use += "parts |= {name.replace('images', 'labels'): np.arange(len(some))[:, None] % 3\n"
+    use += "          for name, some in parts.items()}\n"
     use += f"np.savez({str(tmp_path / 'digits.npz')!r}, **parts)"
     newcomer("-c", use)
     said = newcomer("-m", "foveal", "data", tmp_path / "digits.npz")

@@ -24,7 +24,13 @@ def python(code, *arguments, cwd=None):
 
 def answer(guess):
     """What a guess raises, in one line."""
-    code = f"import foveal\ntry:\n    {guess}\nexcept (foveal.FovealError, AttributeError, ImportError) as error:\n    print(error)"
+    code = (
+        "import foveal\n"
+        "try:\n"
+        f"    {guess}\n"
+        "except (foveal.FovealError, AttributeError, ImportError) as error:\n"
+        "    print(error)"
+    )
     said = python(code)
     assert said.count("\n") == 1, said
     return said
@@ -103,12 +109,23 @@ def test_a_name_that_is_like_nothing_gets_no_nonsense_hint():
 
 
 def test_load_of_packaged_weights_is_one_object():
-    code = "import foveal\nm = foveal.load('icam-fast-pipes')\nassert isinstance(m, foveal.Model)\nprint(m.task, len(m.classes), m.card.model)"
+    code = (
+        "import foveal\n"
+        "m = foveal.load('icam-fast-pipes')\n"
+        "assert isinstance(m, foveal.Model)\n"
+        "print(m.task, len(m.classes), m.card.model)"
+    )
     assert python(code).split() == ["classify", "15", "icam-fast"]
 
 
 def test_load_of_a_translation_asks_the_file_what_it_is(tmp_path):
-    code = "import foveal\nfoveal.train('translate', data='grammar:300', epochs=1, out='en-de')\nm = foveal.load('en-de')\nassert m.task == 'translate'\nprint(repr(m.translate('the dog sees a cat')))"
+    code = (
+        "import foveal\n"
+        "foveal.train('translate', data='grammar:300', epochs=1, out='en-de')\n"
+        "m = foveal.load('en-de')\n"
+        "assert m.task == 'translate'\n"
+        "print(repr(m.translate('the dog sees a cat')))"
+    )
     assert python(code, cwd=tmp_path).startswith("'")
 
 
@@ -134,7 +151,10 @@ def test_a_room_is_there_in_a_fresh_process(room):
 
 
 def test_signatures_say_what_to_pass():
-    code = "import foveal, inspect\nfor one in (foveal.layers.MultiHead, foveal.attend, foveal.load, foveal.train): print(inspect.signature(one))"
+    code = (
+        "import foveal, inspect\n"
+        "for one in (foveal.layers.MultiHead, foveal.attend, foveal.load, foveal.train): print(inspect.signature(one))"
+    )
     layer, attend, load, train = python(code).splitlines()
     assert "width: int" in layer
     assert "heads: int" in layer
@@ -162,7 +182,8 @@ def test_a_model_is_saved_and_loaded_by_the_hubs_conventions(place, tmp_path):
     code = (
         "import sys, foveal\nm = foveal.load('run')\nm.save_pretrained(sys.argv[1])\nagain = foveal.load(sys.argv[1])\n"
     )
-    code += "a, b = (next(iter(one.predict('photos/bright/1.png'))) for one in (m, again))\nassert (a.probability == b.probability).all()"
+    code += "a, b = (next(iter(one.predict('photos/bright/1.png'))) for one in (m, again))\n"
+    code += "assert (a.probability == b.probability).all()"
     python(code, tmp_path / "hub", cwd=place)
     assert {file.name for file in (tmp_path / "hub").iterdir()} == {"model.safetensors", "config.json", "README.md"}
     assert "push_to_hub" in python("import foveal; print(*dir(foveal.Model))").split()
@@ -178,7 +199,12 @@ def test_a_verb_that_is_a_models_is_answered_with_where_it_is():
         "create_model": "create",
         "lod": "load",
     }
-    code = "import foveal, sys\nfor name in sys.argv[1:]:\n    try: getattr(foveal, name)\n    except AttributeError as error: print(error)"
+    code = (
+        "import foveal, sys\n"
+        "for name in sys.argv[1:]:\n"
+        "    try: getattr(foveal, name)\n"
+        "    except AttributeError as error: print(error)"
+    )
     lines = python(code, *wanted).splitlines()
     assert [line for says, line in zip(wanted.values(), lines, strict=True) if says not in line] == []
 
@@ -193,7 +219,8 @@ def test_train_evaluate_predict_and_export_work_from_python(place, tmp_path):
 
 def test_predict_takes_a_list_a_pattern_an_array_and_an_image(place):
     code = "import foveal, numpy as np\nfrom PIL import Image\nm = foveal.load('run')\nphoto = 'photos/bright/1.png'\n"
-    code += "image = Image.open(photo)\nmany = [photo], photo, 'photos/bright/1.pn?', np.asarray(image), image, [np.asarray(image)]\n"
+    code += "image = Image.open(photo)\n"
+    code += "many = [photo], photo, 'photos/bright/1.pn?', np.asarray(image), image, [np.asarray(image)]\n"
     code += "found = [list(m.predict(one)) for one in many]\nassert [len(one) for one in found] == [1] * 6, found\n"
     code += "assert len({one[0].found for one in found}) == 1\n"
     code += "assert all(abs(one[0].probability - found[0][0].probability).max() < 1e-6 for one in found)"
@@ -213,9 +240,9 @@ def test_a_type_checker_sees_real_types(tmp_path):
     script.write_text(
         "import foveal\n"
         "reveal_type(foveal.attend)\nreveal_type(foveal.load('x'))\nreveal_type(foveal.train('classify'))\n"
-        "reveal_type(foveal.mask.causal)\nreveal_type(foveal.layers.MultiHead(8, "
-        "heads=2))\nreveal_type(foveal.create('icam-31k'))\n"
-        "reveal_type(foveal.position.Rotary())\nreveal_type(foveal.score.dot)\nreveal_type(foveal.load('x').evaluate().figures)\n",
+        "reveal_type(foveal.mask.causal)\nreveal_type(foveal.layers.MultiHead(8, heads=2))\n"
+        "reveal_type(foveal.create('icam-31k'))\nreveal_type(foveal.position.Rotary())\n"
+        "reveal_type(foveal.score.dot)\nreveal_type(foveal.load('x').evaluate().figures)\n",
         encoding="utf-8",
     )
     environment = os.environ | {"MYPYPATH": str(ROOT / "src")}
@@ -255,7 +282,12 @@ def test_help_lists_the_functions(module, names):
 
 
 def test_a_mask_draws_itself_in_a_notebook():
-    code = "import foveal\nm = foveal.mask.causal & foveal.mask.local(3)\nassert m._repr_png_().startswith(b'\\x89PNG')\nprint(repr(m))"
+    code = (
+        "import foveal\n"
+        "m = foveal.mask.causal & foveal.mask.local(3)\n"
+        "assert m._repr_png_().startswith(b'\\x89PNG')\n"
+        "print(repr(m))"
+    )
     assert "causal" in python(code)
 
 

@@ -37,7 +37,10 @@ def test_names_are_there_before_anything_is_loaded():
     listed = python(
         "import foveal.layers as l; print(*dir(l)); assert 'torch' not in sys.modules; assert l.__all__ == dir(l)"
     )
-    names = "Absorbed AdaptiveSpan Additive Attention Cache Content Context Decoder DynamicConvolution Encoder FeedForward Gated Linformer"
+    names = (
+        "Absorbed AdaptiveSpan Additive Attention Cache Content Context Decoder DynamicConvolution Encoder FeedForward "
+        "Gated Linformer"
+    )
     assert listed.split()[:13] == names.split()
     assert dir(foveal.position) == [
         "BiasTable",
@@ -90,7 +93,12 @@ def test_one_new_file_is_a_new_layer(tmp_path):
         HOME, tmp_path / "foveal", ignore=shutil.ignore_patterns("__pycache__", "*.onnx", "*.safetensors", "*.jpg")
     )
     (tmp_path / "foveal" / "layers" / "mine.py").write_text("class Mine:\n    answer = 42\n", encoding="utf-8")
-    code = "import foveal\nassert 'Mine' in dir(foveal.layers)\nfrom foveal.layers import Mine\nprint(foveal.__file__, Mine.answer)"
+    code = (
+        "import foveal\n"
+        "assert 'Mine' in dir(foveal.layers)\n"
+        "from foveal.layers import Mine\n"
+        "print(foveal.__file__, Mine.answer)"
+    )
     assert python(code, tmp_path) == f"{tmp_path / 'foveal' / '__init__.py'} 42"
 
 

@@ -17,7 +17,6 @@ from foveal.models.zoo import create
 from foveal.runtime import packaged
 from foveal.tasks import load as load_module
 from foveal.tasks.load import find_model, is_model, list_models, load
-from foveal.tasks.model import Model
 
 
 @pytest.fixture(scope="module")
@@ -304,5 +303,3 @@ def test_how_a_model_shows_itself(run, exported):
         repr(load("icam-30k", device="cpu")) == "Model('icam-30k', task='classify', model='icam-30k', random weights)"
     )
     assert repr(load(exported)) == f"Model('{exported}', task='classify', model='icam-31k', exported)"
-    assert isinstance(load(run).with_card(note="other"), Model)
-    assert load(run).with_card(note="other").card.note == "other"

@@ -35,8 +35,8 @@ class Some(Options):
 
 
 GOOD = [
-    {"count": 1}, {"count": 2**31 - 1}, {"small": 9}, {"rate": 0}, {"rate": 1e15}, {"share": None}, {"share": 0}, {"free": -1e15},
-    {"name": ""}, {"kind": "b"}, {"loud": True}, {"fields": {"a": 1}}, {"boxes": [[1]]},
+    {"count": 1}, {"count": 2**31 - 1}, {"small": 9}, {"rate": 0}, {"rate": 1e15}, {"share": None}, {"share": 0},
+    {"free": -1e15}, {"name": ""}, {"kind": "b"}, {"loud": True}, {"fields": {"a": 1}}, {"boxes": [[1]]},
 ]  # fmt: skip
 BAD = [
     ({"count": 0}, "--count: expected an integer, at least 1, got 0"),
@@ -255,8 +255,8 @@ def test_an_option_s_default_is_in_its_help():
     assert texts["name"] == "what it is called; nothing: as its file"
     metavars = {action.dest: action.metavar for action in actions(Some)}
     assert metavars == {
-        "count": "N", "small": "N", "rate": "X", "share": "X", "free": "X", "name": "NAME", "kind": "a|b", "loud": "true|false",
-        "quiet": "true|false", "fields": "YAML", "boxes": "YAML",
+        "count": "N", "small": "N", "rate": "X", "share": "X", "free": "X", "name": "NAME", "kind": "a|b",
+        "loud": "true|false", "quiet": "true|false", "fields": "YAML", "boxes": "YAML",
     }  # fmt: skip
 
 

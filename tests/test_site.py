@@ -14,7 +14,11 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 ROOT = Path(__file__).parent.parent
-NO_NETWORK = "import socket\ndef refuse(*a, **k): raise OSError('no network here')\nsocket.socket.connect = socket.create_connection = refuse\n"
+NO_NETWORK = (
+    "import socket\n"
+    "def refuse(*a, **k): raise OSError('no network here')\n"
+    "socket.socket.connect = socket.create_connection = refuse\n"
+)
 
 
 def script(name):

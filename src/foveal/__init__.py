@@ -1,7 +1,8 @@
 """foveal: attention models that are right, fast and small enough to ship.
 
     run = foveal.train("classify", data="photos", epochs=60)
-    model = foveal.load("runs/photos-icam-31k")      # or a model file, an exported .onnx, a preset, weights that come with foveal, an id on the hub
+    # a run; or a model file, an exported .onnx, a preset, weights that come with foveal, an id on the hub
+    model = foveal.load("runs/photos-icam-31k")
     for found in model.predict("photos/"): ...
 
 Nothing is loaded before it is touched, so that `import foveal` takes milliseconds and needs no torch.
@@ -48,9 +49,20 @@ _ELSEWHERE = {  # what people look for here → where it is
     "save": "foveal.load(model).save_pretrained(folder)",
     "translate": "foveal.load(model).translate(lines)",
 }
-_ROOMS = (
-    "data", "explain", "layers", "losses", "mask", "metrics", "models", "position", "runtime", "score", "tasks", "vision",
-)  # fmt: skip
+_ROOMS = [
+    "data",
+    "explain",
+    "layers",
+    "losses",
+    "mask",
+    "metrics",
+    "models",
+    "position",
+    "runtime",
+    "score",
+    "tasks",
+    "vision",
+]
 
 __all__ = [
     "FovealError",

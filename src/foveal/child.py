@@ -1,5 +1,5 @@
 """Processes that foveal starts end with the one that started them,
-also where that was killed and could tell them nothing.
+also where that was killed and could not stop them.
 """
 
 import contextlib

@@ -29,9 +29,8 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        named = (
-            error.filename if isinstance(error.filename, (str, bytes)) else path
-        )  # such as a link below the folder that was named
+        # such as a link below the folder that was named
+        named = error.filename if isinstance(error.filename, (str, bytes)) else path
         raise FovealError(f"cannot read {os.fsdecode(named)}: {error.strerror or error}") from None
 
 
@@ -70,9 +69,8 @@ def is_integer(value: object) -> bool:
     if hasattr(value, "requires_grad"):
         return False  # a tensor cannot be told apart, hashed or kept as a number can
     if not hasattr(value, "dtype"):
-        return hasattr(
-            type(value), "__index__"
-        )  # a symbolic size of torch: to ask for its number would make it a constant
+        # a symbolic size of torch: to ask for its number would make it a constant
+        return hasattr(type(value), "__index__")
     try:
         operator.index(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):  # a fraction, or several numbers

@@ -1,6 +1,7 @@
 """A lazy door: a folder's public names, found by its files; a file is loaded when one of its names is touched.
 
-    name ∈ folder  ⇔  a file of the folder defines the class `name`, without a leading _, and has it in its `__all__` if it has one
+    name ∈ folder  ⇔  a file of the folder defines the class `name`, without a leading _,
+                      and has it in its `__all__` if it has one
 
 A file is read, not imported, to see what it defines, so that `dir(foveal.layers)` needs no torch. A new file is a new
 name with no other edit. Type checkers read `__init__.pyi` beside the door, which `make stubs` writes from the same
@@ -65,7 +66,8 @@ def stub(package: str, folder: str | Path) -> str:
         f"from {package}.{place} import {name} as {name}"
         for name, place in sorted(found.items(), key=lambda item: item[::-1])
     ]
-    names = "".join(f'    "{name}",\n' for name in found)
+    capitals_first = sorted(found, key=lambda name: (not name.isupper(), name))  # as ruff sorts `__all__`
+    names = "".join(f'    "{name}",\n' for name in capitals_first)
     return "\n".join(["# Written by `make stubs`.", *lines, "", f"__all__ = [\n{names}]\n"])
 
 

@@ -126,9 +126,8 @@ def test_compiling_is_timed_apart_from_running(monkeypatch, tmp_path, capsys):
     assert float(seconds) > 0
     assert batch == "3"
     assert rows["batch 3: small (compile)"]["ratio"] is not None
-    assert content["seconds"]["batch 3"]["small (compile)"]["median"] < float(
-        seconds
-    )  # no round of them had to compile
+    # no round of them had to compile
+    assert content["seconds"]["batch 3"]["small (compile)"]["median"] < float(seconds)
     assert "small (torch): compiled" not in output
 
 

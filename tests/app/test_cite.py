@@ -19,7 +19,7 @@ def test_a_paper_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Kaiser, Łukasz" in out
 
 
-def test_two_papers_of_one_key_are_told_apart() -> None:
+def test_two_papers_of_one_key_have_keys_of_their_own() -> None:
     first, second = Paper(("A B",), 2020, "Same thing"), Paper(("C B",), 2020, "Same other thing")
     texts = bibliography([first, second, first, Paper(("C D",), 2020, "Same")])
     assert [text.split("{")[1].split(",")[0] for text in texts] == ["b2020samea", "b2020sameb", "d2020same"]

@@ -155,9 +155,8 @@ def test_flags_may_stand_between_inputs(monkeypatch: pytest.MonkeyPatch) -> None
     assert main(["do", "a", "--number", "7", "b", "c"]) == 10
 
 
-@pytest.mark.parametrize(
-    "arguments", [["show"], ["cite", "causal"], ["--version"]]
-)  # more than a buffer holds, less, and argparse's own
+# more than a buffer holds, less, and argparse's own
+@pytest.mark.parametrize("arguments", [["show"], ["cite", "causal"], ["--version"]])
 def test_a_closed_pipe_ends_in_silence(arguments: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)

@@ -1,13 +1,16 @@
 import json
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import MarianMTModel
 
 from foveal.app.cli import main
+from foveal.models.convert_card import card_fields
 from foveal.models.store import describe, load_model, save_model
 from foveal.models.zoo import create
+from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.translate.card import TranslateCard
 
 SOURCE, TARGET = torch.tensor([[5, 7, 11, 2, 0]]), torch.tensor([[1, 5, 6]])
@@ -105,3 +108,81 @@ def test_a_recurrent_model_is_refused(tmp_path, capsys):
     assert "expected a Transformer, got a Seq2Seq" in output_of(
         capsys, tmp_path / "m", "--to", "torch", "--out", tmp_path / "out"
     )
+
+
+IMAGE_MODELS = {
+    "vit-tiny": {"image": 32, "patch": 8, "width": 12, "heads": 2, "layers": 2, "hidden": 10},
+    "swin-tiny": {"image": 32, "width": 4, "depths": (2, 1, 1, 1), "heads": (1, 2, 2, 4), "window": 1},
+    "pvt-tiny": {"image": 32, "widths": (4, 6, 8, 10), "heads": (1, 2, 2, 5), "depths": (1, 1, 1, 1)},
+}
+
+
+def image_model(name, path):
+    torch.manual_seed(0)
+    model = create(name, classes=3, **IMAGE_MODELS[name]).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(0.1 * torch.randn_like(weight))
+    family, config = describe(model)
+    facts = {"classes": ("crack", "root, wet", "wurzel·ß"), "size": 32, "mean": (0.1, 0.2, 0.3), "std": (0.4, 0.5, 0.6)}
+    save_model(model, path, ClassifyCard(model=name, family=family, config=config, **facts))
+    return model
+
+
+@pytest.mark.parametrize("name", IMAGE_MODELS)
+@torch.no_grad()
+def test_an_image_model_there_and_back_and_transformers_opens_it(name, tmp_path, capsys):
+    from transformers import AutoImageProcessor, AutoModelForImageClassification
+
+    model = image_model(name, tmp_path / "a")
+    output_of(capsys, tmp_path / "a", "--to", "transformers", "--out", tmp_path / "theirs", status=0)
+    theirs = AutoModelForImageClassification.from_pretrained(tmp_path / "theirs").eval()
+    x = torch.randn(2, 3, 32, 32)
+    assert (theirs(x).logits - model(x)).abs().max() < 1e-5
+    assert theirs.config.id2label == {0: "crack", 1: "root, wet", 2: "wurzel·ß"}
+    pixels = AutoImageProcessor.from_pretrained(tmp_path / "theirs")
+    image = np.full((20, 30, 3), 51, np.uint8)  # a fifth
+    found = pixels(image, return_tensors="pt")["pixel_values"]
+    assert found.shape == (1, 3, 32, 32)
+    assert found[0, :, 7, 5].tolist() == pytest.approx([0.25, 0, -1 / 6], abs=1e-6)
+    capsys.readouterr()
+    line = output_of(capsys, tmp_path / "theirs", "--from", "transformers", "--out", tmp_path / "b", status=0)
+    assert line.endswith("parameters; mean and deviation of pixels are of preprocessor_config.json\n")
+    again, card = load_model(tmp_path / "b", ClassifyCard)
+    assert torch.equal(again(x), model(x))
+    assert (card.classes, card.size) == (("crack", "root, wet", "wurzel·ß"), 32)
+    assert (card.mean, card.std, card.note) == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6), "")
+    assert card.origin["weights"] == "theirs, of transformers"
+    (tmp_path / "theirs/preprocessor_config.json").unlink()
+    line = output_of(capsys, tmp_path / "theirs", "--from", "transformers", "--out", tmp_path / "c", status=0)
+    assert "foveal's own, as there is no preprocessor_config.json" in line
+
+
+def test_image_models_that_cannot_be_converted_are_named_in_one_line(ours, tmp_path, capsys):
+    to, back = ("--to", "transformers", "--out", tmp_path / "out"), ("--from", "transformers", "--out", tmp_path / "o")
+    assert "expected a Vit or Swin or Pvt, got a Transformer" in output_of(capsys, ours, *to)
+    assert "the model's stem: expected none" in output_of(capsys, "vit-micro", *to)
+    assert not (tmp_path / "out").exists()
+    assert "cannot read" in output_of(capsys, tmp_path / "none", *back)
+    image_model("vit-tiny", tmp_path / "a")
+    output_of(capsys, tmp_path / "a", *to, status=0)
+    assert "new or empty folder" in output_of(capsys, tmp_path / "a", *to)
+    file = tmp_path / "out" / "config.json"
+    facts = json.loads(file.read_text())
+    for changes, message in (
+        ({"model_type": "marian"}, "no kind of model (model_type) is called 'marian'"),
+        ({"id2label": {"0": "a\nb", "1": "c", "2": "d"}}, "expected names of classes in printable letters"),
+    ):
+        file.write_text(json.dumps(facts | changes))
+        assert message in output_of(capsys, tmp_path / "out", *back)
+    (tmp_path / "out" / "preprocessor_config.json").write_text('{"image_mean": ["a"]}')
+    file.write_text(json.dumps(facts))
+    assert "expected a mean of three numbers" in output_of(capsys, tmp_path / "out", *back)
+    assert not (tmp_path / "o").exists()
+
+
+def test_names_that_several_classes_have_get_their_number():
+    settings = {"id2label": {"0": "crane", "1": "tench", "2": "crane"}}
+    assert card_fields(settings, {}, 3) == {"classes": ("crane (0)", "tench", "crane (2)")}
+    assert card_fields(settings, {}, 4) == {}, "names of another model"
+    assert card_fields({}, {"image_mean": [1, 2, 3], "image_std": 4}, 4) == {"mean": (1, 2, 3)}

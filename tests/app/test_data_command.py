@@ -26,9 +26,8 @@ def a_set(tmp_path):
     for number in range(23):
         pixels = np.random.default_rng(number % 19).integers(0, 256, (9, 11, 3), np.uint8)  # 19 to 22 are 0 to 3 again
         Image.fromarray(pixels).resize((130, 110), 3).save(tmp_path / f"{number}.png")
-        lines.append(
-            f"{number}.png,{'ab'[number % 2]},{'xyz'[number % 3]},{'train' if number < 15 else 'val' if number < 19 else 'test'}"
-        )
+        split = "train" if number < 15 else "val" if number < 19 else "test"
+        lines.append(f"{number}.png,{'ab'[number % 2]},{'xyz'[number % 3]},{split}")
     (tmp_path / "labels.csv").write_text("\n".join(lines) + "\n")
     return tmp_path
 
@@ -68,9 +67,8 @@ def test_check_and_near_duplicates(tmp_path, capsys, monkeypatch, jobs):
 def test_folds_by_a_column_and_near_duplicates_across_them(tmp_path, capsys):
     table = a_set(tmp_path) / "labels.csv"
     head, *lines = table.read_text().splitlines()
-    campaigns = [
-        f"{line},{('May', 'June', 'July')[number % 3]}" for number, line in enumerate(lines)
-    ]  # 19 is 0 again, in another month
+    # 19 is 0 again, in another month
+    campaigns = [f"{line},{('May', 'June', 'July')[number % 3]}" for number, line in enumerate(lines)]
     table.write_text("\n".join([f"{head},campaign", *campaigns]) + "\n")
     status, out, _ = typed(capsys, "data", tmp_path, "--fold-column", "campaign", "--near-duplicates")
     assert status == 0

@@ -131,6 +131,38 @@ def test_positions_are_drawn_as_what_they_add() -> None:
     assert drawn("bias_table").largest == (6, 6)
 
 
+@pytest.mark.parametrize("name", ["squeeze_excitation", "eca", "spatial", "cbam", "coordinate", "attention_gate"])
+def test_a_gate_is_drawn_between_what_comes_in_and_what_comes_out(name: str) -> None:
+    ran, picture = run_example(find(name)), drawn(name)
+    assert (picture.rows, picture.columns, picture.low, picture.high) == ("y", "x", "0", "1")
+    largest = ran.inputs[0][0, :2].abs().max()
+    assert picture.labels[:3] == (f"|input 0| / {largest:.2g}", "gate 0", f"|output 0| / {largest:.2g}")
+    panels = torch.from_numpy(np.stack(picture.panels)).unflatten(0, (2, 3))
+    torch.testing.assert_close(panels[:, 0].float(), ran.inputs[0][0, :2].abs() / largest)
+    torch.testing.assert_close(panels[:, 2].float(), ran.output[0, :2].detach().abs() / largest)
+    torch.testing.assert_close(panels[:, 0] * panels[:, 1], panels[:, 2])
+
+
+def test_gates_go_by_channel_by_place_or_by_both() -> None:
+    def gates(name: str) -> np.ndarray:
+        return np.stack(
+            [panel for panel, label in zip(drawn(name).panels, drawn(name).labels, strict=True) if "gate" in label]
+        )
+
+    for name in ("squeeze_excitation", "eca"):
+        assert np.ptp(gates(name), axis=(1, 2)).max() < 1e-6
+        assert abs(gates(name)[0] - gates(name)[1]).max() > 1e-3
+    for name in ("spatial", "attention_gate"):
+        assert abs(gates(name)[0] - gates(name)[1]).max() < 1e-6
+        assert np.ptp(gates(name), axis=(1, 2)).min() > 1e-3
+    assert np.linalg.matrix_rank(gates("coordinate"), tol=1e-5).tolist() == [1, 1]
+
+
+def test_branches_are_drawn_as_weights_of_each_channel() -> None:
+    picture = drawn("selective_kernel")
+    assert [panel.shape for panel in picture.panels] == [(1, 2)] * 6
+
+
 def test_what_has_no_picture_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["show", "feed-forward"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("no picture: ")

@@ -57,9 +57,8 @@ def test_a_whole_run_says_little(data, tmp_path):
     )
     assert done.returncode == 0
     begun, *epochs = done.stderr.splitlines()
-    assert (
-        begun == "87 of 91 tensors begin with icam-fast-pipes; the others do not fit and are new"
-    )  # those of the classes
+    # those of the classes
+    assert begun == "87 of 91 tensors begin with icam-fast-pipes; the others do not fit and are new"
     assert [line[:12] for line in epochs] == ["epoch 1 of 2", "epoch 2 of 2"]
     out = done.stdout.splitlines()
     assert out[0].startswith(f"{data.name}: labels.csv, 2 classes (left")

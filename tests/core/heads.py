@@ -7,9 +7,10 @@ from foveal.mask import bigbird, causal, local, longformer, padding, prefix, ran
 
 KERNELS = ["flash", "blocks", "auto"]
 MASKS = [
-    None, causal, local(3), local(3) & causal, causal & padding([20, 0]), padding([3, 37]), prefix(4) | causal, strided(5), strided(5) | local(2),
-    causal & (local(4) | strided(4)), strided(3) | strided(7) | local(1), random(2, seed=3), random(2, seed=3, block=4), to_global(2),
-    longformer(3, 1), bigbird(2, 2, 1), ~local(20), causal & ~causal, local(50), (strided(6) | local(2)).starting_at(4), ~causal & padding([9, 37]),
+    None, causal, local(3), local(3) & causal, causal & padding([20, 0]), padding([3, 37]), prefix(4) | causal,
+    strided(5), strided(5) | local(2), causal & (local(4) | strided(4)), strided(3) | strided(7) | local(1),
+    random(2, seed=3), random(2, seed=3, block=4), to_global(2), longformer(3, 1), bigbird(2, 2, 1), ~local(20),
+    causal & ~causal, local(50), (strided(6) | local(2)).starting_at(4), ~causal & padding([9, 37]),
     local(2) | padding([30, 0]),
 ]  # fmt: skip
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5, torch.bfloat16: 2e-2, torch.float16: 4e-3}

@@ -258,9 +258,8 @@ def test_tensors_may_lie_in_memory_as_they_like(kernel):
     for mask in (None, causal, local(3), strided(5) | local(2)):
         plain = heads(13, 13, count=4, groups=2)
         expected = with_gradients(plain, mask=mask, kernel="explicit")
-        by_token = [
-            x.detach().transpose(1, 2).contiguous().transpose(1, 2).requires_grad_() for x in plain
-        ]  # (B, N, H, D) in memory
+        # of shape (B, N, H, D) in memory
+        by_token = [x.detach().transpose(1, 2).contiguous().transpose(1, 2).requires_grad_() for x in plain]
         by_channel = [x.detach().mT.contiguous().mT.requires_grad_() for x in plain]
         skipping = [torch.stack([x.detach(), x.detach()], -1)[..., 0].requires_grad_() for x in plain]
         for tensors in (by_token, by_channel, skipping):

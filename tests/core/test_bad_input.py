@@ -258,16 +258,29 @@ def test_any_kernel_name(kernel):
 @pytest.mark.parametrize(
     ("build", "what"),
     [
-        (local, "local's radius"), (prefix, "prefix's n"), (to_global, "to_global's n"), (strided, "strided's step"), (random, "random's count"),
-        (lambda x: random(2, seed=x), "random's seed"), (lambda x: random(2, block=x), "random's block"), (lambda x: longformer(x), "local's radius"),
-        (lambda x: longformer(2, x), "to_global's n"), (lambda x: bigbird(x, 2), "local's radius"), (lambda x: bigbird(2, x), "random's count"),
-        (lambda x: window(x, 5), "window's h"), (lambda x: window(5, x), "window's w"), (lambda x: window(5, 5, size=x), "window's size"),
-        (lambda x: window(5, 5, shift=x), "window's shift"), (lambda x: causal.starting_at(x), "the first query's position"),
-        (lambda x: causal.dense(x, 3), "the mask's queries"), (lambda x: causal.pairs(3, x), "the mask's keys"),
-        (lambda x: local(1).block_mask(x, 128), "the mask's queries"), (lambda x: padding([3, x]), "padding's length of sample 1"),
+        (local, "local's radius"),
+        (prefix, "prefix's n"),
+        (to_global, "to_global's n"),
+        (strided, "strided's step"),
+        (random, "random's count"),
+        (lambda x: random(2, seed=x), "random's seed"),
+        (lambda x: random(2, block=x), "random's block"),
+        (lambda x: longformer(x), "local's radius"),
+        (lambda x: longformer(2, x), "to_global's n"),
+        (lambda x: bigbird(x, 2), "local's radius"),
+        (lambda x: bigbird(2, x), "random's count"),
+        (lambda x: window(x, 5), "window's h"),
+        (lambda x: window(5, x), "window's w"),
+        (lambda x: window(5, 5, size=x), "window's size"),
+        (lambda x: window(5, 5, shift=x), "window's shift"),
+        (lambda x: causal.starting_at(x), "the first query's position"),
+        (lambda x: causal.dense(x, 3), "the mask's queries"),
+        (lambda x: causal.pairs(3, x), "the mask's keys"),
+        (lambda x: local(1).block_mask(x, 128), "the mask's queries"),
+        (lambda x: padding([3, x]), "padding's length of sample 1"),
         (lambda x: causal.dense(3, 3, batch=x), "the mask's batch"),
     ],
-)  # fmt: skip
+)
 def test_a_number_that_is_no_whole_number(build, what, number):
     refused(lambda: build(number), f"{what}: expected an integer, at least ")
 

@@ -15,9 +15,10 @@ from foveal.mask import bigbird, causal, local, longformer, padding, prefix, ran
 
 SIZE = 128  # a block's side
 MASKS = [
-    causal, local(7), local(200), prefix(5), strided(9), random(3, seed=8001), random(2, seed=8002, block=64), to_global(3),
-    longformer(11, 2), bigbird(9, 2, block=32), window(16, 16, shift=1, size=4), ~local(7), causal & local(31), causal | prefix(130),
-    strided(5) | local(3), causal & padding([200, 3]), padding([256, 0]), local(3).starting_at(5), random(256),
+    causal, local(7), local(200), prefix(5), strided(9), random(3, seed=8001), random(2, seed=8002, block=64),
+    to_global(3), longformer(11, 2), bigbird(9, 2, block=32), window(16, 16, shift=1, size=4), ~local(7),
+    causal & local(31), causal | prefix(130), strided(5) | local(3), causal & padding([200, 3]), padding([256, 0]),
+    local(3).starting_at(5), random(256),
 ]  # fmt: skip
 
 

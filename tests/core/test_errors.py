@@ -28,7 +28,7 @@ def test_the_message_has_what_was_expected_and_what_was_found():
     assert str(error.value) == "radius: expected at least 0, got -3"
 
 
-def test_nothing_is_said_when_it_holds():
+def test_nothing_is_raised_when_it_holds():
     expect(True, "radius", "at least 0", 3)
 
 

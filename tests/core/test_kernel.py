@@ -236,7 +236,7 @@ def test_three_axes_are_refused_as_they_may_be_samples_or_heads():
             attend(*tensors, **options)
 
 
-def test_flash_is_not_said_where_torch_would_store_all_scores():
+def test_flash_is_not_reported_where_torch_would_store_all_scores():
     q, k, v = heads(300, 300, width=8, value_width=4)
     assert which(q, k, v, mask=causal).kernel == "blocks"
     q, k, v = (x.detach().mT.contiguous().mT for x in heads(300, 300, width=8))

@@ -41,9 +41,8 @@ def test_and_or_not_by_hand():
 def test_the_start_moves_the_rows():
     assert torch.equal(causal.starting_at(2).dense(2, 5), rows_of(["###..", "####."]))
     assert causal.starting_at(0) is causal
-    assert torch.equal(
-        window(3, 2, size=2).starting_at(4).dense(2, 6), rows_of(["....##", "....##"])
-    )  # a grid is checked from its first row
+    # a grid is checked from its first row
+    assert torch.equal(window(3, 2, size=2).starting_at(4).dense(2, 6), rows_of(["....##", "....##"]))
 
 
 def test_a_batch_by_hand():
@@ -183,9 +182,10 @@ def test_no_kept_pair_lies_outside_reach_or_candidates(mask, queries, keys, data
 @pytest.mark.parametrize(
     "mask",
     [
-        causal, local(2), prefix(3), to_global(2), strided(3), random(2), random(1, block=4), longformer(1, 2), bigbird(1, 1, 1), window(3, 7, 1, 2),
-        causal & local(2), ~local(2), local(0) | prefix(2), prefix(2) | local(0), causal.starting_at(4), (local(1) | prefix(1)).starting_at(3),
-        (causal & ~local(1)) | to_global(1), local(1) & to_global(1), (causal & ~causal) | local(1), local(1) | (prefix(0) & local(2)),
+        causal, local(2), prefix(3), to_global(2), strided(3), random(2), random(1, block=4), longformer(1, 2),
+        bigbird(1, 1, 1), window(3, 7, 1, 2), causal & local(2), ~local(2), local(0) | prefix(2), prefix(2) | local(0),
+        causal.starting_at(4), (local(1) | prefix(1)).starting_at(3), (causal & ~local(1)) | to_global(1),
+        local(1) & to_global(1), (causal & ~causal) | local(1), local(1) | (prefix(0) & local(2)),
     ],
     ids=str,
 )  # fmt: skip
@@ -212,10 +212,12 @@ def test_full_means_that_all_is_kept(mask, queries, keys, data):
 @pytest.mark.parametrize(
     ("mask", "queries", "keys", "full"),
     [
-        (causal, 5, 1, True), (causal, 5, 2, False), (local(4), 5, 5, True), (local(3), 5, 5, False), (local(4), 5, 6, False),
+        (causal, 5, 1, True), (causal, 5, 2, False),
+        (local(4), 5, 5, True), (local(3), 5, 5, False), (local(4), 5, 6, False),
         (prefix(5), 3, 5, True), (prefix(4), 3, 5, False), (strided(1), 5, 7, True), (strided(2), 5, 7, False),
-        (to_global(5), 7, 5, True), (to_global(5), 5, 7, True), (to_global(4), 5, 5, False), (random(7), 5, 7, True), (random(6), 5, 7, False),
-        (random(2, block=4), 9, 7, True), (Everything(), 3, 5, True), (causal | local(4), 5, 5, True), (causal & local(4), 5, 5, False),
+        (to_global(5), 7, 5, True), (to_global(5), 5, 7, True), (to_global(4), 5, 5, False),
+        (random(7), 5, 7, True), (random(6), 5, 7, False), (random(2, block=4), 9, 7, True),
+        (Everything(), 3, 5, True), (causal | local(4), 5, 5, True), (causal & local(4), 5, 5, False),
         (causal.starting_at(4), 3, 5, True), (causal.starting_at(3), 3, 5, False),
     ],
 )  # fmt: skip
@@ -226,8 +228,9 @@ def test_a_mask_that_keeps_all_knows_it(mask, queries, keys, full):
 @pytest.mark.parametrize(
     ("mask", "rows", "columns"),
     [
-        (causal, [3, 4], range(5)), (local(2), [5, 6], range(3, 9)), (prefix(3), [5], range(3)), (to_global(2), [5, 9], range(2)),
-        (to_global(2), [1, 9], range(23)), (causal & local(2), [5, 6], range(3, 7)), (local(1) | prefix(2), [8], [0, 1, 7, 8, 9]),
+        (causal, [3, 4], range(5)), (local(2), [5, 6], range(3, 9)), (prefix(3), [5], range(3)),
+        (to_global(2), [5, 9], range(2)), (to_global(2), [1, 9], range(23)),
+        (causal & local(2), [5, 6], range(3, 7)), (local(1) | prefix(2), [8], [0, 1, 7, 8, 9]),
         (causal & ~causal, [50], range(23)), (local(1), [90], []), (window(5, 5, size=2), [0, 6], range(10)),
     ],
 )  # fmt: skip
@@ -412,7 +415,10 @@ def test_too_many_pairs_are_refused_or_counted_within_seconds(mask, size):
         answer = str(mask.pairs(*size))
     except FovealError as error:
         answer = str(error)
-    refused = r"pairs of .*: expected at most [\d,]+ pairs to look at one by one, got .*; ask for a smaller size, a pattern repeats itself"
+    refused = (
+        r"pairs of .*: expected at most [\d,]+ pairs to look at one by one, got .*; "
+        "ask for a smaller size, a pattern repeats itself"
+    )
     assert re.fullmatch(rf"\d+|{refused}", answer)
     assert time.process_time() - start < 10  # about one
 

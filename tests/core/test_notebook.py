@@ -73,5 +73,8 @@ def test_a_record_draws_its_weights():
 
 
 def test_pillow_is_loaded_only_to_draw():
-    code = "import sys, foveal; foveal.watch; foveal.mask.causal; assert 'PIL' not in sys.modules; foveal.mask.causal._repr_png_(); assert 'PIL' in sys.modules"
+    code = (
+        "import sys, foveal; foveal.watch; foveal.mask.causal; assert 'PIL' not in sys.modules; "
+        "foveal.mask.causal._repr_png_(); assert 'PIL' in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

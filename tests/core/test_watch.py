@@ -312,7 +312,7 @@ def test_another_thread_is_not_mixed_in() -> None:
     assert list(seen) == ["attend"]
 
 
-def test_what_cannot_be_had_is_said() -> None:
+def test_what_cannot_be_had_is_reported() -> None:
     layers = model()
     with watch(layers, keep=Statistics()) as seen:
         layers(x)

@@ -349,9 +349,8 @@ def test_layers_that_hide_are_named() -> None:
 
 
 def test_foveals_own_layers_report_by_themselves() -> None:
-    gate = type(
-        "ChannelAttention", (AttentionHelper,), {"__module__": "foveal.vision.channel"}
-    )  # has no weights to show
+    # has no weights to show
+    gate = type("ChannelAttention", (AttentionHelper,), {"__module__": "foveal.vision.channel"})
     model = Whole(gate(), DotAttention())
     with watch(model) as seen:
         model(q)

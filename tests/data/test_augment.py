@@ -98,7 +98,7 @@ def test_hidden():
     assert 0.4 < (share > 0).float().mean() <= 0.62  # a very small one may fall between pixels
 
 
-def test_text_comes_from_another_picture():
+def test_text_comes_from_another_image():
     images = (torch.arange(1.0, 11.0) / 10)[:, None, None, None].expand(10, 3, 40, 40)
     torch.manual_seed(0)
     varied = Vary(Variation(text=1.0))(images)

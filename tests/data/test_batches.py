@@ -48,7 +48,7 @@ def test_a_good_one_stands_in_for_a_bad_one(source):
     assert not nothing.images.any()
 
 
-def test_resident_brings_no_pictures(source):
+def test_resident_brings_no_images(source):
     batch = Batches(source, 13, pack(source, 13), resident=True)[np.array([3, 1])]
     assert batch.images.numel() == 0
     assert batch.index.tolist() == [3, 1]

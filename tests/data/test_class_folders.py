@@ -60,8 +60,9 @@ def test_splits_by_any_of_their_names(tmp_path):
 
 @pytest.mark.parametrize("name", ["?", "a;b", "a\nb", "found", "error", " a", os.fsdecode(b"caf\xe9")])
 def test_names_that_no_class_can_have(tmp_path, name):
-    """Early, and not when hours of training end: a table of predictions has these columns, joins by ;
-    and marks what has no label with ?.
+    """Early, and not when hours of training end: a table of predictions has these columns, joins by .
+
+    And marks what has no label with ?.
     """
     image(tmp_path / name / "0.png")
     image(tmp_path / "sound" / "0.png")

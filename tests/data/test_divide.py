@@ -72,7 +72,7 @@ def test_no_test_asked_for():
     assert table(labels, split)[1].min() >= 1
 
 
-def test_pictures_without_a_label():
+def test_images_without_a_label():
     split = divide(np.array([-1] * 50 + [0] * 50))
     assert np.bincount(split).tolist() == [70, 15, 15]
     assert len(divide(np.zeros(0, np.int64))) == 0

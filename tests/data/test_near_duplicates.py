@@ -1,4 +1,4 @@
-"""Near-twins across splits: found by bands as a comparison of all pairs finds them, and told from mere relatives."""
+"""Near-duplicates across splits: found by bands as a comparison of all pairs finds them, and not mere relatives."""
 
 import numpy as np
 import pytest

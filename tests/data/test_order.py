@@ -26,11 +26,8 @@ def test_by_hand():
 
 def test_seed_and_epoch_alone():
     first = epochs(Order(np.arange(23), 5, seed=3), 0, 1, 2)
-    assert epochs(Order(np.arange(23), 5, seed=3), 2, 0, 1) == [
-        first[2],
-        first[0],
-        first[1],
-    ]  # whatever was seen before
+    # whatever was seen before
+    assert epochs(Order(np.arange(23), 5, seed=3), 2, 0, 1) == [first[2], first[0], first[1]]
     np.random.default_rng(0).random(7)
     np.random.seed(1)
     assert epochs(Order(np.arange(23), 5, seed=3), 1) == [first[1]]

@@ -40,7 +40,7 @@ def test_good_and_bad(source):
     assert len(kept) == len(source) - len(BAD)
 
 
-def test_progress_is_told_of_every_picture(source):
+def test_progress_is_reported_for_every_image(source):
     seen = []
 
     def shown(items, total, what):

@@ -194,7 +194,10 @@ def test_bad_pairs_are_counted_named_and_left_out_or_refused(tmp_path, kind, sou
     assert found.describe().endswith(", 1 left out")
     with pytest.raises(FovealError) as error:
         two(tmp_path, english, german, bad="refuse")
-    message = f"sentence pairs: expected none that is bad, got 1 {kind} ({file} line 8); mend them, or leave them out (--bad drop)"
+    message = (
+        f"sentence pairs: expected none that is bad, got 1 {kind} ({file} line 8); "
+        "mend them, or leave them out (--bad drop)"
+    )
     assert str(error.value) == message
 
 

@@ -60,7 +60,10 @@ def test_the_same_seed_gives_the_same_frame_and_another_seed_another():
 
 
 def test_another_process_that_rendered_other_frames_before_gives_the_same_bytes():
-    lines = "import hashlib; from foveal.data.pipes import render; render(99, 37); render(7, 224, ('root',)); f = render(11, 89)"
+    lines = (
+        "import hashlib; from foveal.data.pipes import render; "
+        "render(99, 37); render(7, 224, ('root',)); f = render(11, 89)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", lines + "; print(hashlib.sha256(f.image.tobytes()).hexdigest())"],
         capture_output=True,
@@ -149,7 +152,7 @@ def test_masks_of_one_frame_do_not_overlap():
         assert max(sum(finding.mask.astype(int) for finding in frame.findings).ravel()) == 1
 
 
-def test_kinds_in_another_order_are_the_same_picture():
+def test_kinds_in_another_order_are_the_same_image():
     one, other = render(8, 61, ("root", "hole")), render(8, 61, ("hole", "root"))
     assert np.array_equal(one.image, other.image)
     assert [finding.kind for finding in one.findings] == ["root", "hole"]
@@ -186,9 +189,8 @@ def test_what_stands_below_the_water_of_a_sag_is_not_in_a_mask():
         frame = render(seed, 97, ("hole", "sag"))
         hole, sag = frame.findings
         assert not (hole.mask & sag.mask).any()
-        assert (
-            sag.mask.sum() == render(seed, 97, ("sag",)).findings[0].mask.sum()
-        )  # the water comes first, whatever else there is
+        # the water comes first, whatever else there is
+        assert sag.mask.sum() == render(seed, 97, ("sag",)).findings[0].mask.sum()
 
 
 def test_a_joint_that_is_displaced_shifts_the_pipe_beyond_and_an_open_one_does_not():

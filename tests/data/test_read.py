@@ -96,7 +96,7 @@ def test_which_sets_have_a_column(tmp_path):
     assert "rendered pipes have no columns" in refused("pipes:9", fold_column="campaign")
 
 
-def test_what_cannot_be_read_is_said_so(tmp_path, monkeypatch):
+def test_what_cannot_be_read_is_reported(tmp_path, monkeypatch):
     (tmp_path / "labels.csv").write_text("file,label\n" + rows(3))
 
     def no(path, *_, **__):
@@ -108,7 +108,7 @@ def test_what_cannot_be_read_is_said_so(tmp_path, monkeypatch):
             assert refused(tmp_path).startswith(f"cannot read {tmp_path}")
 
 
-def test_a_class_with_one_picture_is_told(tmp_path):
+def test_a_class_with_one_image_is_reported(tmp_path):
     class_folders(tmp_path, (1, 20))
     assert read(str(tmp_path)).notes[1:] == ("classes with too few images to be in train, val and test: x (1)",)
     lines = "".join(f"{n}.png,{'a' if n == 7 else 'b'},train\n" for n in range(20))

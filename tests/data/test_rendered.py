@@ -20,7 +20,7 @@ def test_labels_are_what_is_drawn():
         assert {kind for kind, there in zip(KINDS, source.labels[index], strict=True) if there} == shown
 
 
-def test_pictures_are_the_frames_at_any_size():
+def test_images_are_the_frames_at_any_size():
     source = read("pipes:5:2")
     assert (source.image(3, 41) == render(2_000_003, 41).image).all()
     assert source.image(3).shape == (224, 224, 3)

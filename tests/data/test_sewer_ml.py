@@ -1,4 +1,4 @@
-"""Sewer-ML's own layout: against the csv module, with every mistake told by its line,
+"""Sewer-ML's own layout: against the csv module, with every mistake reported with its line,
 and at its full size within bounds.
 """
 
@@ -112,7 +112,7 @@ def test_train_alone_gives_a_share_to_val(tmp_path):
     ],
 )
 @pytest.mark.parametrize("block", [97, 1 << 22])
-def test_mistakes_are_told_with_their_line(tmp_path, monkeypatch, change, message, block):
+def test_mistakes_are_reported_with_their_line(tmp_path, monkeypatch, change, message, block):
     monkeypatch.setattr(sewer_ml, "BLOCK", block)
     lines = [row(f"{n:08d}.png", "RB") for n in range(701)]
     change(lines)

@@ -1,4 +1,4 @@
-"""labels.csv in all its forms; every mistake is told with its line."""
+"""labels.csv in all its forms; every mistake is reported with its line."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,11 @@ def refused(tmp_path, text, label=None, encoding="utf-8", fold_column=None):
 def test_one_label(tmp_path):
     source = table(
         tmp_path,
-        "file,label,split,fold,group\na.png,sound,train,2,x\nb.png,cracked,VALID,1,y\nc.png,sound,test,0,\nd.png,sound,,2,x2\n",
+        "file,label,split,fold,group\n"
+        "a.png,sound,train,2,x\n"
+        "b.png,cracked,VALID,1,y\n"
+        "c.png,sound,test,0,\n"
+        "d.png,sound,,2,x2\n",
     )
     assert source.classes == ("cracked", "sound")
     assert not source.multi_label
@@ -57,10 +61,8 @@ def test_several_labels(tmp_path):
     assert source.multi_label
     assert source.classes == ("crack", "root")
     assert source.labels.tolist() == [[1, 1], [0, 0], [0, 1]]
-    assert table(tmp_path, "file,labels\na.png,root\nb.png,crack\n").labels.tolist() == [
-        [0, 1],
-        [1, 0],
-    ]  # the header says so
+    # the header says so
+    assert table(tmp_path, "file,labels\na.png,root\nb.png,crack\n").labels.tolist() == [[0, 1], [1, 0]]
     assert "none 1" in source.describe()
 
 
@@ -137,12 +139,12 @@ def test_a_column_makes_the_folds(tmp_path):
     )
 
 
-def test_a_fold_has_pictures_although_lines_are_left_out(tmp_path):
+def test_a_fold_has_images_although_lines_are_left_out(tmp_path):
     source = table(tmp_path, "file,label,campaign\na,x,1\nb,,2\nc,y,3\nd,x,4\n", fold_column="campaign")
     assert (source.folds, source.fold.tolist()) == (3, [0, 1, 2])
 
 
-def test_a_group_may_span_campaigns_and_that_is_told(tmp_path):
+def test_a_group_may_span_campaigns_and_that_is_noted(tmp_path):
     torn = CAMPAIGNS.replace("d,y,2,202209", "d,y,0,202301")
     assert "line 5: group g1 is in the folds 0 (line 2) and 2" in refused(tmp_path, CAMPAIGNS)
     source = table(tmp_path, torn, fold_column="campaign")
@@ -217,7 +219,7 @@ def test_names_that_no_class_can_have(tmp_path, name):
         ("file,label,fold,group\na,x,0,g1\nb,y,1,g2\nc,x,1,g1\n", "line 4: group g1 is in the folds 0 (line 2) and 1"),
     ],
 )
-def test_mistakes_are_told_with_their_line(tmp_path, text, message):
+def test_mistakes_are_reported_with_their_line(tmp_path, text, message):
     assert message in refused(tmp_path, text)
 
 
@@ -271,7 +273,7 @@ def test_any_name_comes_back(tmp_path_factory, rows):
     assert source.labels[:, 0].tolist() == [int(label) for _, label in rows]
 
 
-def test_pictures_in_images_are_found_although_the_first_is_missing(tmp_path):
+def test_files_in_images_are_found_although_the_first_is_missing(tmp_path):
     (tmp_path / "images").mkdir()
     Image.new("RGB", (5, 7)).save(tmp_path / "images" / "b.png")
     (tmp_path / "labels.csv").write_text("file,label\na.png,x\nb.png,y\n", encoding="utf-8")

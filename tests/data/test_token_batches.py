@@ -71,9 +71,8 @@ def test_seed_and_epoch_alone():
     first = seen(TokenBatches(source, target, 41, seed=3), 0, 1, 2)
     assert seen(TokenBatches(source, target, 41, seed=3), 2, 0) == [first[2], first[0]]  # whatever was seen before
     assert first[0] != first[1]
-    assert {frozenset(part) for part in first[0]} != {
-        frozenset(part) for part in first[1]
-    }  # other company, not just another order
+    # other company, not just another order
+    assert {frozenset(part) for part in first[0]} != {frozenset(part) for part in first[1]}
     assert seen(TokenBatches(source, target, 41, seed=4), 0) != [first[0]]
     turns = [max(source[part].max(), target[part].max()) for part in first[0]]
     assert turns != sorted(turns)
@@ -118,9 +117,8 @@ def test_collate_by_hand():
     assert collate(pairs[[2]], pad=20, begin=21, end=22).source.tolist() == [[22]]
     assert collate(pairs[[0, 1]], pad=20, begin=21, end=22).target_in.tolist() == [[21, 8, 20, 20], [21, 9, 10, 11]]
     assert collate(pairs).source.shape == (3, 3)
-    assert [tuple(tensor.shape) for tensor in collate(pairs[[]])] == [(0, 1)] * 3 + [
-        (0,)
-    ]  # a process may have nothing of a last batch
+    # a process may have nothing of a last batch
+    assert [tuple(tensor.shape) for tensor in collate(pairs[[]])] == [(0, 1)] * 3 + [(0,)]
 
 
 @given(

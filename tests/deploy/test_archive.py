@@ -69,7 +69,10 @@ def test_nothing_in_a_file_is_run(tmp_path):
         torch.save(Evil(mark), tmp_path / name)
         with zipfile.ZipFile(tmp_path / name, "a") as archive:
             archive.writestr("m/extra/foveal", '{"model": "x\\u001b[2J"}')
-        code = f"import sys; from foveal.app.cli import main; assert main(['show', {str(tmp_path / name)!r}]) == 0; assert 'torch' not in sys.modules"
+        code = (
+            "import sys; from foveal.app.cli import main; "
+            f"assert main(['show', {str(tmp_path / name)!r}]) == 0; assert 'torch' not in sys.modules"
+        )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert '  model: "x\\u001b[2J"\n' in done.stdout

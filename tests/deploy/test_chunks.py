@@ -41,9 +41,8 @@ def test_chunks_are_the_whole(settings, monkeypatch):
     proto = onnx.load_model_from_string(made)
     assert patches_at_once(made) == 4
     together = export_onnx(model, card, quantised=np.zeros((1, 56, 56, 3), np.uint8))
-    assert "Scan" not in [
-        node.op_type for node in onnx.load_model_from_string(together).graph.node
-    ]  # the quantiser sees no nodes inside of nodes
+    # the quantiser sees no nodes inside of nodes
+    assert "Scan" not in [node.op_type for node in onnx.load_model_from_string(together).graph.node]
     assert [one.name for one in proto.graph.output] == [
         one.name for one in onnx.load_model_from_string(whole).graph.output
     ]

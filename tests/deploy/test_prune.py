@@ -146,7 +146,7 @@ def test_a_pruned_model_is_trained_for_another_number_of_classes(name, classes, 
     assert same(load_model(file, ClassifyCard)[0], model)
 
 
-def test_a_model_that_was_not_pruned_tells_no_shapes(icam):
+def test_a_model_that_was_not_pruned_describes_no_shapes(icam):
     assert shapes_of(icam) == {}
 
 

@@ -333,18 +333,16 @@ def test_torchs_own_layer_gives_nan_for_an_empty_row_and_nothing_else(batch_firs
 
 def test_torchs_layer_with_other_widths_of_keys_and_with_biases():
     assert named(check(nn.MultiheadAttention(20, 2, kdim=6, vdim=14))) == {"empty row"}
-    layer = nn.MultiheadAttention(
-        20, 2, batch_first=True
-    )  # transposes inside, where torch adds the bias as a step of its own
+    # transposes inside, where torch adds the bias as a step of its own
+    layer = nn.MultiheadAttention(20, 2, batch_first=True)
     nn.init.normal_(layer.in_proj_bias)
     nn.init.normal_(layer.out_proj.bias)
     assert check(layer)["paper"].outcome == "ok"
 
 
 def test_nan_that_only_the_fast_path_gives_is_found():
-    assert named(check(nn.TransformerEncoderLayer(20, 2, batch_first=True))) == {
-        "empty row"
-    }  # it takes it in evaluation, without gradients
+    # it takes it in evaluation, without gradients
+    assert named(check(nn.TransformerEncoderLayer(20, 2, batch_first=True))) == {"empty row"}
     assert named(check(nn.TransformerEncoderLayer(20, 2, batch_first=False))) == set()
 
 
@@ -420,10 +418,8 @@ def test_numbers_are_those_measured():
     assert check(ScaledTwice)["scale"].numbers["measured"] == pytest.approx(0.1)
     mask = check(HidesVisible)["mask"].numbers
     assert mask["moved by a hidden token"] > 0.1 > mask["moved by a visible token"] == 0
-    assert check(EmptyIsNan)["empty row"].numbers == {
-        "measured": 3.0,
-        "expected": 0.0,
-    }  # one query in each of 3 samples
+    # one query in each of 3 samples
+    assert check(EmptyIsNan)["empty row"].numbers == {"measured": 3.0, "expected": 0.0}
     assert check(AlwaysDrops)["dropout"].numbers["measured"] > 0.01
     assert check(LooksAtFirstKey)["cache"].numbers["measured"] > 0.01
     # The residual is the tokens themselves, so the error is the largest of them.
@@ -453,7 +449,7 @@ def test_a_departure_that_is_announced_is_none():
     assert (other.outcome, "2409.04431" in other.message) == ("not applicable", True)
 
 
-def test_what_true_means_can_be_said():
+def test_what_true_means_can_be_given():
     assert named(check(HidesVisible, true_means="hide")) == set()
     assert named(check(Plain, true_means="hide")) == {"mask"}
     with pytest.raises(FovealError, match="true_means: expected 'look' or 'hide', got 'see'"):
@@ -540,7 +536,7 @@ class WithAConvolution(Block):
         return super().finish(x + self.mixer(x.mT).mT, y)
 
 
-def test_a_block_is_judged_by_its_attention():
+def test_a_block_is_checked_by_its_attention():
     assert check(Block)["paper"].outcome == "not applicable"
     assert named(check(Block)) == set()
     assert named(check(BlockThatIgnores)) == {"mask"}
@@ -635,7 +631,8 @@ def test_what_cannot_be_guessed_is_an_error_that_says_how_to_go_on():
         check(Odd)
     with pytest.raises(
         FovealError,
-        match=r"Odd: expected a call .*forward\(x, grid, mask=None\).*pass call=lambda module, x, mask.*--layout, --shape B,N,C or --set",
+        match=r"Odd: expected a call .*forward\(x, grid, mask=None\).*"
+        "pass call=lambda module, x, mask.*--layout, --shape B,N,C or --set",
     ):
         check(Odd(1))
     with pytest.raises(FovealError, match="no token moves another"):
@@ -650,7 +647,7 @@ def test_what_cannot_be_guessed_is_an_error_that_says_how_to_go_on():
         assert_sound(Plain, allow=["masks"])
 
 
-def test_a_causal_mask_that_is_one_off_is_told_from_what_only_looks_so():
+def test_a_causal_mask_that_is_one_off_is_distinguished_from_what_only_looks_so():
     finding = check(LooksOneAhead)["mask"]
     assert "query i sees key i + 1" in finding.message
     assert finding.numbers["moved by the next token"] > 0.01

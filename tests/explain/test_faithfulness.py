@@ -92,9 +92,8 @@ def test_the_cell_that_counts_takes_the_answer_with_it():
     np.testing.assert_allclose(hidden, np.arange(8) / 7)
     assert (coarse[2, :2, 0] > 0.99).all()
     assert (coarse[2, 2:, 0] < 0.01).all()
-    never = dataclasses.replace(
-        CARD, recipe={"blank": [[4 / 7, 2 / 7, 5 / 7, 3 / 7]]}
-    )  # what is never shown cannot be hidden
+    # what is never shown cannot be hidden
+    never = dataclasses.replace(CARD, recipe={"blank": [[4 / 7, 2 / 7, 5 / 7, 3 / 7]]})
     assert (deletion(TorchClassifier(Brightest(), never), image, orders, SIDES, 7, fill)[1][..., 0] > 0.99).all()
 
 
@@ -106,9 +105,8 @@ def test_a_model_of_one_cell(fill):
     )
     assert (result["images"], result["findings"], result["right"], result["predicted"]) == (6, 6, 6, 6)
     assert result["cells"] == [7, 7]
-    assert result["attention"].startswith(
-        "no attention map can be had"
-    )  # it has none, and the rest is measured all the same
+    # it has none, and the rest is measured all the same
+    assert result["attention"].startswith("no attention map can be had")
     assert {one["map"] for one in result["figures"]} == {"gradient", "occlusion", "random"}
     for name in ("gradient", "occlusion"):
         for measure, value in (
@@ -128,7 +126,7 @@ def test_a_model_of_one_cell(fill):
     assert result["curves"]["gradient"][1] < 0.01 < 0.99 < result["curves"]["gradient"][0]
 
 
-def test_two_answers_in_one_picture_and_the_mean_of_random_orders():
+def test_two_answers_in_one_image_and_the_mean_of_random_orders():
     class Colours(nn.Module):
         """`hole` hangs on the reddest cell, `root` on the greenest."""
 
@@ -155,11 +153,8 @@ def test_two_answers_in_one_picture_and_the_mean_of_random_orders():
 def test_only_what_is_there_and_was_predicted_can_be_pointed_at():
     frames = [frame(1, 1), frame(2, 2, kind="root"), NOTHING]
     result = measured(Brightest(), CARD, frames, resamples=20)
-    assert (result["findings"], result["right"], result["predicted"]) == (
-        1,
-        1,
-        2,
-    )  # a root is none of its classes; called a hole all the same
+    # a root is none of its classes; called a hole all the same
+    assert (result["findings"], result["right"], result["predicted"]) == (1, 1, 2)
     silent = measured(Brightest(), dataclasses.replace(CARD, threshold=(1.0,), temperature=50.0), frames, resamples=20)
     assert (silent["predicted"], silent["figures"], silent["curves"]) == (0, [], {})
 

@@ -49,7 +49,7 @@ def test_an_icam_looks_as_its_parts_say():
     np.testing.assert_array_equal(each[5 + 7][3], looks.maps["layer 1"][1, 1, 2])
 
 
-def test_the_map_lies_as_the_picture_does():
+def test_the_map_lies_as_the_image_does():
     """What changes in one patch changes the weights of the others by a common factor:
     the odd one is where the change was.
     """

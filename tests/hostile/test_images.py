@@ -153,7 +153,10 @@ def test_bombs_are_decoded_one_at_a_time(place):
     Image.new("RGBA", (9999, 9999), (1, 2, 3, 4)).save(place / "b/0.png", compress_level=1)
     for number in range(1, 4):
         os.link(place / "b/0.png", place / f"b/{number}.png")
-    code = "import resource, sys; from foveal.app.cli import main; main(sys.argv[1:]); print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    code = (
+        "import resource, sys; from foveal.app.cli import main; main(sys.argv[1:]); "
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code, "predict", PACKAGED, "b"],
         capture_output=True,

@@ -138,9 +138,9 @@ def test_dropout_is_off_in_evaluation_and_leaves_the_bias_of_values_alone():
     with torch.no_grad():
         for each in (layer, other.train()):
             each.kv.weight[15:] = 0  # nothing is left to say but the bias of values
-    said = layer.out.weight @ layer.kv.bias[15:] + layer.out.bias
-    assert near(layer(x, memory), said.expand(2, 5, 15))
-    assert not near(other(x, memory), said.expand(2, 5, 15))
+    expected = layer.out.weight @ layer.kv.bias[15:] + layer.out.bias
+    assert near(layer(x, memory), expected.expand(2, 5, 15))
+    assert not near(other(x, memory), expected.expand(2, 5, 15))
 
 
 def test_watch_sees_every_head():
@@ -167,7 +167,7 @@ def test_autocast():
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda: Absorbed(15, 4, key_width=7), "Absorbed's heads: expected a divisor of the width 15, got 4"),
         (lambda: Absorbed(15, 3, key_width=0), "Absorbed's key_width: expected an integer, at least 1, got 0"),
@@ -186,8 +186,8 @@ def test_autocast():
         ),
     ],
 )
-def test_bad_input_is_named_in_one_line(call, said):
+def test_bad_input_is_named_in_one_line(call, message):
     with pytest.raises(FovealError) as caught:
         call()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -95,9 +95,8 @@ def test_penalty_and_spans():
     assert layer.spans().tolist() == [4.0, 4.0, 4.0]
     assert layer.penalty().item() == 4.0
     layer.penalty().backward()
-    assert torch.allclose(
-        layer.position.p.grad, torch.full((3,), 8 / 4 / 3)
-    )  # the slope of 8·σ at 0, a third for each head
+    # the slope of 8·σ at 0, a third for each head
+    assert torch.allclose(layer.position.p.grad, torch.full((3,), 8 / 4 / 3))
     torch.optim.SGD(layer.parameters(), lr=1.0).step()
     assert (layer.spans() < 4).all()
 

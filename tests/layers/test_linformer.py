@@ -34,9 +34,8 @@ def test_by_hand():
     layer.out.weight.data, layer.out.bias.data = torch.ones(1, 1), torch.zeros(1)
     layer.f.data = torch.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, 4.0]])
     assert torch.allclose(layer(torch.tensor([[[1.0], [2.0], [3.0]]])), torch.full((1, 3, 1), 7.5))
-    assert torch.allclose(
-        layer(torch.tensor([[[1.0], [2.0]]])), torch.full((1, 2, 1), 1.5)
-    )  # shorter: the first two columns
+    # shorter: the first two columns
+    assert torch.allclose(layer(torch.tensor([[[1.0], [2.0]]])), torch.full((1, 2, 1), 1.5))
 
 
 @pytest.mark.parametrize("length", [17, 11, 1])

@@ -530,7 +530,10 @@ def test_bad_calls():
 )
 def test_a_position_that_is_added_to_the_input_is_refused(position):
     name = type(position).__name__
-    words = f"MultiHead's position: expected one that rotates or adds a term, got {name}; it is added to the input: call it on the tokens"
+    words = (
+        f"MultiHead's position: expected one that rotates or adds a term, got {name}; "
+        "it is added to the input: call it on the tokens"
+    )
     with pytest.raises(FovealError, match=f"{words} before the first block"):
         MultiHead(12, 4, position=position)
 

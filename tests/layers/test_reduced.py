@@ -7,6 +7,7 @@ from oracle.reduced import reduced
 from torch import nn
 
 from foveal.errors import FovealError
+from foveal.layers.attention import cut_off, filled_up
 from foveal.layers.reduced import Reduced
 
 
@@ -53,6 +54,25 @@ def test_witness_transformers_pvt(reduction):
     x = grid(2, 8, 12, 10)
     (y,) = theirs(x.flatten(1, 2), 8, 12)
     assert near(ours(x).flatten(1, 2), y, 1e-12)
+
+
+@pytest.mark.parametrize(("h", "w", "reduction"), [(5, 7, 3), (11, 13, 4), (8, 12, 4)])
+def test_witness_transformers_pvt_on_a_grid_that_is_not_divided(h, w, reduction):
+    from transformers import PvtConfig
+    from transformers.models.pvt.modeling_pvt import PvtAttention
+
+    theirs = scatter(PvtAttention(PvtConfig(layer_norm_eps=1e-5), 10, 2, reduction).double().eval())
+    ours, filled = (Reduced(10, 2, reduction, border=border).double() for border in (cut_off, filled_up))
+    old = theirs.self
+    for layer in (ours, filled):
+        fill(layer.attention, old.query, old.key, old.value, theirs.output.dense)
+        layer.reduce.load_state_dict(old.sequence_reduction.state_dict())
+        layer.norm.load_state_dict(old.layer_norm.state_dict())
+    x = grid(2, h, w, 10)
+    (y,) = theirs(x.flatten(1, 2), h, w)
+    assert ours.memory(x).shape == (2, (h // reduction) * (w // reduction), 10)
+    assert near(ours(x).flatten(1, 2), y, 1e-12)
+    assert near(filled(x), ours(x), 1e-3) == (h % reduction == w % reduction == 0)
 
 
 @settings(max_examples=25, deadline=None)
@@ -104,6 +124,8 @@ def test_gradients():
 def test_bad_input():
     with pytest.raises(FovealError, match=r"Reduced's grid: expected \(B, h, w, 6\), got \(2, 5, 6\)"):
         Reduced(6, 2, 2)(torch.zeros(2, 5, 6))
+    with pytest.raises(FovealError, match=r"Reduced's border: expected a function .*, got 'zeros'"):
+        Reduced(6, 2, 2, border="zeros")
     with pytest.raises(FovealError, match="Reduced's reduction: expected at least 1, got 0"):
         Reduced(6, 2, 0)
     with pytest.raises(FovealError, match="expected a divisor of the width 6, got 4"):

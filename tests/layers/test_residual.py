@@ -110,3 +110,25 @@ def test_bad_input():
         PreNorm(nn.Linear(7, 7), 0)
     with pytest.raises(FovealError, match="PostNorm's dropout: expected at least 0 and below 1, got 2"):
         PostNorm(nn.Linear(7, 7), 7, 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stochastic_depth_leaves_the_layer_out_for_whole_samples(kind):
+    torch.manual_seed(0)
+    block = scatter(KINDS[kind](nn.Linear(7, 7), 7, drop_path=0.4).double())
+    x = tokens(997, 2, 3, 7)
+    if kind == "post":
+        block.norm = nn.Identity()
+    change = block.eval()(x) - x
+    ratio = (block.train()(x) - x) / change  # 0, or 1/(1 − p)
+    each = ratio.flatten(1)
+    assert near(each, each[:, :1].expand_as(each), 1e-9), "one number for each sample"
+    left = each[:, 0] > 1
+    assert near(each[left], torch.full_like(each[left], 1 / 0.6), 1e-9)
+    assert near(each[~left], torch.zeros_like(each[~left]), 1e-9)
+    assert left.double().mean().item() == pytest.approx(0.6, abs=0.05)
+
+
+def test_a_bad_rate_of_stochastic_depth():
+    with pytest.raises(FovealError, match=r"PreNorm's drop_path: expected at least 0 and below 1, got 1\.0"):
+        PreNorm(nn.Linear(7, 7), 7, drop_path=1.0)

@@ -95,6 +95,17 @@ def test_witness_transformers_swin(shift):
     assert near(network(attention(x)).flatten(1, 2), y, 1e-5)  # their softmax is computed in float32
 
 
+def test_another_shift_may_be_given():
+    moved, still = (scatter(Windowed(6, 2, window=3, shift=shift).double()) for shift in (2, 0))
+    x = grid(2, 5, 7, 6)
+    assert near(moved(x, shift=0), still(x))
+    assert near(still(x, shift=2), moved(x))
+    assert not near(moved(x), still(x), 1e-3)
+    for shift in (3, -1, "a"):
+        with pytest.raises(FovealError, match=r"Windowed's shift: expected .*at least 0 and below the window 3"):
+            moved(x, shift=shift)
+
+
 def test_dropout_is_off_in_evaluation():
     torch.manual_seed(0)
     layer, plain = scatter(Windowed(6, 2, 3, dropout=0.5).double()), scatter(Windowed(6, 2, 3).double())

@@ -42,9 +42,8 @@ def test_margin(multi_label):
     targets = torch.nn.functional.one_hot(labels, 5).float()
     logits = torch.zeros(24, 5, requires_grad=True)
     loss(logits, targets, torch.ones(24)).backward()
-    assert logits.grad.sum(0).abs().max() < (
-        0.01 if multi_label else 0.06
-    )  # one image more of each class is in the prior
+    # one image more of each class is in the prior
+    assert logits.grad.sum(0).abs().max() < (0.01 if multi_label else 0.06)
     plain = torch.zeros(24, 5, requires_grad=True)
     loss_of(multi_label)(plain, targets, torch.ones(24)).backward()
     assert plain.grad.sum(0).abs().max() > (0.05 if multi_label else 0.2)
@@ -95,14 +94,10 @@ def test_several_labels_is_binary_cross_entropy(smoothing):
 
 def test_class_weights():
     weight = class_weights(COUNTS)
-    torch.testing.assert_close(
-        weight * torch.from_numpy(COUNTS), torch.full((5,), 24 / 5)
-    )  # every class weighs the same in sum
-    assert class_weights(np.array([4, 0, 4])).tolist() == [
-        1,
-        1,
-        1,
-    ]  # a class that has no image does not move the others
+    # every class weighs the same in sum
+    torch.testing.assert_close(weight * torch.from_numpy(COUNTS), torch.full((5,), 24 / 5))
+    # a class that has no image does not move the others
+    assert class_weights(np.array([4, 0, 4])).tolist() == [1, 1, 1]
     logits, labels = some()
     targets = F.one_hot(labels, 5).float()
     loss = loss_of(balance="weights", smoothing=0.0)

@@ -117,9 +117,8 @@ def test_loss_equals_loops():
 
 
 def test_edges_of_the_temperature():
-    assert fit_temperature(np.array([0, 1]), np.array([[2.0, 0], [0, 3.0]])) == pytest.approx(
-        COLDEST
-    )  # nothing is wrong
+    # nothing is wrong
+    assert fit_temperature(np.array([0, 1]), np.array([[2.0, 0], [0, 3.0]])) == pytest.approx(COLDEST)
     assert fit_temperature(np.array([0, 1]), np.zeros((2, 2))) == 1.0  # nothing is said
     assert fit_temperature(np.array([0]), np.array([[0.0, 5.0]])) == pytest.approx(20)  # everything is wrong
 

@@ -21,7 +21,6 @@ from foveal.metrics.classification import (
     marks,
     mean,
     measure,
-    roc_auc,
     tally,
 )
 from foveal.metrics.importance import CIW, f1_normal, f2_ciw
@@ -42,9 +41,8 @@ def one_label(seed=0, images=IMAGES, classes=CLASSES):
 def many_labels(seed=0, images=IMAGES, classes=CLASSES):
     random = np.random.default_rng(seed)
     truth = (random.random((images, classes)) < 0.3).astype(np.uint8)
-    return truth, np.round(
-        np.clip(0.3 * truth + 0.7 * random.random((images, classes)), 0, 1), 2
-    )  # rounded: there are ties
+    # rounded: there are ties
+    return truth, np.round(np.clip(0.3 * truth + 0.7 * random.random((images, classes)), 0, 1), 2)
 
 
 def same(ours, theirs):
@@ -87,13 +85,13 @@ def test_everything_equals_the_loops_under_weights(seed):
         weight = np.random.default_rng(seed).integers(0, 4, 37).astype(float)
         chosen = decide(probability, multi_label)
         figures = measure(truth, chosen, probability)(weight)
-        real, said = marks(truth, 5).T.tolist(), marks(chosen, 5).T.tolist()
+        real, predicted = marks(truth, 5).T.tolist(), marks(chosen, 5).T.tolist()
         score, times = probability.T.tolist(), weight.tolist()
-        f1 = [oracle.f_beta(a, b, times) for a, b in zip(real, said, strict=True)]
+        f1 = [oracle.f_beta(a, b, times) for a, b in zip(real, predicted, strict=True)]
         ap = [oracle.average_precision(a, b, times) for a, b in zip(real, score, strict=True)]
         auc = [oracle.roc_auc(a, b, times) for a, b in zip(real, score, strict=True)]
-        recall = [oracle.recall(a, b, times) for a, b in zip(real, said, strict=True)]
-        same(figures["precision"], [oracle.precision(a, b, times) for a, b in zip(real, said, strict=True)])
+        recall = [oracle.recall(a, b, times) for a, b in zip(real, predicted, strict=True)]
+        same(figures["precision"], [oracle.precision(a, b, times) for a, b in zip(real, predicted, strict=True)])
         same(figures["recall"], recall)
         same(figures["F1"], f1)
         same(figures["AP"], ap)
@@ -104,10 +102,10 @@ def test_everything_equals_the_loops_under_weights(seed):
         )
         same(
             tally(truth, chosen, 5, weight).f(0.5),
-            [oracle.f_beta(a, b, times, 0.5) for a, b in zip(real, said, strict=True)],
+            [oracle.f_beta(a, b, times, 0.5) for a, b in zip(real, predicted, strict=True)],
         )
         if multi_label:
-            flat = [[value for row in rows for value in row] for rows in (real, said)]
+            flat = [[value for row in rows for value in row] for rows in (real, predicted)]
             same([figures["micro F1"]], [oracle.f_beta(*flat, times * 5)])
             right = [a == b for a, b in zip(truth.tolist(), chosen.astype(int).tolist(), strict=True)]
             assert figures["exact match"] == pytest.approx(
@@ -179,7 +177,10 @@ def test_sewer_figures_equal_the_loops(seed):
 
 
 def test_sewer_weights_are_the_published_ones():
-    ten_thousandths = "RB 10000 OS 9009 FS 6419 OB 5518 OK 4396 PH 4167 PB 4167 OP 3829 RO 3559 IN 3131 PF 2896 FO 2477 BE 2275 IS 1847 DE 1622 GR 901 AF 811"
+    ten_thousandths = (
+        "RB 10000 OS 9009 FS 6419 OB 5518 OK 4396 PH 4167 PB 4167 OP 3829 RO 3559 IN 3131 PF 2896 FO 2477 "
+        "BE 2275 IS 1847 DE 1622 GR 901 AF 811"
+    )
     words = ten_thousandths.split()
     assert pytest.approx(CIW) == {
         code: int(number) / 10000 for code, number in zip(words[::2], words[1::2], strict=True)
@@ -241,9 +242,8 @@ def test_absent_classes_are_undefined_and_left_out_of_means():
     assert np.isnan([figures[name][2] for name in ("precision", "recall", "F1", "AP", "AUC")]).all()
     assert figures["balanced accuracy"] == pytest.approx((0.5 + 1) / 2)
     assert figures["macro F1"] == pytest.approx((2 / 3 + 2 / 3) / 2)
-    assert figures["mAP"] == pytest.approx(
-        1
-    )  # both images of class 0, and the one of class 1, come first in their rankings
+    # both images of class 0, and the one of class 1, come first in their rankings
+    assert figures["mAP"] == pytest.approx(1)
     assert np.isnan(mean(np.full((2, 3), np.nan))).all()
 
 
@@ -253,7 +253,7 @@ def test_one_image_and_level_scores():
     assert np.isnan(figures["ROC AUC"])
     truth, level = np.array([0, 1, 1, 1, 0]), np.full((5, 2), 0.5)
     np.testing.assert_allclose(average_precision(truth, level), [2 / 5, 3 / 5])
-    np.testing.assert_allclose(roc_auc(truth, level), [0.5, 0.5])
+    np.testing.assert_allclose(measure(truth, truth, level)()["AUC"], [0.5, 0.5])
 
 
 def test_the_answer():
@@ -265,7 +265,7 @@ def test_the_answer():
 
 
 @pytest.mark.parametrize(
-    ("truth", "probability", "said"),
+    ("truth", "probability", "message"),
     [
         ([0, 1], [[0.5, np.nan], [0.5, 0.5]], "probability: expected numbers, got nan or infinity"),
         ([0, 1], [[0.5, 1.5], [0.5, 0.5]], "values in [0, 1], got 0.5 … 1.5"),
@@ -279,10 +279,10 @@ def test_the_answer():
         ([], np.zeros((0, 2)), "not empty"),
     ],
 )
-def test_bad_input_is_one_line(truth, probability, said):
+def test_bad_input_is_one_line(truth, probability, message):
     with pytest.raises(FovealError) as caught:
         checked(np.array(truth), np.array(probability))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

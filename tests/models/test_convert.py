@@ -102,9 +102,8 @@ def test_to_torch_and_back(norm, changes, tied, dtype):
     again = from_torch(weights, model.config)
     assert again.config == model.config
     assert all(torch.equal(tensor, again.state_dict()[name]) for name, tensor in model.state_dict().items())
-    assert set(load(save({name: tensor.contiguous() for name, tensor in weights.items()}))) == set(
-        weights
-    )  # nothing is there twice
+    # nothing is there twice
+    assert set(load(save({name: tensor.contiguous() for name, tensor in weights.items()}))) == set(weights)
 
 
 @torch.no_grad()

@@ -23,11 +23,14 @@ MODELS = {  # strides and widths
     "mobilevit-xxs": (PYRAMID, (24, 48, 64, 80)),
     "deit-tiny": ((16,), (192,)),
     "vit-24": ((16,), (24,)),
+    "vit-micro": (PYRAMID, (64,) * 4),
+    "swin-micro": (PYRAMID, (16, 32, 64, 128)),
+    "pvt-micro": (PYRAMID, (16, 32, 48, 96)),
     "icam-31k": ((2, 4), (16, 24)),
     "icam-lite": ((2, 4), (16, 24)),
     "icam-fast": ((4, 8), (64, 32)),
 }
-OURS = ("icam", "efficientnet-lite")
+OURS = ("icam", "efficientnet-lite", "vit-micro", "swin", "pvt")
 
 
 def made(name, **changes):
@@ -52,7 +55,7 @@ def test_maps_are_as_the_model_says_the_finest_first(name):
 
 
 LAST = {  # what the model itself makes of its last map
-    "efficientnet-lite0": lambda model, x: model.classifier(model.top(x).mean((2, 3))),
+    "efficientnet-lite0": lambda model, x: model.head(model.top(x).mean((2, 3))),
     "resnet-18": lambda model, x: model.net.classifier(model.net.resnet.pooler(x)),
     "mobilenet-v2": lambda model, x: model.net.classifier(model.net.mobilenet_v2.conv_1x1(x).mean((2, 3))),
     "mobilevit-xxs": lambda model, x: model.net.classifier(model.net.mobilevit.conv_1x1_exp(x).mean((2, 3))),

@@ -95,7 +95,7 @@ def test_the_build_for_imagenet_has_the_start_of_lite0():
 
 
 @pytest.mark.parametrize("name", list(presets("icam")))
-def test_a_preset_takes_images_of_224_and_tells_its_classes(name):
+def test_a_preset_takes_images_of_224_and_knows_its_classes(name):
     model = create(name, classes=18).eval()
     with torch.no_grad():
         assert model(torch.randn(2, 3, 224, 224)).shape == (2, 18)

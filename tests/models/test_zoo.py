@@ -15,8 +15,12 @@ from foveal.models.efficientnet_lite import PRESETS as LITES
 from foveal.models.icam import Icam
 from foveal.models.peer import PRESETS as PEERS
 from foveal.models.peer import Peer
+from foveal.models.pvt import PRESETS as PVTS
+from foveal.models.swin import PRESETS as SWINS
 from foveal.models.transformer import Transformer
+from foveal.models.vit import PRESETS as VITS
 from foveal.models.zoo import FOLDER, create, families, family, presets
+from foveal.tasks.load import load
 from foveal.tasks.task import all_tasks, find_task
 
 
@@ -32,6 +36,31 @@ def test_fields_are_changed_and_the_preset_is_not():
     assert (model.config.classes, model.config.queries, model.config.width) == (18, 3, 24)
     assert model.head[3].out_features == 18
     assert presets()["icam-30k"].classes == 2
+
+
+def test_a_preset_is_loaded_with_the_same_weights_and_leaves_the_callers_generator_alone():
+    torch.manual_seed(0)
+    own = create("icam-31k").state_dict()
+    torch.manual_seed(71)
+    before = torch.get_rng_state()
+    loaded = load("icam-31k", device="cpu").network.state_dict()
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in own.items())
+
+
+@pytest.mark.parametrize("name", ["icam-31k", "transformer-tiny"])
+def test_threads_of_a_model_of_torch_are_the_process_s(name):
+    """Of every task: a number of its own is refused, and the origin of its figures names those that computed."""
+    says = "threads: expected an exported file, got a model of torch, whose threads are the whole process's; set "
+    for call in ("predictor", "evaluate", "explain"):
+        with pytest.raises(FovealError, match=f"^{says}"):
+            getattr(load(name, device="cpu", threads=2), call)()
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        assert load(name, device="cpu").origin()["threads"] == "3"
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_peer_is_built_by_its_name():
@@ -56,14 +85,8 @@ def test_a_model_that_translates_is_built_by_its_name():
 
 
 def test_every_name_has_one_task():
-    assert tuple(presets(*find_task("classify").families)) == (
-        "icam-30k",
-        "icam-31k",
-        "icam-lite",
-        "icam-fast",
-        *LITES,
-        *PEERS,
-    )
+    named = ("icam-30k", "icam-31k", "icam-lite", "icam-fast", *LITES, *PEERS, *VITS, *SWINS, *PVTS)
+    assert tuple(presets(*find_task("classify").families)) == named
     assert "rnn" in presets(*find_task("translate").families)
     served = [one for task in all_tasks() for one in task.families]
     assert sorted(served) == sorted(families())
@@ -87,7 +110,8 @@ def test_a_family_is_a_file_with_a_frozen_config_a_module_and_presets(name):
 
 
 def test_files_without_presets_are_no_families():
-    assert set(families()) == {"efficientnet_lite", "icam", "peer", "seq2seq", "transformer"}
+    own = {"efficientnet_lite", "icam", "peer", "pvt", "seq2seq", "swin", "transformer", "vit"}
+    assert set(families()) == own
     with pytest.raises(FovealError, match="no family of models is called 'icm'; the nearest is 'icam'"):
         family("icm")
 
@@ -98,12 +122,18 @@ OWN = {
     "peer": "foveal.models.peer",
     "transformer": "foveal.models.transformer",
     "seq2seq": "foveal.models.seq2seq",
+    "pvt": "foveal.models.pvt",
+    "swin": "foveal.models.swin",
+    "vit": "foveal.models.vit",
 }
 
 
 def modules_after(code):
     """The modules of foveal.models that some code loads, in a process of its own."""
-    end = "\nimport sys; print(*sorted(name for name in sys.modules if name.startswith('foveal.models.') or name == 'transformers'))"
+    end = (
+        "\nimport sys; print(*sorted(name for name in sys.modules "
+        "if name.startswith('foveal.models.') or name == 'transformers'))"
+    )
     done = subprocess.run([sys.executable, "-c", code + end], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return set(done.stdout.split())

@@ -21,9 +21,8 @@ def absorbed(query, memory, q, k, v, out, heads, keeps=None):
         joined = []
         for head in range(heads):
             rows = range(head * width, (head + 1) * width)
-            carried = [
-                sum(projected[row] * k[0][row][c] for row in rows) for c in range(narrow)
-            ]  # the query in the memory's space
+            # the query in the memory's space
+            carried = [sum(projected[row] * k[0][row][c] for row in rows) for c in range(narrow)]
             seen = [j for j in range(len(memory)) if keeps is None or keeps(i, j, head)]
             scores = []
             for j in seen:

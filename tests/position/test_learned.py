@@ -72,9 +72,8 @@ def test_compiles_and_takes_bfloat16():
     for length in (11, 5):
         x = torch.randn(2, length, 14, dtype=torch.bfloat16)
         assert compiled(x).dtype == torch.bfloat16
-        torch.testing.assert_close(
-            compiled(x), position(x), atol=0.01, rtol=0.01
-        )  # a fused sum is rounded once, this one twice
+        # a fused sum is rounded once, this one twice
+        torch.testing.assert_close(compiled(x), position(x), atol=0.01, rtol=0.01)
 
 
 def test_bad_input():

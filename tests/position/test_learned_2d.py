@@ -40,6 +40,18 @@ def test_equals_vit_on_a_larger_image():
     torch.testing.assert_close(position(torch.zeros(1, 5, 7, 6))[0], want, atol=1e-6, rtol=0)
 
 
+def test_bilinear_by_hand():
+    position = Learned2d(1, 1, 2, interpolation="bilinear").double()
+    with torch.no_grad():
+        position.table.copy_(torch.tensor([[[0.0], [8.0]]]))
+    # Four cells over the extent of two: their middles lie a quarter and three quarters of a cell behind the borders.
+    for stretched in (position, position.resized(1, 4)):
+        assert stretched(torch.zeros(1, 1, 4, 1, dtype=torch.float64)).flatten().tolist() == [0, 2, 6, 8]
+    assert position.resized(1, 4).interpolation == "bilinear"
+    with pytest.raises(FovealError, match="no interpolation is called 'cubic'; the nearest is 'bicubic'"):
+        Learned2d(1, 1, 2, interpolation="cubic")
+
+
 def test_resized_is_a_position_of_its_own():
     position = Learned2d(5, 3, 2).double()
     other = position.resized(7, 5)

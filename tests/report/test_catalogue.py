@@ -157,7 +157,10 @@ def test_the_same_paper_is_written_the_same_everywhere() -> None:
 
 
 def test_reading_needs_no_torch() -> None:
-    code = "import sys; from foveal.report.catalogue import entries; assert entries(); assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
+    code = (
+        "import sys; from foveal.report.catalogue import entries; assert entries(); "
+        "assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -26,13 +26,31 @@ def test_every_part_of_a_line_is_read() -> None:
     ("line", "title", "venue", "arxiv", "doi"),
     [
         ("A B (2020). Longformer: the long one. arXiv:2004.05150.", "Longformer: the long one", "", "2004.05150", ""),
-        ("A B (2019). Are sixteen heads really better than one? NeurIPS. arXiv:1905.10650.", "Are sixteen heads really better than one?", "NeurIPS", "1905.10650", ""),
-        ("A B (2019). What does it look at? An analysis. arXiv:1906.04341.", "What does it look at? An analysis", "", "1906.04341", "") ,
-        ("A B (1997). Long short-term memory. Neural Computation. doi:10.1162/neco.1997.9.8.1735.", "Long short-term memory", "Neural Computation", "", "10.1162/neco.1997.9.8.1735"),
+        (
+            "A B (2019). Are sixteen heads really better than one? NeurIPS. arXiv:1905.10650.",
+            "Are sixteen heads really better than one?",
+            "NeurIPS",
+            "1905.10650",
+            "",
+        ),
+        (
+            "A B (2019). What does it look at? An analysis. arXiv:1906.04341.",
+            "What does it look at? An analysis",
+            "",
+            "1906.04341",
+            "",
+        ),
+        (
+            "A B (1997). Long short-term memory. Neural Computation. doi:10.1162/neco.1997.9.8.1735.",
+            "Long short-term memory",
+            "Neural Computation",
+            "",
+            "10.1162/neco.1997.9.8.1735",
+        ),
         ("A B (2001). Old one. arXiv:cs/0112017. doi:10.1/x.", "Old one", "", "cs/0112017", "10.1/x"),
         ("A B (2001). Only a title.", "Only a title", "", "", ""),
     ],
-)  # fmt: skip
+)
 def test_venue_arxiv_and_doi_may_be_missing(line: str, title: str, venue: str, arxiv: str, doi: str) -> None:
     paper = Paper.read(line)
     assert (paper.title, paper.venue, paper.arxiv, paper.doi) == (title, venue, arxiv, doi)
@@ -73,6 +91,8 @@ def test_family_names_keep_their_small_words() -> None:
     assert parted("Aidan N. Gomez") == ("Gomez", "Aidan N.")
     assert parted("Laurens van der Maaten") == ("van der Maaten", "Laurens")
     assert parted("Michiel de Jong") == ("de Jong", "Michiel")
+    assert parted("Loic Le Folgoc") == ("Le Folgoc", "Loic")
+    assert parted("Quoc V. Le") == ("Le", "Quoc V.")
     assert parted("Plato") == ("Plato", "")
 
 

@@ -119,9 +119,8 @@ def test_there_is_always_a_sentence(search):
         for found in decode(Toy(vocabulary=6), SOURCES, Search(no_repeat=1, min_length=9, **search)):
             assert sorted(found[0].tokens) == [3, 4, 5]
             assert np.isfinite(found[0].total)
-        cut = decode(
-            Toy(vocabulary=6), SOURCES, Search(min_length=9, max_positions=3, **search)
-        )  # fewer positions than words are wanted
+        # fewer positions than words are wanted
+        cut = decode(Toy(vocabulary=6), SOURCES, Search(min_length=9, max_positions=3, **search))
         assert [len(found[0].tokens) for found in cut] == [2, 2, 2, 2]
         assert all(np.isfinite(found[0].total) for found in cut)
 

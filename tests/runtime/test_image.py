@@ -93,9 +93,8 @@ def test_what_is_see_through_lies_over_black(tmp_path):
     palette.putpalette([0, 0, 0, 90, 80, 70])
     assert open_image(saved(tmp_path / "c.png", palette))[0, 0].tolist() == [90, 80, 70]
     assert open_image(saved(tmp_path / "d.png", palette, transparency=1)).max() == 0
-    assert (
-        open_image(saved(tmp_path / "e.png", palette, transparency=bytes([9, 0]))).max() == 0
-    )  # Pillow warns of this one
+    # Pillow warns of this one
+    assert open_image(saved(tmp_path / "e.png", palette, transparency=bytes([9, 0]))).max() == 0
     assert open_image(saved(tmp_path / "f.png", Image.new("RGB", (3, 5), RED), transparency=RED)).max() == 0
 
 
@@ -150,7 +149,7 @@ def test_a_file_that_may_not_be_read(tmp_path):
     assert "permission" in reason(path)
 
 
-def test_permission_is_told(tmp_path, monkeypatch):
+def test_a_refused_permission_is_reported(tmp_path, monkeypatch):
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
@@ -161,7 +160,7 @@ def test_permission_is_told(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("side", [11_000, 20_000])
-def test_a_huge_picture_is_refused(tmp_path, side):
+def test_a_huge_image_is_refused(tmp_path, side):
     def chunk(name, content):
         return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
 
@@ -173,9 +172,8 @@ def test_a_huge_picture_is_refused(tmp_path, side):
 
 
 def test_a_huge_jpeg_is_opened_small(tmp_path):
-    path = saved(
-        tmp_path / "huge.jpg", Image.new("L", (15_000, 13_000), 90), quality=50
-    )  # Pillow itself refuses this one at its full size
+    # Pillow itself refuses this one at its full size
+    path = saved(tmp_path / "huge.jpg", Image.new("L", (15_000, 13_000), 90), quality=50)
     assert "too large" in reason(path)
     assert np.abs(open_image(path, 64).astype(int) - 90).max() <= 1
     assert kind_of(path) == ("JPEG L", 15_000, 13_000)
@@ -205,7 +203,7 @@ def test_kind_of(tmp_path):
     st.integers(0, 255),
     st.integers(1, 40),
 )
-def test_a_damaged_file_is_a_picture_or_bad_image_and_nothing_else(tmp_path_factory, kind, place, value, length):
+def test_a_damaged_file_is_an_image_or_bad_image_and_nothing_else(tmp_path_factory, kind, place, value, length):
     content = io.BytesIO()
     Image.fromarray(np.random.default_rng(1).integers(0, 256, (17, 19, 3), np.uint8)).save(content, format=kind)
     broken = bytearray(content.getvalue())

@@ -39,9 +39,8 @@ def test_what_goes_in_comes_out(vocabulary, sentence):
     assert vocabulary.normalise(normal) == normal
     rows = vocabulary.encode([sentence, "Hund"])
     assert vocabulary.decode(rows) == [normal, "hund" if vocabulary.lowercase else "Hund"]
-    assert all(
-        len(MARKS) <= number < len(vocabulary) for number in rows[0]
-    )  # nothing is unknown, and no text spells a mark
+    # nothing is unknown, and no text spells a mark
+    assert all(len(MARKS) <= number < len(vocabulary) for number in rows[0])
     assert len(vocabulary.subwords(rows[0])) == len(rows[0])
 
 
@@ -51,9 +50,8 @@ def test_marks_in_a_sentence_are_text(vocabulary):
         (row,) = vocabulary.encode([text])
         assert min(row) >= 4
         assert vocabulary.decode([row]) == [text.strip()]
-    again = learn(
-        ["</s> <pad> </s> <pad>"] * 50, 300, vocabulary.kind
-    )  # even where they come so often that they become subwords
+    # even where they come so often that they become subwords
+    again = learn(["</s> <pad> </s> <pad>"] * 50, 300, vocabulary.kind)
     assert min(again.encode(["</s> <pad>"])[0]) >= 4
 
 
@@ -114,7 +112,10 @@ def test_joint_and_separate():
 
 
 def test_nothing_of_torch_is_needed():
-    code = "import sys; from foveal.runtime.vocabulary import learn; print('torch' in sys.modules, len(learn(['a b'], 300)) > 259)"
+    code = (
+        "import sys; from foveal.runtime.vocabulary import learn; "
+        "print('torch' in sys.modules, len(learn(['a b'], 300)) > 259)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
 

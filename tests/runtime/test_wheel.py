@@ -18,9 +18,8 @@ from foveal.runtime.vocabulary import both_from
 from foveal.tasks.translate.module import translate
 
 ROOT = Path(__file__).parents[2]
-CLEAN = {
-    name: value for name, value in os.environ.items() if name != "PYTHONPATH"
-}  # or this copy would answer for the wheel
+# or this copy would answer for the wheel
+CLEAN = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 HEAVY = ("torch", "onnx", "yaml", "safetensors", "kornia", "pytorch_lightning", "transformers")
 
 

@@ -16,6 +16,8 @@ from training.little import rows
 from foveal.errors import FovealError
 from foveal.training.journal import AtomicCheckpoint, Journal, weights
 
+WATCHED = ("val_score", "max")
+
 
 class Trainer:
     """As much of Lightning's as a journal asks for."""
@@ -32,7 +34,7 @@ class Trainer:
 
 
 class Module:
-    unit = "images"
+    unit, occasional = "images", ("val_bleu",)
 
     def __init__(self, value):
         self.evaluated = nn.Linear(2, 3)
@@ -52,7 +54,7 @@ def one_epoch(journal, trainer, epoch, score, value=0.0):
 
 
 def test_a_trail_of_the_last_epochs(tmp_path):
-    journal, trainer = Journal(tmp_path, "last", verbose=False, trail=2), Trainer(loss=0.5)
+    journal, trainer = Journal(tmp_path, "last", WATCHED, verbose=False, trail=2), Trainer(loss=0.5)
     for number in range(5):
         one_epoch(journal, trainer, number, 0.5, float(number))
     assert sorted(file.name for file in tmp_path.glob("weights*")) == ["weights-0.safetensors", "weights-1.safetensors"]
@@ -62,7 +64,7 @@ def test_a_trail_of_the_last_epochs(tmp_path):
 
 @pytest.mark.parametrize(("checkpoint", "best", "epoch", "kept"), [("best", 0.75, 1, 1.0), ("last", 0.5, 3, 3.0)])
 def test_which_weights_are_kept(tmp_path, checkpoint, best, epoch, kept):
-    journal, trainer = Journal(tmp_path, checkpoint, verbose=False), Trainer(loss=0.5)
+    journal, trainer = Journal(tmp_path, checkpoint, WATCHED, verbose=False), Trainer(loss=0.5)
     for number, score in enumerate((0.25, 0.75, 0.75, 0.5)):  # of two that are equal the first
         one_epoch(journal, trainer, number, score, float(number))
     assert (journal.best, journal.best_epoch) == (best, epoch)
@@ -76,15 +78,15 @@ def test_which_weights_are_kept(tmp_path, checkpoint, best, epoch, kept):
 
 
 def test_a_score_of_nothing_is_kept_too(tmp_path):
-    journal = Journal(tmp_path, "best", verbose=False)
+    journal = Journal(tmp_path, "best", WATCHED, verbose=False)
     one_epoch(journal, Trainer(), 0, 0.0)
     assert (tmp_path / "weights.safetensors").exists()
 
 
 def test_state(tmp_path):
-    journal, trainer = Journal(tmp_path, "best", verbose=False), Trainer()
+    journal, trainer = Journal(tmp_path, "best", WATCHED, verbose=False), Trainer()
     one_epoch(journal, trainer, 0, 0.5)
-    other = Journal(tmp_path, "best", verbose=False)
+    other = Journal(tmp_path, "best", WATCHED, verbose=False)
     other.load_state_dict(journal.state_dict())
     one_epoch(other, trainer, 1, 0.25)
     assert (other.best, other.best_epoch) == (0.5, 0)
@@ -93,7 +95,7 @@ def test_state(tmp_path):
 
 def test_pace_within_an_epoch(tmp_path, monkeypatch):
     """Ten images per second, 100 of 400 done: 30 s of this epoch, and four more of as long as the last one took."""
-    journal, trainer = Journal(tmp_path, "best", verbose=False), Trainer()
+    journal, trainer = Journal(tmp_path, "best", WATCHED, verbose=False), Trainer()
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     journal.on_train_epoch_start(trainer, None)
@@ -111,7 +113,7 @@ def test_pace_within_an_epoch(tmp_path, monkeypatch):
 
 
 def test_a_line_per_epoch_on_stderr(tmp_path, capsys):
-    one_epoch(Journal(tmp_path, "best", verbose=True), Trainer(loss=0.125), 1, 0.5)
+    one_epoch(Journal(tmp_path, "best", WATCHED, verbose=True), Trainer(loss=0.125), 1, 0.5)
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("epoch 2 of 5 · loss 0.1250 · val_score 0.5000 · ")
@@ -119,8 +121,24 @@ def test_a_line_per_epoch_on_stderr(tmp_path, capsys):
     assert err.count("\n") == 1
 
 
+def test_a_figure_that_is_not_of_every_epoch_is_left_out_and_a_loss_that_is_nan_is_not(tmp_path, capsys):
+    journal, nan = Journal(tmp_path, "best", WATCHED), float("nan")
+    one_epoch(journal, Trainer(loss=nan, val_bleu=nan), 1, 0.5)
+    assert capsys.readouterr().err.startswith("epoch 2 of 5 · loss nan · val_score 0.5000 · images/s ")
+    one_epoch(journal, Trainer(loss=0.5, val_bleu=0.25), 2, 0.5)
+    assert "· loss 0.5000 · val_bleu 0.2500 · " in capsys.readouterr().err
+
+
+def test_a_watched_figure_that_nobody_logs_is_one_line(tmp_path):
+    journal = Journal(tmp_path, "best", ("val_mse", "min"), verbose=False)
+    says = "the module: expected it to log val_mse, which the best epoch goes by, got loss, val_score"
+    with pytest.raises(FovealError, match=f"^{says}$"):
+        one_epoch(journal, Trainer(loss=0.5), 0, 0.5)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_other_processes_write_nothing(tmp_path, capsys):
-    journal, trainer = Journal(tmp_path, "best", verbose=True), Trainer()
+    journal, trainer = Journal(tmp_path, "best", WATCHED, verbose=True), Trainer()
     trainer.is_global_zero, trainer.save_checkpoint = False, trainer.saved.append
     one_epoch(journal, trainer, 0, 0.5)
     assert trainer.saved == [tmp_path / "last.ckpt"]  # in which they take part
@@ -132,7 +150,7 @@ def test_other_processes_write_nothing(tmp_path, capsys):
 def test_a_run_that_had_stopped_stays_stopped(tmp_path, waited):
     trainer, early = Trainer(), EarlyStopping("val_score", patience=2)
     early.wait_count, trainer.callbacks = waited, [early]
-    Journal(tmp_path, "best", verbose=False).on_train_start(trainer, None)
+    Journal(tmp_path, "best", WATCHED, verbose=False).on_train_start(trainer, None)
     assert trainer.should_stop == (waited == 2)
 
 
@@ -166,7 +184,7 @@ def test_what_is_no_checkpoint_of_a_run_is_refused(tmp_path, content):
 
 
 def test_the_mean_of_the_last_epochs_is_taken_in_double_precision(tmp_path):
-    journal, trainer = Journal(tmp_path, "last", verbose=False, trail=3), Trainer(loss=0.5)
+    journal, trainer = Journal(tmp_path, "last", WATCHED, verbose=False, trail=3), Trainer(loss=0.5)
     values = (9.0, 1e8, 1.0, -1e8)  # in single precision 1e8 + 1 is 1e8
     for number, value in enumerate(values):
         one_epoch(journal, trainer, number, 0.5, value)
@@ -177,7 +195,7 @@ def test_the_mean_of_the_last_epochs_is_taken_in_double_precision(tmp_path):
 
 def test_weights_that_are_gone_are_one_line(tmp_path):
     with pytest.raises(FovealError, match=r"expected weights that it kept, such as weights\.safetensors, got none"):
-        Journal(tmp_path, "best", verbose=False).load_kept(nn.Linear(2, 3), 1)
+        Journal(tmp_path, "best", WATCHED, verbose=False).load_kept(nn.Linear(2, 3), 1)
 
 
 def test_a_checkpoint_runs_no_code(tmp_path):
@@ -192,7 +210,7 @@ def test_weights_are_those_that_are_evaluated():
 
 
 def test_of_epochs_with_the_same_score_the_one_with_the_smaller_loss_is_kept(tmp_path):
-    journal = Journal(tmp_path, "best", verbose=False)
+    journal = Journal(tmp_path, "best", WATCHED, verbose=False)
     model = torch.nn.Linear(2, 3)
     optimizer = types.SimpleNamespace(param_groups=[{"lr": 0.1}])
     for epoch, (score, loss) in enumerate(((0.0, 0.9), (0.0, 0.4), (0.0, 0.6), (0.5, 2.0), (0.5, 2.0))):

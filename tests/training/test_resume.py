@@ -28,7 +28,8 @@ import sys, time
 from foveal.app import cli
 from foveal.tasks.classify.module import ClassifyModule
 real = ClassifyModule.on_validation_epoch_start
-ClassifyModule.on_validation_epoch_start = lambda self: (time.sleep(0.3), real(self))  # so that it does not end before it is killed
+# So that it does not end before it is killed:
+ClassifyModule.on_validation_epoch_start = lambda self: (time.sleep(0.3), real(self))
 sys.exit(cli.main())
 """
 

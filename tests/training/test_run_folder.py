@@ -17,6 +17,7 @@ from foveal.training.run_folder import (
     RESULT,
     expect_same_data,
     expect_same_recipe,
+    figure_of,
     finished,
     is_empty,
     read_result,
@@ -140,9 +141,6 @@ class Data:
     def facts(self):
         return self.kept
 
-    def fingerprint(self):
-        return self.kept["fingerprint"]
-
 
 def test_the_same_data_or_none_that_are_known(folder, tmp_path):
     same = Data({"fingerprint": "abc", "classes": ["a", "b"], "notes": ["new"]})
@@ -187,3 +185,13 @@ def test_a_result_without_a_figure(folder, name):
             f"{Path(RESULT)}: expected a result with model, epoch, val_score, seconds, got one without {name}" in says
         )
         assert says.endswith("remove it to have the run finished again")
+
+
+def test_a_result_is_summed_up_by_the_figure_that_it_names(folder):
+    (folder / RESULT).write_text(json.dumps(RESULTS | {"figure": "val_mse", "val_mse": 0.25}))
+    assert figure_of(read_result(folder)) == "val_mse"
+    (folder / RESULT).write_text(json.dumps(RESULTS | {"figure": "val_mse"}))
+    assert "expected a result with model, epoch, val_mse, seconds, got one without val_mse" in refusal(
+        read_result, folder
+    )
+    assert figure_of(RESULTS) == "val_score", "a result of before"

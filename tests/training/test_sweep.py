@@ -41,7 +41,10 @@ if (out.parent / f"diverge-{out.name}").exists():
     from foveal.training.diverged import DIVERGED
     sys.exit(f"foveal: error: {DIVERGED}")
 time.sleep(0.3)
-(out / "result.json").write_text(json.dumps({"model": "icam", "val_score": 0.5, "epoch": 3, "seconds": 2.0, "began": began, "ended": time.time()}))
+times = {"began": began, "ended": time.time()}
+scored = {"figure": "val_loss", "val_loss": 0.25} if (out.parent / "loss").exists() else {"val_score": 0.5}
+result = {"model": "icam", **scored, "epoch": 3, "seconds": 2.0, **times}
+(out / "result.json").write_text(json.dumps(result))
 (out / "model.safetensors").write_bytes(b"")
 (out / "threads").write_text(os.environ["OMP_NUM_THREADS"])
 """
@@ -93,6 +96,12 @@ def test_side_by_side_and_not_again(folder, capsys):
     (runs[0].folder / "began").unlink()
     run_all(runs, [], jobs=1)
     assert not (runs[0].folder / "began").exists()
+
+
+def test_a_run_is_summed_up_by_the_figure_of_its_task(folder, capsys):
+    (folder / "loss").write_text("")
+    run_all(list(plan("classify", ClassifyRecipe(), folder, [None], [7])), [], jobs=1)
+    assert capsys.readouterr().err == "seed7: validation loss 0.2500 at epoch 3, 2 s\n"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Squeeze-and-excitation by hand, and beside transformers' EfficientNet. What holds for all modules: tests/test_every.py."""
+"""Squeeze-and-excitation by hand and beside transformers; what holds for all modules is in tests/test_every.py."""
 
 import pytest
 import torch
@@ -50,8 +50,16 @@ def test_the_gate_is_a_part():
     ("call", "says"),
     [
         (lambda: SqueezeExcitation(0), "SqueezeExcitation's width: expected an integer, at least 1, got 0"),
+        (lambda: SqueezeExcitation("6"), "width: expected an integer, at least 1, got '6'"),
         (lambda: SqueezeExcitation(6, squeeze=0), "squeeze: expected an integer, at least 1, got 0"),
-        (lambda: SqueezeExcitation(6, gate=nn.Sigmoid), "expected a layer, such as torch.nn.ReLU()"),
+        (
+            lambda: SqueezeExcitation(6, gate=nn.Sigmoid),
+            "gate: expected a module, such as nn.Sigmoid(), got the class Sigmoid",
+        ),
+        (
+            lambda: SqueezeExcitation(6, activation="relu"),
+            "activation: expected a module, such as nn.Sigmoid(), got 'relu'",
+        ),
         (lambda: SqueezeExcitation(6)(torch.rand(2, 5, 3, 3)), r"expected (B, 6, h, w), got (2, 5, 3, 3)"),
         (lambda: SqueezeExcitation(6)(torch.rand(6, 3, 3)), r"expected (B, 6, h, w), got (6, 3, 3)"),
         (lambda: SqueezeExcitation(6)(torch.rand(2, 6, 0, 3)), r"expected (B, 6, h, w), got (2, 6, 0, 3)"),

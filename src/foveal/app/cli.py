@@ -22,7 +22,7 @@ from foveal.child import end_with_parent
 from foveal.errors import FovealError, printable, unknown
 from foveal.tasks.task import all_tasks
 
-COMMANDS = {  # what is typed → its module in app/command/, and what it does; a task adds its own by its protocol
+COMMANDS = {  # the name, which is its file's in app/command/, too → what it does; a task adds its own by its protocol
     "train": "train a model on your own data, or on data that foveal makes",
     "evaluate": "measure how good a trained model is, with intervals and a report",
     "predict": "run a model on images or text, one row per input",

@@ -1,6 +1,7 @@
 """Masks made of masks: and, or, not, the same mask for later queries, everything; and a mask that the caller wrote out.
 
-    (A & B)(i, j) = A(i, j) ∧ B(i, j);   (A | B)(i, j) = A(i, j) ∨ B(i, j);   (~A)(i, j) = ¬A(i, j);   A.starting_at(r)(i, j) = A(i + r, j)
+    (A & B)(i, j) = A(i, j) ∧ B(i, j);   (A | B)(i, j) = A(i, j) ∨ B(i, j);   (~A)(i, j) = ¬A(i, j)
+    A.starting_at(r)(i, j) = A(i + r, j)
 
 A boolean tensor joins patterns as one of them (`causal & tensor`): True = may look, its rows count from the first
 query. Each also joins its parts' hints (reach, candidates, full), so that a combined pattern skips what its parts let
@@ -188,9 +189,8 @@ def joined(kind: type[And] | type[Or], left: Mask, right: Mask) -> Mask:
         added = tuple(part for part in added if part not in before)
     if not added:
         return left
-    both = kind.__new__(
-        kind
-    )  # not by its __init__, which walks through all parts: a chain of n signs would take n² steps
+    # not by its __init__, which walks through all parts: a chain of n signs would take n² steps
+    both = kind.__new__(kind)
     both._set(before + added, max(mask.depth + (not isinstance(mask, kind)) for mask in (left, right)))
     return shallow(both)
 

@@ -79,12 +79,12 @@ def attend(
     With weights=True also α (B, H, N, M).
 
     mask: True = may look; a pattern of `foveal.mask`, a boolean tensor that broadcasts to (B, H, N, M), or both
-    (`causal & tensor`).
-        A pair that it drops has the weight 0, and 0·∞ is NaN: a value that is not finite spoils rows that may not look at it, as in torch.
+        (`causal & tensor`). A pair that it drops has the weight 0, and 0·∞ is NaN: a value that is not finite spoils
+        rows that may not look at it, as in torch.
     bias: added to the scores; a floating tensor that broadcasts to (B, H, N, M), or a term that makes it tile by tile.
     dropout: the share of weights dropped, now: a layer passes 0 unless it is training. α comes back before dropout.
     kernel: "auto" takes the fastest that does the job exactly, or the one of a `with foveal.kernel(...)` around; see
-    `which`.
+        `which`.
     """
     call = checked(q, k, v, mask=mask, bias=bias, scale=scale, dropout=dropout)
     chosen = _choose(call, kernel)

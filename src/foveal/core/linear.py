@@ -1,7 +1,8 @@
 """Linear attention: positive random features stand for the exponential, so keys and values are summed once for all
 queries.
 
-    y_i = φ(q_i)ᵀ (Σ_j φ(k_j) v_jᵀ) / φ(q_i)ᵀ (Σ_j φ(k_j));   φ(x)_f = exp(ω_f·x′ − ‖x′‖²/2) / √F,   x′ = x / D^¼;   E[φ(q)·φ(k)] = exp(q·k/√D)
+    y_i = φ(q_i)ᵀ (Σ_j φ(k_j) v_jᵀ) / φ(q_i)ᵀ (Σ_j φ(k_j));   φ(x)_f = exp(ω_f·x′ − ‖x′‖²/2) / √F,   x′ = x / D^¼
+    E[φ(q)·φ(k)] = exp(q·k/√D)
 
 Symbols: ω_f the F rows of the projection, orthogonal in blocks of D, each as long as a Gaussian vector; causal: the
     sums run over j ≤ i only.
@@ -39,11 +40,10 @@ from foveal.core.trace import is_tracing
 from foveal.errors import FovealError, expect
 
 CHUNK = 128  # queries that meet their own keys pair by pair in the causal form
-CHUNKS = 64  # so many hand on their sums in one product, whose cost grows with their square: with so few it is still the least
-AT_ONCE = {
-    "cpu": 2**20,
-    "other": 2**26,
-}  # features computed at a time: so many stay in a processor's cache, or fill a GPU
+# So many chunks hand on their sums in one product, whose cost grows with their square: with so few it is still the
+# least.
+CHUNKS = 64
+AT_ONCE = {"cpu": 2**20, "other": 2**26}  # features computed at a time: they stay in a CPU's cache, or fill a GPU
 LOWEST = torch.finfo(
     torch.float32
 ).min  # no key is weaker, so that a row with one key has a finite strength to be relative to
@@ -129,8 +129,9 @@ def _causal(q: Tensor, k: Tensor, v: Tensor, hiding: Tensor, projection: Tensor)
 def _added(
     k: Tensor, v: Tensor, hiding: Tensor, projection: Tensor, sums: Tensor, strongest: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Σ_j φ(k_j) [v_j, 1]ᵀ, (B, H, F, E + 1), with these keys in it, relative to the strongest key so far;
-    and the strength of that.
+    """Σ_j φ(k_j) [v_j, 1]ᵀ, (B, H, F, E + 1), with these keys in it, relative to the strongest key so far.
+
+    And the strength of that.
     """
     keys, strength = _features(k, projection)
     strength = strength + hiding
@@ -153,16 +154,14 @@ def _read_and_added(
     keys, strength = _features(k, projection)
     fixed = strength.detach()
     values = _with_ones(v) * (strength - fixed).exp()  # times 1; by this way the strength gets its gradient
-    rows, keys, values = (
-        _in_chunks(x) for x in (_features(q, projection)[0], keys, values)
-    )  # (B, H, chunks, CHUNK, ·)
+    # (B, H, chunks, CHUNK, ·)
+    rows, keys, values = (_in_chunks(x) for x in (_features(q, projection)[0], keys, values))
     fixed = _in_chunks(fixed + hiding, -torch.inf)
     tops = fixed.amax(3, keepdim=True).clamp_min(LOWEST)  # (B, H, chunks, 1, 1)
     own = keys.transpose(-1, -2) @ (values * (fixed - tops).exp())  # (B, H, chunks, F, E + 1)
     fading, starts = _relative(torch.cat([strongest, tops.flatten(3)], 2), _count(tops.shape[2] + 1, q), strongest)
-    upto = (fading @ torch.cat([sums[:, :, None], own], 2).flatten(3)).unflatten(
-        3, sums.shape[2:]
-    )  # (B, H, chunks + 1, F, E + 1)
+    # of shape (B, H, chunks + 1, F, E + 1)
+    upto = (fading @ torch.cat([sums[:, :, None], own], 2).flatten(3)).unflatten(3, sums.shape[2:])
     weights, levels = _relative(fixed, _count(CHUNK, q), starts[:, :, :-1, None])  # (B, H, chunks, CHUNK, CHUNK)
     pairs = (rows @ keys.transpose(-1, -2)) * weights
     y = _quotient(rows @ upto[:, :, :-1] * (starts[:, :, :-1, None] - levels).exp() + pairs @ values).flatten(2, 3)
@@ -170,8 +169,9 @@ def _read_and_added(
 
 
 def _relative(strength: Tensor, rows: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
-    """How strong keys (…, m, 1) are beside the strongest that a row sees, itself the last: (…, n, m);
-    and that one's strength, (…, n, 1).
+    """How strong keys (…, m, 1) are beside the strongest that a row sees, itself the last: (…, n, m).
+
+    And that one's strength, (…, n, 1).
     """
     seen = strength.transpose(-1, -2).masked_fill(_count(strength.shape[-2], rows) > rows[:, None], -torch.inf)
     strongest = torch.maximum(seen.detach().amax(-1, keepdim=True), least)
@@ -182,9 +182,8 @@ def _rows(q: Tensor, k: Tensor, hiding: Tensor, projection: Tensor, ordered: boo
     """The weights that some queries give to all keys: (B, H, n, M)."""
     wide, last = hiding.dtype, k.shape[2]
     keys, strength = _features(k.to(wide), projection.to(wide))
-    strength = _fitted(
-        strength + hiding, last + 1, -torch.inf
-    )  # one that nobody sees, as there must be some to find the strongest
+    # one that nobody sees, as there must be some to find the strongest
+    strength = _fitted(strength + hiding, last + 1, -torch.inf)
     weights, _ = _relative(strength, rows if ordered else torch.full_like(rows, last), hiding.new_full((), LOWEST))
     pairs = _features(q[:, :, rows].to(wide), projection.to(wide))[0] @ keys.transpose(-1, -2) * weights[..., :-1]
     return _quotient(torch.cat([pairs, pairs.sum(-1, keepdim=True)], -1)).to(q.dtype)

@@ -32,7 +32,7 @@ class Mask:
     """
 
     batched = False  # whether the samples of a batch differ
-    heads = 1  # how many heads it tells apart; 1: all are alike
+    heads = 1  # how many heads it distinguishes; 1: all are alike
     depth = 1  # how many levels of & | ~ it is made of
     leaves = 1  # how many patterns it is made of
     grows = True  # whether a pair that is kept stays kept when more keys come, as decoding with a cache needs

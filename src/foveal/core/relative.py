@@ -70,15 +70,12 @@ class RelativeTerm(Term):
         then each row moves one step further to the left.
         """
         n, m = len(rows), len(columns)
-        falling = rows[-1] - torch.arange(
-            n + m, device=q.device
-        )  # with key columns[0]: from the largest distance to the least
-        products = (
-            q @ table[:, self._place(falling, columns[0])].to(q.dtype).mT
-        )  # (B, H, n, n + m); pair (i, j) stands at n − 1 − i + j
-        flat = products.flatten(-2)[
-            ..., n - 1 : n - 1 + n * (n + m - 1)
-        ]  # rows one shorter: each begins one place further left
+        # with key columns[0]: from the largest distance to the least
+        falling = rows[-1] - torch.arange(n + m, device=q.device)
+        # (B, H, n, n + m); pair (i, j) stands at n − 1 − i + j
+        products = q @ table[:, self._place(falling, columns[0])].to(q.dtype).mT
+        # rows one shorter: each begins one place further left
+        flat = products.flatten(-2)[..., n - 1 : n - 1 + n * (n + m - 1)]
         return flat.view(*q.shape[:3], n + m - 1)[..., :m]
 
 

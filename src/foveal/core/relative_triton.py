@@ -36,9 +36,8 @@ def relative(
 
 @triton.jit
 def _dot(a, b):
-    return tl.dot(
-        a, b, input_precision="tf32x3"
-    )  # float32 in three parts, exact to about 1e-6; half precision is as it is
+    # float32 in three parts, exact to about 1e-6; half precision is as it is
+    return tl.dot(a, b, input_precision="tf32x3")
 
 
 @triton.jit
@@ -115,8 +114,9 @@ def _softmax_step(e, y, top, total, v):
 
 
 @triton.jit
-def _forward(Q, K, V, R, Y, L, sqb, sqh, sqn, skb, skh, skn, svb, svh, svn, srh, stride_r, H, GROUP, N, M, CLIP, scale, scale_r,
-             CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr, W: tl.constexpr):  # fmt: skip
+def _forward(Q, K, V, R, Y, L, sqb, sqh, sqn, skb, skh, skn, svb, svh, svn, srh, stride_r, H, GROUP, N, M, CLIP,
+             scale, scale_r, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr,
+             W: tl.constexpr):  # fmt: skip
     i0 = tl.program_id(0) * BM
     b, h = tl.program_id(1) // H, tl.program_id(1) % H
     i, d = i0 + tl.arange(0, BM), tl.arange(0, D)
@@ -142,8 +142,9 @@ def _forward(Q, K, V, R, Y, L, sqb, sqh, sqn, skb, skh, skn, svb, svh, svn, srh,
 
 
 @triton.jit
-def _backward_query(Q, K, V, R, G, L, DELTA, DQ, DR, sqb, sqh, sqn, skb, skh, skn, svb, svh, svn, srh, stride_r, sdrh, H, GROUP, N, M, CLIP,
-                    scale, scale_r, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr, W: tl.constexpr):  # fmt: skip
+def _backward_query(Q, K, V, R, G, L, DELTA, DQ, DR, sqb, sqh, sqn, skb, skh, skn, svb, svh, svn, srh, stride_r, sdrh,
+                    H, GROUP, N, M, CLIP, scale, scale_r, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+                    D: tl.constexpr, W: tl.constexpr):  # fmt: skip
     """dq of a block of queries, and the gradient of the table."""
     i0 = tl.program_id(0) * BM
     b, h = tl.program_id(1) // H, tl.program_id(1) % H
@@ -197,8 +198,9 @@ def _backward_query(Q, K, V, R, G, L, DELTA, DQ, DR, sqb, sqh, sqn, skb, skh, sk
 
 
 @triton.jit
-def _keys_step(k, v, dk, dv, Q, G, L, DELTA, R, stride_r, sqn, i0, j0, N, M, CLIP, scale, scale_r, BAND: tl.constexpr, CAUSAL: tl.constexpr,
-               BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr, W: tl.constexpr):  # fmt: skip
+def _keys_step(k, v, dk, dv, Q, G, L, DELTA, R, stride_r, sqn, i0, j0, N, M, CLIP, scale, scale_r,
+               BAND: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr,
+               W: tl.constexpr):  # fmt: skip
     i = i0 + tl.arange(0, BM)
     valid = i < N
     q = _rows(Q, i0, sqn, N, BM, D)
@@ -215,8 +217,9 @@ def _keys_step(k, v, dk, dv, Q, G, L, DELTA, R, stride_r, sqn, i0, j0, N, M, CLI
 
 
 @triton.jit
-def _backward_key(Q, K, V, R, G, L, DELTA, DK, DV, sqb, sqh, sqn, skb, skh, skn, svb, svh, svn, srh, stride_r, H, GROUP, N, M, CLIP,
-                  scale, scale_r, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr, W: tl.constexpr):  # fmt: skip
+def _backward_key(Q, K, V, R, G, L, DELTA, DK, DV, sqb, sqh, sqn, skb, skh, skn, svb, svh, svn, srh, stride_r,
+                  H, GROUP, N, M, CLIP, scale, scale_r, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+                  D: tl.constexpr, W: tl.constexpr):  # fmt: skip
     """dk and dv of a block of keys, for one head of q: (B, H, M, D); heads that share keys are summed afterwards."""
     j0 = tl.program_id(0) * BN
     b, h = tl.program_id(1) // H, tl.program_id(1) % H

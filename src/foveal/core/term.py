@@ -34,7 +34,7 @@ class Term:
 
     @property
     def kind(self) -> object:
-        """What tells terms apart that need different kernels; it can be hashed."""
+        """What distinguishes terms that need different kernels; it can be hashed."""
         return type(self)
 
     def score_mod(self, q: Tensor) -> Callable[..., Tensor] | None:

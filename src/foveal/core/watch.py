@@ -8,8 +8,8 @@
 
 The forward pass keeps its fused kernels: what is asked for is computed again, by itself, from the same q and k. The
 weights are those before dropout. Models that foveal did not write are seen wherever they use torch's dot product
-(`foreign.py`); what ran and could not be seen is named. torch's own encoder leaves its inference shortcut meanwhile,
-which writes 0 at padded tokens, so these may differ.
+(`watch_foreign.py`); what ran and could not be seen is named. torch's own encoder leaves its inference shortcut
+meanwhile, which writes 0 at padded tokens, so these may differ.
 """
 
 import warnings
@@ -200,9 +200,8 @@ def watch(
     expect(callable(keep) and not isinstance(keep, type), "watch's keep", "Weights() or Statistics()", short_repr(keep))
     watcher = _Watcher(model, patterns, heads, rows, keep)
     with ExitStack() as stack:
-        stack.enter_context(
-            torch.compiler.set_stance("force_eager")
-        )  # a compiled graph would run past everything below
+        # a compiled graph would run past everything below
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(Foreign(watcher.see, watcher.miss))
         watcher.tree.hook(stack)
         observers.append(watcher.see)

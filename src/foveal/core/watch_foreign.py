@@ -40,7 +40,7 @@ _MULTI_HEAD = inspect.signature(functional.multi_head_attention_forward)
 class Foreign(TorchFunctionMode):
     """Shows every attention that torch computes and foveal did not ask for to `see`.
 
-    Tells `miss` of one that cannot be read.
+    Calls `miss` for one that cannot be read.
     """
 
     def __init__(self, see: Callable[[Look, str], None], miss: Callable[[], None]) -> None:
@@ -217,7 +217,10 @@ def advice(module: nn.Module) -> str:
         return "watch the model from before torch.jit"
     if isinstance(module, nn.DataParallel):
         return "watch and run the .module inside DataParallel"
-    return 'build the model with attn_implementation="sdpa" (transformers), or call foveal.attend or torch\'s scaled_dot_product_attention'
+    return (
+        'build the model with attn_implementation="sdpa" (transformers), or call foveal.attend or torch\'s '
+        "scaled_dot_product_attention"
+    )
 
 
 def _is_attention(module: nn.Module) -> bool:

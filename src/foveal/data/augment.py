@@ -16,12 +16,8 @@ from torch.nn import functional as F
 
 from foveal.errors import unknown
 
-CORNERS = (
-    (0.0, 0.0, 0.25, 0.25),
-    (0.7, 0.0, 1.0, 0.25),
-    (0.0, 0.75, 0.45, 1.0),
-    (0.65, 0.75, 1.0, 1.0),
-)  # where cameras burn text in
+# where cameras burn text in
+CORNERS = ((0.0, 0.0, 0.25, 0.25), (0.7, 0.0, 1.0, 0.25), (0.0, 0.75, 0.45, 1.0), (0.65, 0.75, 1.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -46,20 +42,17 @@ class Variation:
     noise: float = 0.0  # deviation, of a third of the images
     hide: float = 0.0  # largest share of the image under a patch of one colour
     hidden: float = 0.0  # share of the images that get such a patch
-    text: float = 0.0  # share of the corners that are taken from another image: burnt-in text must tell nothing
+    text: float = 0.0  # share of the corners that are taken from another image: burnt-in text must carry no label
 
 
 VARIATIONS: dict[str, Variation | None] = {
     "none": None,
-    "light": Variation(
-        brightness=0.1, contrast=0.1, saturation=0.1, hue=0.1
-    ),  # the published recipe's, with its mirror
-    "lamp": Variation(
-        brightness=0.3, contrast=0.3, tint=0.08, gamma=0.35, noise=0.03, hide=0.06, hidden=0.5
-    ),  # for rendered frames
-    "mild": Variation(
-        5, 0.05, 0.1, 0.0, 0.15, 0.15, tint=0.04, hide=0.06, hidden=0.3
-    ),  # for weights that know pipes already
+    # the published recipe's, with its mirror
+    "light": Variation(brightness=0.1, contrast=0.1, saturation=0.1, hue=0.1),
+    # for rendered frames
+    "lamp": Variation(brightness=0.3, contrast=0.3, tint=0.08, gamma=0.35, noise=0.03, hide=0.06, hidden=0.5),
+    # for weights that know pipes already
+    "mild": Variation(5, 0.05, 0.1, 0.0, 0.15, 0.15, tint=0.04, hide=0.06, hidden=0.3),
     "pipe": Variation(10, 0.08, 0.2, 0.0, 0.3, 0.3, tint=0.08, gamma=0.3, blur=1.5, noise=0.03, hide=0.1, hidden=0.5),
     "strong": Variation(
         15,

@@ -47,8 +47,15 @@ def read_folder(root: Path, name: str) -> Source:
     notes = (f"{other} files left out: they are no images by their suffix",) if other else ()
     images = FileImages(str(root), Names.of(names))
     return Source(
-        name, "class folders", tuple(classes), False, np.array(labels, np.int64), np.array(splits, np.int8), images, notes=notes
-    )  # fmt: skip
+        name,
+        "class folders",
+        tuple(classes),
+        False,
+        np.array(labels, np.int64),
+        np.array(splits, np.int8),
+        images,
+        notes=notes,
+    )
 
 
 def holds_classes(root: Path) -> bool:
@@ -60,11 +67,11 @@ def holds_classes(root: Path) -> bool:
     if "images" in folders:
         return False
     parts = [root / folder for folder in folders if folder.lower() in WORDS] or [root]
-    classes = {folder for inside in parts for folder in _folders(inside) if _some_picture(inside / folder)}
+    classes = {folder for inside in parts for folder in _folders(inside) if _holds_image(inside / folder)}
     return len(classes) > 1
 
 
-def _some_picture(folder: Path) -> bool:
+def _holds_image(folder: Path) -> bool:
     return any(
         file.lower().endswith(SUFFIXES) and not _hidden(file) for _, _, files in os.walk(folder) for file in files
     )

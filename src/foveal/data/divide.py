@@ -82,9 +82,8 @@ def _largest_first(
     shares: tuple[float, float, float],
     random: np.random.Generator,
 ) -> NDArray[np.int8]:
-    wanted = np.outer(shares, np.append(present.sum(0), sizes.sum())).astype(
-        np.float64
-    )  # (3, C + 1): of each class, and of all
+    # (3, C + 1): of each class, and of all
+    wanted = np.outer(shares, np.append(present.sum(0), sizes.sum())).astype(np.float64)
     content = np.column_stack([present, sizes])
     weight = 1 / np.maximum(content.sum(0), 1)  # a rare class counts as much as a common one
     split = np.zeros(len(present), np.int8)

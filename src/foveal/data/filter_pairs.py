@@ -26,9 +26,8 @@ UNSCORED = "no reference"
 NAMED = 3  # of each kind
 SLACK = 24  # characters: "Yes." may become a sentence
 CHARACTERS = 10  # per word: languages without spaces have a limit, too
-CONTROL = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f]"
-)  # but tab, line feed and next line, which are spaces here
+# but tab, line feed and next line, which are spaces here
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f]")
 
 Text = bytes | str | None  # as it stands in a file; None: not there
 

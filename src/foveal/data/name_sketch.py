@@ -1,7 +1,8 @@
 """Which images a model was trained on, in a few kilobytes: the smallest hashes of their names.
 
     S = the K smallest of h(name) over the training images;   an image was among them if h(its name) is in S
-    of more than K training images, S answers for the share of all names whose hash is at most max S, and the count is scaled up by that share
+    of more than K training images, S answers for the share of all names whose hash is at most max S, and the count is
+    scaled up by that share
 
 h is the first 40 bits of SHA-256. A set of up to K names is answered exactly, but for a collision once in 10⁹ names.
 Paper: Ziv Bar-Yossef et al. (2002). Counting distinct elements in a data stream. RANDOM (the K minimum values).

@@ -1,6 +1,6 @@
 """Near-duplicates: images so alike that one in train gives the answer to the other in test.
 
-    hash(x) = the 64 signs of g[y, x + 1] − g[y, x],  g = x in grey, averaged down to 8 rows of 9        (the difference hash)
+    hash(x) = the 64 signs of g[y, x + 1] − g[y, x],  g = x in grey, averaged down to 8 rows of 9 (the difference hash)
     near-duplicates = pairs from two splits, or two folds, whose hashes differ in at most d bits, and whose edges agree:
               the smaller of corr(∂x g, ∂x g′) and corr(∂y g, ∂y g′) on 24 × 24 means is at least 0.8
 

@@ -17,9 +17,8 @@ from foveal.data.source import Source
 from foveal.errors import FovealError
 from foveal.runtime.image import BadImage
 
-Progress = Callable[
-    [Iterable[Any], int, str], Iterable[Any]
-]  # items, how many, what is done: shows how far it is, and hands the items on
+# items, how many, what is done: shows how far it is, and hands the items on
+Progress = Callable[[Iterable[Any], int, str], Iterable[Any]]
 
 
 def silent(items: Iterable[Any], total: int, what: str) -> Iterable[Any]:
@@ -34,7 +33,7 @@ class Bad:
 
 @dataclass(frozen=True, eq=False)
 class Pack:
-    """Images by their index in the source; `good` tells which of them could be read."""
+    """Images by their index in the source; `good` marks those that could be read."""
 
     pixels: NDArray[np.uint8]  # (N, S, S, 3)
     good: NDArray[np.bool_]  # (N,)

@@ -3,7 +3,8 @@
 Read_parallel finds out what a name or a path is, and reads it.
 
     grammar, grammar:N, grammar:N:SEED    sentences that a grammar makes, no download
-    a folder                              train.en, train.de, val.* (or valid, dev), test*.*; or train.tsv, train.jsonl and their like
+    a folder                              train.en, train.de, val.* (or valid, dev), test*.*;
+                                          or train.tsv, train.jsonl and their like
     a.en,a.de                             two files, line by line
     a .tsv or .jsonl file
 
@@ -73,7 +74,10 @@ class Parallel:
         sizes = " · ".join(f"{split} {len(pairs)}" for split, pairs in self.splits.items())
         left = f", {sum(self.dropped.values())} left out" if self.dropped else ""
         source, target = self.languages
-        return f"{self.name}: {self.format}, {source} → {target}, {sizes} pairs, {self.words:.1f} words per sentence, longest {self.longest}{left}"
+        return (
+            f"{self.name}: {self.format}, {source} → {target}, {sizes} pairs, {self.words:.1f} words per sentence, "
+            f"longest {self.longest}{left}"
+        )
 
     @property
     def folds(self) -> int:
@@ -328,9 +332,8 @@ def _divide(name: str, lists: dict[str, Pairs]) -> list[str]:
     else:
         return []
     everything = lists["train"]
-    keys, sentence = np.unique(
-        _hashes(everything.source), return_inverse=True
-    )  # in the order of their hash, which is random
+    # in the order of their hash, which is random
+    keys, sentence = np.unique(_hashes(everything.source), return_inverse=True)
     expect(
         len(keys) > len(wanted), name, f"at least {len(wanted) + 1} different sentences, to make splits of", len(keys)
     )

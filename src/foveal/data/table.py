@@ -1,7 +1,8 @@
-"""labels.csv: a header, then one line an image.
+"""labels.csv: a header, then one line per image.
 
     file    the image, relative to the folder of the csv
-    label   its class; several joined by `;` make the set multi-label, as a header `labels` does. Instead: one 0/1 column for each class
+    label   its class; several joined by `;` make the set multi-label, as a header `labels` does.
+            Instead: one 0/1 column for each class
     split   train, val or test (optional);   fold: an integer (optional);   group: what may not be torn apart (optional)
 
 Any other column can make the folds instead, a fold for each of its values: a campaign, a city, a camera.
@@ -287,7 +288,7 @@ def _split(table: Table, row: int, word: str) -> int:
 
 
 def _folder(table: Table) -> str:
-    """Files are named from the folder of the csv, or from its folder `images`: the first that is in either tells."""
+    """Files are named from the folder of the csv, or from its folder `images`: the first that is in either decides."""
     root = table.path.parent
     for name in table.columns["file"][:LOOKED_AT]:
         # A name that no file system takes is not there, either: Path.exists would raise.

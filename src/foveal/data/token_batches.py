@@ -69,8 +69,9 @@ class Tokens:
         return np.diff(self.offsets)
 
     def rows(self, indices: NDArray[np.integer], before: int, pad: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """These rows, right-padded and with one place more for a mark: (B, L + 1), the row from place `before` on;
-        and their lengths (B,).
+        """These rows, right-padded and with one place more for a mark: (B, L + 1), the row from place `before` on.
+
+        And their lengths (B,).
         """
         starts = self.offsets[indices]
         lengths = self.offsets[np.asarray(indices) + 1] - starts

@@ -2,9 +2,11 @@
 
 Then both can be compared.
 
-    keep_g = max(1, ⌊C_g (1 − r)⌋) channels of each group g, those of the largest importance;   the smallest r with cost(r) ≤ target
+    keep_g = max(1, ⌊C_g (1 − r)⌋) channels of each group g, those of the largest importance;
+             r the smallest with cost(r) ≤ target
     l1     importance of a channel = mean of |w| sums over the layers that make or read it
-    fpgm   importance of a channel = mean over those layers of Σ_j ‖|w| − |w_j|‖, how far it is from the others: what is near to all can be spared
+    fpgm   importance of a channel = mean over those layers of Σ_j ‖|w| − |w_j|‖, how far it is from the others:
+           what is near to all can be spared
 
 Symbols: a group is what must lose the same channels, such as all that a residual sum joins; C_g its channels, of
 attention those of one head; r the share that is cut, one for all groups, found by bisection. Where the next smaller r
@@ -53,9 +55,8 @@ class Way:
 
     kept: list[nn.Module]  # layers whose outputs stay
     heads: dict[nn.Module, int] = field(default_factory=dict)  # projection → how many heads must lose the same channels
-    alike: dict[nn.Module, int] = field(
-        default_factory=dict
-    )  # layer → how many equal parts of its outputs must lose the same channels
+    # layer → how many equal parts of its outputs must lose the same channels
+    alike: dict[nn.Module, int] = field(default_factory=dict)
     forward: Callable[[Any, Tensor], Tensor] = lambda model, images: model(images)
 
 
@@ -91,7 +92,7 @@ def prune(model: nn.Module, target: int, unit: str = "parameters", by: str = "l1
 
     for _ in range(ROUNDS):
         share = _least(2**STEPS - 1, lambda share: cost_of(left(share)) <= target)
-        tail = _least(len(groups), lambda tail: cost_of(left(share, tail)) <= target)  # noqa: B023 — called before share is another
+        tail = _least(len(groups), lambda tail: cost_of(left(share, tail)) <= target)  # noqa: B023 — called at once
         kept = left(share, tail)
         if cost_of(kept) >= NEAR * target:
             break
@@ -177,7 +178,7 @@ def _way(model: nn.Module) -> Way:
     if isinstance(model, Icam):
         return _way_of_icam(model)
     if isinstance(model, EfficientNetLite):
-        return Way([model.classifier])
+        return Way([model.head])
     expect(isinstance(model, Peer), "to prune", "a model of foveal.create", type(model).__name__)
     net = cast("Peer", model).net
     head = net.classifier if isinstance(net.classifier, nn.Linear) else net.classifier[-1]

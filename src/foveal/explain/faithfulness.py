@@ -2,10 +2,13 @@
 
 Measured by where findings are, on images that come with their masks, and by deletion, on any.
 
-    points        is the largest cell of the map one that the finding's mask touches?     random: the share of cells that it touches
-    weight        Σ_cells map · share of the cell inside the mask                         random: the mask's share of the image
-    deletion      hide the cells in the order of the map, largest first; the area under   random: the mean over several random orders
-                  the probability of what was predicted, over the share hidden
+    points        is the largest cell of the map one that the finding's mask touches?
+                  random: the share of cells that it touches
+    weight        Σ_cells map · share of the cell inside the mask
+                  random: the mask's share of the image
+    deletion      hide the cells in the order of the map, largest first; the area under the probability of what was
+                  predicted, over the share hidden
+                  random: the mean over several random orders
 
 Points and weight take the findings that are there and were predicted; deletion every class that was predicted, rightly
 or not. High is good for the first two, low for the last. Nothing is filtered beyond that: attention is reported beside

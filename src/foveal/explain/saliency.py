@@ -1,8 +1,8 @@
 """Saliency maps: where a model looked, over the image's cells.
 
-    attention   α of every layer, head and query on the patches:                     the weights themselves, they sum to 1
-    gradient    Σ_c |x ⊙ ∂logit/∂x|, averaged over each cell:                        input × gradient
-    occlusion   max(0, p − p with the cell in the image's mean colour):            what the answer loses without the cell
+    attention   α of every layer, head and query on the patches:         the weights themselves, they sum to 1
+    gradient    Σ_c |x ⊙ ∂logit/∂x|, averaged over each cell:            input × gradient
+    occlusion   max(0, p − p with the cell in the image's mean colour):  what the answer loses without the cell
 
 The first is what was looked at, and not what was made of it; the others belong to one answer. How well any of them
 explains is measured in `faithfulness.py`. Gradient and occlusion are scaled to sum to 1, unless they are 0 everywhere.

@@ -75,9 +75,8 @@ class Absorbed(nn.Module):
         check_tokens(self, "query", query, self.width, self.out.weight)
         check_tokens(self, "memory", memory, self.key_width, self.out.weight)
         batch, length, _ = query.shape
-        q = (
-            functional.linear(query, *self._asked()).view(batch, length, self.heads, self.key_width).transpose(1, 2)
-        )  # (B, H, N, C′)
+        # (B, H, N, C′)
+        q = functional.linear(query, *self._asked()).view(batch, length, self.heads, self.key_width).transpose(1, 2)
         keys = memory[:, None].to(q.dtype)  # (B, 1, M, C′); another dtype under autocast only
         y = attend(
             q,
@@ -109,12 +108,10 @@ class Absorbed(nn.Module):
         if mask is None:
             return matrix(self, self.out) @ values + self.out.bias
         known = Given(mask) if isinstance(mask, Tensor) else mask
-        kept = known.dense(query.shape[1], memory.shape[1], batch=query.shape[0], device=query.device).any(
-            -1
-        )  # (N,) or (B, H, N)
-        kept = (
-            (kept if kept.dim() == 3 else kept[None, None]).expand(-1, self.heads, -1).transpose(1, 2)
-        )  # (B or 1, N, H)
+        # of shape (N,) or (B, H, N)
+        kept = known.dense(query.shape[1], memory.shape[1], batch=query.shape[0], device=query.device).any(-1)
+        # of shape (B or 1, N, H)
+        kept = (kept if kept.dim() == 3 else kept[None, None]).expand(-1, self.heads, -1).transpose(1, 2)
         values_out = (self._out() @ values.view(self.heads, -1, 1)).squeeze(2)  # (H, C)
         return kept.to(values_out.dtype) @ values_out + self.out.bias
 

@@ -1,6 +1,7 @@
 """Adaptive span: each head learns how far it looks, by a soft mask over distance.
 
-    m_z(d) = clamp((R + z − d)/R, 0, 1);   α_ij = m_z(|i − j|) e^{s_ij} / Σ_k m_z(|i − k|) e^{s_ik};   loss + λ·mean_h z_h
+    m_z(d) = clamp((R + z − d)/R, 0, 1);   α_ij = m_z(|i − j|) e^{s_ij} / Σ_k m_z(|i − k|) e^{s_ik}
+    loss + λ·mean_h z_h
 
 Symbols: s_ij the scores of multi-head attention; z_h = longest·σ(p_h) the span of head h, p learned; R the ramp. m
     enters as log m added to the scores.

@@ -134,6 +134,12 @@ def filled_up(grid: Tensor, size: int) -> Tensor:
     return functional.pad(grid, (0, 0, 0, -w % size if w else size, 0, -h % size if h else size))
 
 
+def cut_off(grid: Tensor, size: int) -> Tensor:
+    """A grid (B, h, w, C) without its last rows and columns, so that `size` divides its sides."""
+    h, w = grid.shape[1], grid.shape[2]
+    return grid[:, : h - h % size, : w - w % size]
+
+
 def check_dtype(layer: nn.Module, name: str, tokens: Tensor, weight: Tensor | None = None) -> None:
     """Raise a FovealError unless tokens are floating, and of the weight's dtype where autocast does not see to it."""
     if weight is None:
@@ -154,9 +160,9 @@ def check_sizes(layer: nn.Module, **sizes: int) -> None:
         expect_integer(size, f"{type(layer).__name__}'s {name}", expected="an integer, at least 1")
 
 
-def check_dropout(layer: nn.Module, dropout: float) -> None:
+def check_dropout(layer: nn.Module, dropout: float, name: str = "dropout") -> None:
     fits = is_number(dropout) and 0 <= dropout < 1
-    expect(fits, f"{type(layer).__name__}'s dropout", "at least 0 and below 1", short_repr(dropout))
+    expect(fits, f"{type(layer).__name__}'s {name}", "at least 0 and below 1", short_repr(dropout))
 
 
 def check_mask(layer: nn.Module, mask: Mask | None) -> None:

@@ -1,6 +1,7 @@
 """Context-based attention: a query looks in the light of the queries before it.
 
-    h_i = (1/i) Σ_{t<i} q_t,  h_0 = 0;   c_i = tanh(W_q q_i + W_h h_i);   e_ij = c_i·(W_k k_j)/√A;   α = softmax_j e;   y_i = Σ_j α_ij k_j
+    h_i = (1/i) Σ_{t<i} q_t,  h_0 = 0;   c_i = tanh(W_q q_i + W_h h_i);   e_ij = c_i·(W_k k_j)/√A
+    α = softmax_j e;   y_i = Σ_j α_ij k_j
 
 Symbols: context(q_i, history) = c_i (A); h_i the history, the mean of all earlier queries; the keys are also the
     values.

@@ -1,6 +1,7 @@
 """Dynamic convolution: each token makes the weights of its own small window, from itself alone.
 
-    x′ = GLU(x W_in);   α_i = softmax_t (W_h x′_i) for each head h;   y_ic = Σ_t α_it x′_{i + ahead − (K−1) + t, c};   out = y W_out
+    x′ = GLU(x W_in);   α_i = softmax_t (W_h x′_i) for each head h;   y_ic = Σ_t α_it x′_{i + ahead − (K−1) + t, c}
+    out = y W_out
 
 Symbols: K taps, `ahead` of them to the right of the token: 0 is causal, (K − 1)/2 is centred; channel c is in head h =
     ⌊c·H/C⌋.

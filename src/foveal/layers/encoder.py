@@ -34,15 +34,16 @@ class Encoder(nn.Module):
         dropout: float = 0.0,
         *,
         width: int | None = None,
+        drop_path: float = 0.0,
     ) -> None:
-        """norm: how each layer is wrapped. dropout: on each layer's output. width:
-        needed only if neither layer has a `width`.
+        """norm: how each layer is wrapped. dropout: on each layer's output. width: needed only if neither layer has
+        a `width`. drop_path: how often each layer is left out for a sample, in training.
         """
         super().__init__()
         check_norm(self, norm)
         self.width = shared_width(width, attention, feed_forward)
-        self.attention = norm(attention, self.width, dropout)
-        self.feed_forward = norm(feed_forward, self.width, dropout)
+        self.attention = norm(attention, self.width, dropout, drop_path)
+        self.feed_forward = norm(feed_forward, self.width, dropout, drop_path)
 
     def forward(self, x: Tensor, *others: Any, **named: Any) -> Tensor:
         """x (B, N, C), or a grid (B, h, w, C); all the rest (mask=, cache=, kernel=) goes to the attention."""

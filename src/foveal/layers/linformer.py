@@ -53,9 +53,10 @@ class Linformer(nn.Module):
             raise FovealError(
                 "Linformer's mask: expected none or padding, got causal; a projected key holds later tokens too"
             )
+        # of shape (B, H, N, D)
         q, k, v = (
             self.qkv(x).view(batch, tokens, 3, self.heads, self.width // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
-        )  # (B, H, N, D)
+        )
         if kept is not None:
             hidden = ~kept.transpose(-1, -2)  # (B, 1, N, 1)
             k, v = k.masked_fill(hidden, 0), v.masked_fill(hidden, 0)

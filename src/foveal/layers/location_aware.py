@@ -9,7 +9,8 @@ Paper: Jan Chorowski, Dzmitry Bahdanau, Dmitriy Serdyuk, Kyunghyun Cho, Yoshua B
 Departs from the paper: without the paper's further sharpening, smoothing and windowing of α. Before the first step α
     is 0: nothing was looked at.
 Cost: O(M·(A + filters·taps)) time, O(M·A) memory for each step.
-Example: LocationAware(state_width=14, key_width=10, hidden=5, filters=3, taps=3)(x[:, 0], wide, wide[..., 0].softmax(-1))
+Example: LocationAware(state_width=14, key_width=10, hidden=5, filters=3, taps=3)(x[:, 0], wide,
+    wide[..., 0].softmax(-1))
 """
 
 import torch
@@ -85,6 +86,7 @@ class LocationAware(nn.Module):
             tuple(memory.shape[:2]),
             tuple(previous.shape),
         )
+        # of shape (B, 1, 1, M)
         scores = aware(
             self.state(state)[:, None, None],
             keys[:, None],
@@ -92,7 +94,7 @@ class LocationAware(nn.Module):
             matrix(self, self.place),
             self.filters,
             self.v,
-        )  # (B, 1, 1, M)
+        )
         scores = hidden(scores, mask)
         y = weigh(scores, memory[:, None], dropout=self.dropout if self.training else 0.0)  # (B, 1, 1, E)
         return y[:, 0, 0], normalise(scores)[:, 0, 0].to(memory.dtype)

@@ -1,7 +1,8 @@
 """Multi-head attention: several attentions side by side, each on its own projection of the tokens; heads may share
 keys and values.
 
-    y = Concat(head_1 … head_H) W_O;   head_i = softmax(Q_i K_g(i)ᵀ/√D) V_g(i);   Q_i = x W_i^Q,  K_g = m W_g^K,  V_g = m W_g^V;   g(i) = ⌊i·G/H⌋
+    y = Concat(head_1 … head_H) W_O;   head_i = softmax(Q_i K_g(i)ᵀ/√D) V_g(i);   Q_i = x W_i^Q
+    K_g = m W_g^K,  V_g = m W_g^V;   g(i) = ⌊i·G/H⌋
 
 Symbols: B batch, C width, H heads, D = C/H, G heads of keys and values (groups; G = H multi-head, G = 1 multi-query),
     m = x in self-attention and the memory in cross-attention.
@@ -139,7 +140,7 @@ class MultiHead(nn.Module):
         term = None if self.position is None else self.position.term(start)
         with queries_from(start) if start and observers else nullcontext():
             y = attend(q, k, v, mask=seen, bias=term, dropout=self.dropout if self.training else 0.0, kernel=kernel)
-        return self.out(y.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]  # (B, H, N, D) → (B, N, H·D) → (B, N, C)
+        return self.out(y.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]  # → (B, N, H·D) → (B, N, C)
 
     def remember(self, memory: Tensor) -> Memory:
         """The keys and values of a memory (B, M, key_width), for as many calls as a decoder makes."""
@@ -155,9 +156,8 @@ class MultiHead(nn.Module):
 
     def new_cache(self, batch: int, capacity: int) -> Cache:
         """An empty cache that fits this layer."""
-        weight = (
-            self.out.weight if isinstance(self.out.weight, Tensor) else torch.empty(0)
-        )  # quantised: it computes in float32 on a CPU
+        # quantised: it computes in float32 on a CPU
+        weight = self.out.weight if isinstance(self.out.weight, Tensor) else torch.empty(0)
         kind = weight.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
         return Cache(batch, self.groups, capacity, self.head_width, dtype=dtype, device=weight.device)
@@ -202,7 +202,8 @@ class MultiHead(nn.Module):
 
     def extra_repr(self) -> str:
         mask = "" if self.mask is None else f", mask={self.mask!r}"
-        return f"{self.width}, heads={self.heads}, groups={self.groups}, head_width={self.head_width}, dropout={self.dropout}{mask}"
+        sizes = f"{self.width}, heads={self.heads}, groups={self.groups}, head_width={self.head_width}"
+        return f"{sizes}, dropout={self.dropout}{mask}"
 
     def _from_one(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q, k and v of the same tokens."""
@@ -228,9 +229,8 @@ class MultiHead(nn.Module):
     def _split(self, tokens: Tensor) -> Tensor:
         """(B, N, heads·D) → (B, heads, N, D)."""
         batch, length, width = tokens.shape
-        return tokens.view(batch, length, width // self.head_width, self.head_width).transpose(
-            1, 2
-        )  # −1 is ambiguous of no tokens
+        # −1 is ambiguous of no tokens
+        return tokens.view(batch, length, width // self.head_width, self.head_width).transpose(1, 2)
 
     def _mask(self, mask: Mask | Tensor | None, start: int, q: Tensor, k: Tensor) -> Mask | Tensor | None:
         """Both the layer's own mask and the caller's, for queries that begin at `start`."""

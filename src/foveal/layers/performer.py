@@ -1,7 +1,8 @@
 """Performer: multi-head attention whose softmax is replaced by random features, so that its cost is linear in the
 length.
 
-    y = Concat(head_1 … head_H) W_O;   head = φ(Q)(φ(K)ᵀV) / (φ(Q)(φ(K)ᵀ1));   φ(x)_f = exp(ω_f·x′ − ‖x′‖²/2)/√F,   x′ = x/D^¼
+    y = Concat(head_1 … head_H) W_O;   head = φ(Q)(φ(K)ᵀV) / (φ(Q)(φ(K)ᵀ1));   φ(x)_f = exp(ω_f·x′ − ‖x′‖²/2)/√F
+    x′ = x/D^¼
 
 Symbols: ω_f the F features, orthogonal in blocks, drawn from the seed and shared by all heads (FAVOR+); D = C/H.
 Paper: Krzysztof Choromanski, Valerii Likhosherstov, David Dohan, Xingyou Song, Andreea Gane, Tamas Sarlos, Peter

@@ -8,7 +8,7 @@ Symbols: r and c row and column of a token, size the side of a window. A positio
 Paper: Ze Liu, Yutong Lin, Yue Cao, Han Hu, Yixuan Wei, Zheng Zhang, Stephen Lin, Baining Guo (2021). Swin transformer:
     hierarchical vision transformer using shifted windows. ICCV. arXiv:2103.14030.
 Departs from the paper: where the windows do not divide the grid, the filler is hidden; the paper's code lets tokens
-    look at it.
+    look at it, as they do here if the grid is filled up before (models/swin.py).
 Cost: O(h·w·(C² + size²·C)) time: linear in the number of tokens.
 Example: Windowed(14, 2, window=3, shift=1)(image)
 """
@@ -41,55 +41,62 @@ class Windowed(nn.Module):
         """head_width: C/heads unless given."""
         super().__init__()
         expect_integer(window, "Windowed's window")
-        expect_integer(shift, "Windowed's shift", 0, f"at least 0 and below the window {window}")
-        expect(shift < window, "Windowed's shift", f"at least 0 and below the window {window}", shift)
+        _check_shift(shift, window)
         self.width, self.window, self.shift = width, window, shift
         self.attention = MultiHead(width, heads, head_width=head_width, position=position, dropout=dropout, bias=bias)
 
-    def forward(self, grid: Tensor, *, kernel: str = "auto") -> Tensor:
-        """(B, h, w, C) → (B, h, w, C)."""
+    def forward(self, grid: Tensor, *, shift: int | None = None, kernel: str = "auto") -> Tensor:
+        """(B, h, w, C) → (B, h, w, C). shift: the layer's own unless given; 0 for a grid that is a single window."""
         check_grid(self, grid, self.width)
+        shift = self.shift if shift is None else shift
+        _check_shift(shift, self.window)
         batch, h, w, _ = grid.shape
         x = filled_up(grid, self.window)  # (B, h′, w′, C), whole windows
         rows, columns = x.shape[1], x.shape[2]
-        windows = self._cut(x)  # (B·windows, size², C)
+        windows = self._cut(x, shift)  # (B·windows, size², C)
         mask = None
-        if self.shift or (rows, columns) != (h, w):
-            mask = self._mask(h, w, rows, columns, grid.device).repeat(batch, 1, 1, 1)
-        y = self._joined(self.attention(windows, mask=mask, kernel=kernel), rows, columns)
+        if shift or (rows, columns) != (h, w):
+            mask = self._mask(h, w, rows, columns, shift, grid.device).repeat(batch, 1, 1, 1)
+        y = self._joined(self.attention(windows, mask=mask, kernel=kernel), rows, columns, shift)
         return y[:, :h, :w]
 
     def drop_heads(self, indices: list[int]) -> None:
         """Cut these heads out, in place."""
         self.attention.drop_heads(indices)
 
-    def _cut(self, x: Tensor) -> Tensor:
+    def _cut(self, x: Tensor, shift: int) -> Tensor:
         """(B, h′, w′, C) → (B·windows, size², C).
 
         Rolled by the shift, the windows that the border cuts share one, and the mask parts them.
         """
         size = self.window
-        x = x.roll((-self.shift, -self.shift), (1, 2)) if self.shift else x
+        x = x.roll((-shift, -shift), (1, 2)) if shift else x
         batch, rows, columns, width = x.shape
         x = x.reshape(batch, rows // size, size, columns // size, size, width).transpose(2, 3)
         return x.reshape(-1, size * size, width)
 
-    def _joined(self, windows: Tensor, rows: int, columns: int) -> Tensor:
+    def _joined(self, windows: Tensor, rows: int, columns: int, shift: int) -> Tensor:
         """`_cut` undone."""
         size = self.window
         x = windows.view(-1, rows // size, columns // size, size, size, windows.shape[-1])
         x = x.transpose(2, 3).reshape(-1, rows, columns, windows.shape[-1])
-        return x.roll((self.shift, self.shift), (1, 2)) if self.shift else x
+        return x.roll((shift, shift), (1, 2)) if shift else x
 
-    def _mask(self, h: int, w: int, rows: int, columns: int, device: torch.device) -> Tensor:
+    def _mask(self, h: int, w: int, rows: int, columns: int, shift: int, device: torch.device) -> Tensor:
         """For each window, which of its tokens see which: (windows, 1, size², size²).
 
         It is `foveal.mask.window`, read at the tokens' places.
         """
         places = torch.arange(rows * columns, device=device).view(1, rows, columns, 1)
-        at = self._cut(places)[..., 0]  # (windows, size²), the place of each token in the padded grid
+        at = self._cut(places, shift)[..., 0]  # (windows, size²), the place of each token in the padded grid
         zero = torch.zeros((), dtype=torch.long, device=device)
-        pattern = same_window(h=rows, w=columns, shift=self.shift, size=self.window)
+        pattern = same_window(h=rows, w=columns, shift=shift, size=self.window)
         kept = pattern.keeps(zero, zero, at[:, :, None], at[:, None, :], rows * columns)
         real = (at // columns < h) & (at % columns < w)  # not filler
         return (kept & real[:, None, :])[:, None]
+
+
+def _check_shift(shift: int, window: int) -> None:
+    wanted = f"at least 0 and below the window {window}"
+    expect_integer(shift, "Windowed's shift", 0, wanted)
+    expect(shift < window, "Windowed's shift", wanted, shift)

@@ -1,8 +1,10 @@
 """Losses of classifiers, one label or several, as pure functions of logits and targets.
 
-    one label        L = −Σ_k y′_k log softmax(ℓ)_k · w_y            several   L = mean_k BCE(σ(ℓ_k), y′_k) · (w_k where y_k = 1)
+    one label        L = −Σ_k y′_k log softmax(ℓ)_k · w_y
+    several labels   L = mean_k BCE(σ(ℓ_k), y′_k) · (w_k where y_k = 1)
     label smoothing  y′ = (1 − ε) y + ε r,   r = 1/C, or 1/2 of several labels
-    margin           ℓ ← ℓ + log π, r = π (of several labels log odds): the logits then answer as if all classes were equally frequent
+    margin           ℓ ← ℓ + log π, r = π (of several labels log odds):
+                     the logits then answer as if all classes were equally frequent
     distillation     L = −Σ_k soft_k log softmax(ℓ)_k, with the probabilities of teachers for targets
 
 Symbols: ℓ (B, C) logits; y (B, C) targets, soft where mixup made them; w the weights of classes; π_k the share of
@@ -82,7 +84,6 @@ def class_weights(counts: NDArray[np.int64]) -> Tensor:
 
 def log_prior(counts: NDArray[np.int64], multi_label: bool, images: int) -> Tensor:
     """(C,): log of each class's share of the images; of several labels, log odds."""
-    share = (counts + 1.0) / (
-        images + 2.0 if multi_label else images + len(counts)
-    )  # one more of each: none is impossible
+    # one more of each: none is impossible
+    share = (counts + 1.0) / (images + 2.0 if multi_label else images + len(counts))
     return torch.from_numpy(np.log(share) - (np.log1p(-share) if multi_label else 0.0)).float()

@@ -1,6 +1,7 @@
 """The loss of the next token without ever holding all logits: some tokens at a time, and their gradient at once.
 
-    z = h Eᵀ + b;   L = Σ_t [lse(z_t) − (1 − ε) z_t,y − ε/V Σ_w z_t,w] · a_t;   ∂L/∂z_t = (softmax(z_t) − (1 − ε) 1_y − ε/V) · a_t
+    z = h Eᵀ + b;   L = Σ_t [lse(z_t) − (1 − ε) z_t,y − ε/V Σ_w z_t,w] · a_t
+    ∂L/∂z_t = (softmax(z_t) − (1 − ε) 1_y − ε/V) · a_t
     two passes: L = ½ (L¹ + L²) + α/4 · Σ_t a_t [KL(P¹_t ‖ P²_t) + KL(P²_t ‖ P¹_t)],   P = softmax(z)
 
 Symbols: h (T, C) the decoder's output for each token, E (V, C) the table of tokens, y the target tokens, ε the label
@@ -56,7 +57,8 @@ def token_loss(
     learned = any(one is not None and one.requires_grad for one in (passes, table, bias))
     if not (torch.is_grad_enabled() and learned):
         return _value(passes, table, tokens, label_smoothing, bias, chunk, shares, r_drop)
-    loss: Tensor = _TokenLoss.apply(passes, table, tokens, label_smoothing, bias, chunk, shares, r_drop)  # type: ignore[no-untyped-call]
+    parts = passes, table, tokens, label_smoothing, bias, chunk, shares, r_drop
+    loss: Tensor = _TokenLoss.apply(*parts)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -129,9 +131,8 @@ class _TokenLoss(torch.autograd.Function):
                     gradient = p / 2 + r_drop / 4 * (p * (difference - distance) + p - p.flip(0))
                 else:
                     gradient = log_p.exp() / count if torch.compiler.is_compiling() or count > 1 else log_p.exp_()
-                gradient = _less(gradient, tokens[part], right).to(
-                    own
-                )  # (P, t, V): the gradient by z is a_t (this − ε/VP)
+                # (P, t, V): the gradient by z is a_t (this − ε/VP)
+                gradient = _less(gradient, tokens[part], right).to(own)
                 of_passes[:, part] = ((gradient @ cast - uniform) * shares[part]).to(own)
                 for one, hidden in zip(gradient, weighed[:, part], strict=True):
                     of_table += one.mT @ hidden

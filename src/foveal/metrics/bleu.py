@@ -46,9 +46,8 @@ def translation_scores(
     for name, metric in metrics.items():
         # What sacrebleu's own corpus_score does, in two steps: its bootstrap cannot add up a resample that scores
         # nothing.
-        counts = np.array(
-            metric._extract_corpus_statistics(list(translations), [list(references)])
-        )  # (sentences, figures)
+        # of shape (sentences, figures)
+        counts = np.array(metric._extract_corpus_statistics(list(translations), [list(references)]))
         value = float(metric._compute_score_from_stats(counts.sum(0).tolist()).score)
         low, high = _interval(metric, counts, resamples) if resamples > 1 else (None, None)
         scores[name] = Score(value, low, high, str(metric.get_signature()))

@@ -1,7 +1,8 @@
 """What a classifier got right, counted under weights.
 
     P = TP/(TP+FP)    R = TP/(TP+FN)    F_β = (1+β²)·P·R/(β²·P+R) = (1+β²)·TP/((1+β²)·TP + β²·FN + FP)
-    accuracy = weight of the images that are wholly right     balanced accuracy = mean R     macro F1 = mean F1     mAP = mean AP
+    accuracy = weight of the images that are wholly right
+    balanced accuracy = mean R     macro F1 = mean F1     mAP = mean AP
 
 N images, C classes. truth: (N,) class index, one label per image, or (N, C) 0/1, many. chosen: what was decided, in
 the same form. probability (N, C). weight (N,): an image counts that much, 2 as if it were there twice; (R, N) asks R
@@ -138,11 +139,6 @@ def balanced_accuracy(truth: Labels, chosen: Labels, classes: int, weight: Array
 def average_precision(truth: Labels, probability: Array, weight: Array | None = None) -> Array:
     """AP of each class against all others, (..., C); their `mean` is mAP."""
     return np.stack([one.areas(weight)[0] for one in rankings(truth, probability)], -1)
-
-
-def roc_auc(truth: Labels, probability: Array, weight: Array | None = None) -> Array:
-    """Area under the ROC curve of each class against all others, (..., C)."""
-    return np.stack([one.areas(weight)[1] for one in rankings(truth, probability)], -1)
 
 
 def rankings(truth: Labels, probability: Array) -> list[Ranking]:

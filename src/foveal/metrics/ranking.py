@@ -1,7 +1,8 @@
 """How well one class is ranked: one sorting by score, then areas under any weights.
 
     AP  = Σ_n (R_n − R_{n−1})·P_n = Σ_{i positive} w_i·P(score of i) / Σ_{i positive} w_i
-    AUC = Σ_{i positive} w_i·(weight of the negatives below i + ½·weight of those level with i) / (Σ positive · Σ negative)
+    AUC = Σ_{i positive} w_i·(weight of the negatives below i + ½·weight of those level with i)
+          / (Σ positive · Σ negative)
 
 P_n and R_n are precision and recall when everything down to the n-th distinct score counts as positive: equal scores
 are one threshold, so the order of the images never matters. No interpolation. AP is undefined (nan) without a
@@ -44,14 +45,11 @@ class Ranking:
         """AP and AUC; weight (N,) gives two numbers, (R, N) gives two arrays (R,)."""
         ranked = np.ones(len(self.order)) if weight is None else np.take(weight, self.order, axis=-1)
         mine = ranked[..., self._positive]
-        seen, found = (
-            _from_zero(ranked),
-            _from_zero(mine),
-        )  # how much weight stands above each place; how much of it is positive
+        # how much weight stands above each place; how much of it is positive
+        seen, found = (_from_zero(ranked), _from_zero(mine))
         hits, all_ = found[..., self._through], seen[..., self._end + 1]
-        precision = np.divide(
-            hits, all_, out=np.zeros_like(hits), where=all_ > 0
-        )  # no weight so far: no weight here, so 0 counts
+        # no weight so far: no weight here, so 0 counts
+        precision = np.divide(hits, all_, out=np.zeros_like(hits), where=all_ > 0)
         wrong = (
             all_ - hits + seen[..., self._start] - found[..., self._before]
         ) / 2  # negatives above, and half of those level

@@ -1,6 +1,7 @@
 """From which probability on the answer is yes: the cut that is best on the validation images.
 
-    t = argmax_t F_β(score ≥ t), or balanced accuracy, over every cut between two neighbouring distinct scores; t is the middle of the two
+    t = argmax_t F_β(score ≥ t), or balanced accuracy, over every cut between two neighbouring distinct scores;
+        t is the middle of the two
 
 The lowest cut, everything is yes, lies halfway to 0. Of cuts that are equally good, the one nearest 0.5 is taken. A
 class whose validation images say nothing (none has it; for balanced accuracy also: all have it) keeps 0.5. Choose on

@@ -12,14 +12,16 @@ and `custom_decoder=nn.TransformerDecoder(layer, layers, norm=None)`.
 """
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from foveal.errors import FovealError, expect
 from foveal.models.transformer import Transformer, TransformerConfig, check
 
 Weights = dict[str, Tensor]
+Kind = TypeVar("Kind", bound=nn.Module)
 
 # Parts of a block: ours, torch's, Marian's.
 ENCODER = (
@@ -39,12 +41,8 @@ DECODER = (
     ("feed_forward.norm", "norm3", "final_layer_norm"),
 )
 TORCH, MARIAN = 1, 2  # their columns
-TABLES = (
-    "source.weight",
-    "target.weight",
-    "generator.weight",
-    "generator.bias",
-)  # what stands beside torch.nn.Transformer
+# what stands beside torch.nn.Transformer
+TABLES = ("source.weight", "target.weight", "generator.weight", "generator.bias")
 
 
 def to_torch(model: Transformer) -> Weights:
@@ -179,18 +177,23 @@ def apart(state: Mapping[str, Tensor]) -> Weights:
 
 
 def built(config: TransformerConfig, own: Weights, left: Mapping[str, Tensor]) -> Transformer:
-    """The model with these weights, q, k and v joined as its layers have them."""
-    expect(not left, "the weights", "those of the model and no others", f"{', '.join(sorted(left)[:4])} besides")
+    """The model with these weights."""
     with torch.device("meta"):
         model = Transformer(config)
+    return filled(model, own, left)
+
+
+def filled(model: Kind, own: Weights, left: Mapping[str, Tensor]) -> Kind:
+    """A model that was built on the device meta with these weights, q, k and v joined as its layers have them."""
+    expect(not left, "the weights", "those of the model and no others", f"{', '.join(sorted(left)[:4])} besides")
     joined: Weights = {}
     for name, place in model.state_dict().items():
         layer, _, part = name.rpartition(".")
         prefix, _, letters = layer.rpartition(".")
         whole = (
-            torch.cat([own[f"{prefix}.{one}.{part}"] for one in letters])
+            torch.cat([found(own, f"{prefix}.{one}.{part}") for one in letters])
             if letters in ("qkv", "kv")
-            else own[name].clone()
+            else found(own, name).clone()
         )
         expect(whole.shape == place.shape, f"the weights of {name}", tuple(place.shape), tuple(whole.shape))
         joined[name] = whole.contiguous()

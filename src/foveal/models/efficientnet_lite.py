@@ -1,8 +1,9 @@
-"""EfficientNet-Lite: EfficientNet for small machines. No squeeze-and-excitation, ReLU6, and a stem and a top that do not
-grow; ImageNet weights are there to begin with.
+"""EfficientNet-Lite: EfficientNet for small machines, without squeeze-and-excitation, with ReLU6, and with ImageNet
+weights to begin with.
 
     x = stem_32(image);   x = MBConv_(k, expand)(x), 16 to 21 times;   logits = W mean(δ(BN(W_top x))) + b
-    width of a stage = 8 ⌊w·C/8 + 1/2⌋ (8 more where that is below 0.9 w·C);   blocks of a stage = ⌈d·n⌉, of the first and the last n
+    width of a stage = 8 ⌊w·C/8 + 1/2⌋, 8 more where that is below 0.9 w·C
+    blocks of a stage = ⌈d·n⌉, of the first and the last n;   the stem and the top do not grow
 
 Symbols: δ ReLU6; C and n the widths and blocks of EfficientNet-B0; w and d the multipliers, 1 and 1 (Lite0), 1 and 1.1
     (Lite1), 1.1 and 1.2 (Lite2).
@@ -34,7 +35,7 @@ class EfficientNetLiteConfig:
     image: int = 224  # side in pixels that it is made for; it takes any other, too
     width_multiplier: float = 1.0  # w
     depth_multiplier: float = 1.0  # d
-    dropout: float = 0.2  # before the classifier
+    dropout: float = 0.2  # before the head
     family: str = field(default="efficientnet_lite", init=False)
 
     def depth(self) -> int:
@@ -79,7 +80,7 @@ class EfficientNetLite(nn.Module):
         self.stages = Stages(STEM, scaled, activation="relu6", convolution="tensorflow")
         self.top = same_convolution(self.stages.width, TOP, 1, nn.ReLU6())
         self.dropout = nn.Dropout(config.dropout)
-        self.classifier = nn.Linear(TOP, config.classes)
+        self.head = nn.Linear(TOP, config.classes)
         for part in self.modules():
             if isinstance(part, nn.Conv2d):
                 he_normal(part)
@@ -99,13 +100,13 @@ class EfficientNetLite(nn.Module):
 
     def features(self, images: Tensor) -> list[Tensor]:
         """The last map (B, C, h, w) of each stride: see models/features.py."""
-        check_maps(self, images, 3, self.classifier.weight, "images")
+        check_maps(self, images, 3, self.head.weight, "images")
         return self.stages.features(images)[1:]
 
     def forward(self, images: Tensor) -> Tensor:
-        check_maps(self, images, 3, self.classifier.weight, "images")
+        check_maps(self, images, 3, self.head.weight, "images")
         seen = self.top(self.stages(images))
-        logits: Tensor = self.classifier(self.dropout(seen.mean((2, 3))))
+        logits: Tensor = self.head(self.dropout(seen.mean((2, 3))))
         return logits
 
 

@@ -3,7 +3,8 @@
 Every image model of foveal has `features(images)`: a list of maps (B, C, h, w), the finest first, and `strides` and
 `widths`, which say of each map how many pixels a cell stands for and how many channels it has. A side that a stride
 does not divide is rounded up. CNNs give strides 4, 8, 16 and 32: the map of stride 2 is wide, early and used by few.
-A ViT gives one map. `Features` gives the same of a module of somebody else's.
+A ViT of transformers' gives one map, and foveal's own resamples it to these strides. `Features` gives the same of a
+module of somebody else's.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -50,6 +51,7 @@ class Features(nn.Module):
         found = probe(self, self._maps, side)
         self.order = tuple(sorted(range(len(found)), key=lambda place: found[place][0]))
         self.found = tuple(found[place] for place in self.order)
+        self.width = self.widths[-1]
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -58,11 +60,6 @@ class Features(nn.Module):
     @property
     def widths(self) -> tuple[int, ...]:
         return tuple(width for _, width in self.found)
-
-    @property
-    def width(self) -> int:
-        """Of the last map."""
-        return self.widths[-1]
 
     def features(self, images: Tensor) -> list[Tensor]:
         maps = self._maps(images)
@@ -89,8 +86,11 @@ class Features(nn.Module):
 
 
 def gives_maps(module: nn.Module) -> bool:
-    """Whether a module has the protocol. Asked of its class: a network of others' may have a part called `features`."""
-    return all(hasattr(type(module), name) for name in ("features", "strides", "widths"))
+    """Whether a module has the protocol. Its class must have `features`: a network of others' may have a part of that
+    name. Nothing is computed to find out.
+    """
+    kept = all(name in vars(module) or hasattr(type(module), name) for name in ("strides", "widths"))
+    return kept and callable(getattr(type(module), "features", None))
 
 
 def probe(module: nn.Module, features: Callable[[Tensor], Sequence[Tensor]], side: int = SIDE) -> list[tuple[int, int]]:

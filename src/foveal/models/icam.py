@@ -2,7 +2,8 @@
 image itself.
 
     f_i = mean(Φ(p_i));   X = [LN(f_1); …; LN(f_P)];   K = V = W_emb X + PE
-    Q⁰ = softmax(W_emb(Q_latent) Kᵀ/√C) V;   Q̂ = LN(Q + MHCA(Q, K, V));   Q ← LN(Q̂ + FFN(Q̂)),  L times;   logits = MLP(W_out Q)
+    Q⁰ = softmax(W_emb(Q_latent) Kᵀ/√C) V;   Q̂ = LN(Q + MHCA(Q, K, V));   Q ← LN(Q̂ + FFN(Q̂)),  L times
+    logits = MLP(W_out Q)
 
 Symbols: p_i the patches of the image, P of them; Φ one CNN shared by all; C the width; Q_latent a few learned vectors.
     No token looks at its like, so attention costs O(P) where a ViT's costs O(P²).
@@ -58,7 +59,9 @@ class IcamConfig:
     hidden: int = 24  # of the gated feed-forward network
     dropout: float = 0.1
     position: str = "learned"  # or "sinusoidal" or "polar"
-    first: str = "adaptive"  # where the first queries come from: "adaptive", "projected" (adaptive, with its own projections), "static" or "projected-static"
+    # where the first queries come from: "adaptive", "projected" (adaptive, with its own projections), "static" or
+    # "projected-static"
+    first: str = "adaptive"
     mixer: bool = False  # a depthwise 3×3 convolution over the grid of patches
     family: str = field(default="icam", init=False)
 
@@ -92,10 +95,10 @@ FAST = IcamConfig(
 )
 PRESETS = {
     "icam-30k": IcamConfig(),  # 29,691 parameters: exactly the equations
-    "icam-31k": IcamConfig(
-        position="sinusoidal", first="projected", mixer=True
-    ),  # 31,371 parameters: the published build
-    "icam-lite": IcamConfig(  # 28,073 parameters: Φ can begin with ImageNet's weights
+    # 31,371 parameters: the published build
+    "icam-31k": IcamConfig(position="sinusoidal", first="projected", mixer=True),
+    # 28,073 parameters: its Φ can begin with ImageNet's weights
+    "icam-lite": IcamConfig(
         activation="relu6",
         convolution="tensorflow",
         stages=LITE0_START,

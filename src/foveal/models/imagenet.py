@@ -50,7 +50,7 @@ WEIGHTS = {
 ICAM = "icam-lite"
 PHI = ("phi", "stem", "stem_kernel", "stem_stride", "activation", "convolution")  # fields that must be Lite0's
 # What a layer is called in the files → here. A block's norms are numbered from its expansion on, which may be missing.
-OUTER = {"_conv_stem": "stages.0.0", "_bn0": "stages.0.1", "_conv_head": "top.0", "_bn1": "top.1", "_fc": "classifier"}
+OUTER = {"_conv_stem": "stages.0.0", "_bn0": "stages.0.1", "_conv_head": "top.0", "_bn1": "top.1", "_fc": "head"}
 INNER = {
     "_expand_conv": "expand.0",
     "_bn0": "expand.1",
@@ -82,7 +82,7 @@ def begin_with_imagenet(model: nn.Module, name: str) -> int:
         not left_over, f"the weights of {preset}", "tensors of the model only", f"others, {', '.join(left_over[:3])}"
     )
     fitting = {key: tensor for key, tensor in tensors.items() if own[key].shape == tensor.shape}
-    others = sorted(key for key in tensors.keys() - fitting.keys() if not key.startswith("classifier."))
+    others = sorted(key for key in tensors.keys() - fitting.keys() if not key.startswith("head."))
     got = f"another shape of {', '.join(others[:3])}"
     expect(not others, f"the weights of {preset}", "a model of its shapes", got, "a pruned model has its own weights")
     model.load_state_dict(fitting, strict=False)

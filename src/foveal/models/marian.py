@@ -183,9 +183,8 @@ def _config(settings: Mapping[str, Any]) -> TransformerConfig:
             pad=settings["pad_token_id"],
             begin=settings["decoder_start_token_id"],
             end=settings["eos_token_id"],
-            unknown=settings.get(
-                "unk_token_id", 1
-            ),  # the models of OPUS have it there, and their configs do not say so
+            # the models of OPUS have it there, and their configs do not say so
+            unknown=settings.get("unk_token_id", 1),
         )
     except KeyError as error:
         raise FovealError(f"the config of Marian: expected {error.args[0]}, got none") from None

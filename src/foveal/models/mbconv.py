@@ -1,9 +1,10 @@
 """Inverted residual with squeeze-and-excitation, EfficientNet's block,
 and the first stages of that network as a small Φ.
 
-    h = δ(BN(W_1 x));   h = δ(BN(depthwise_k(h)));   h = h ⊙ σ(W_b δ(W_a mean(h)));   y = BN(W_2 h)  (+ x where the shapes agree)
+    h = δ(BN(W_1 x));   h = δ(BN(depthwise_k(h)));   h = h ⊙ σ(W_b δ(W_a mean(h)))
+    y = BN(W_2 h)  (+ x where the shapes agree)
 
-Symbols: δ an activation, SiLU unless told; W_1 widens the channels by `expand` and is left out where expand = 1; the
+Symbols: δ an activation, SiLU by default; W_1 widens the channels by `expand` and is left out where expand = 1; the
     squeeze is a quarter of the block's input.
 Paper: Mingxing Tan, Quoc V. Le (2019). EfficientNet: rethinking model scaling for convolutional neural networks. ICML.
     arXiv:1905.11946.
@@ -161,14 +162,15 @@ class FewChannels(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         exact = x.is_cuda and torch.are_deterministic_algorithms_enabled() and not torch.is_autocast_enabled("cuda")
         if exact and self.training and self.bias is None and self.groups == 1:
-            y: Tensor = _FewChannels.apply(x, self.weight, self.stride[0], self.padding[0])  # type: ignore[no-untyped-call]
+            stride, padding = self.stride[0], self.padding[0]
+            y: Tensor = _FewChannels.apply(x, self.weight, stride, padding)  # type: ignore[no-untyped-call]
             return y
         return super().forward(x)
 
 
 class Same(FewChannels):
-    """A strided convolution that pads as TensorFlow's "SAME" does: what is missing to ⌈side / stride⌉ windows, half of it
-    before and the rest after the map. Of an even side, nothing before: the windows lie a pixel further than torch's.
+    """A strided convolution that pads as TensorFlow's "SAME" does: what is missing to ⌈side / stride⌉ windows,
+    half of it before and the rest after the map. Windows on an even side lie a pixel further than torch's.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -243,7 +245,7 @@ def same_convolution(
 
 
 def he_normal(layer: nn.Conv2d) -> None:
-    """Begin as the papers of small CNNs do (He et al., 2015, by what a weight reaches), where torch's own draws less."""
+    """Begin as the papers of small CNNs do (He et al., 2015), by how many cells a weight reaches."""
     fan_out = layer.kernel_size[0] * layer.kernel_size[1] * layer.out_channels // layer.groups
     nn.init.normal_(layer.weight, std=(2 / fan_out) ** 0.5)
 

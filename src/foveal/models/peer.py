@@ -131,7 +131,7 @@ class Peer(nn.Module):
         return tuple(width for _, width in probe(self, self.features, self.config.image))
 
     def features(self, images: Tensor) -> list[Tensor]:
-        """The last map (B, C, h, w) of each stride, of a ViT its patches after the last norm: see models/features.py."""
+        """The last map (B, C, h, w) of each stride, of a ViT its normalised patches: see models/features.py."""
         self._check(images)
         seen = self.net.base_model(pixel_values=images, output_hidden_states=True)
         if self.config.kind not in VITS:
@@ -161,8 +161,8 @@ def begin_well(part: nn.Module) -> None:
 
     It draws the scales of EfficientNet's and MobileViT's BatchNorm near 0: nothing of the image reaches the logits,
     and no training mends it. It hands torch the 0.99 of EfficientNet's and MobileNetV2's papers, which is the old
-    statistics' share there and the new batch's share here: trained so, a network is judged with the statistics of its
-    last batch.
+    statistics' share there and the new batch's share here: trained so, a network is evaluated with the statistics of
+    its last batch.
     """
     if isinstance(part, nn.BatchNorm2d):
         part.reset_parameters()

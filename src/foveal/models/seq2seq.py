@@ -2,7 +2,8 @@
 attention.
 
     [h→_j; h←_j] = bidirectional GRU(√A·E_source)_j;   last = [h→_M; h←_1];   s_0 = tanh(W_s last)
-    c_i = last (attention="none"),   or  c_i = Σ_j α_ij h_j,   α_ij = softmax_j vᵀ tanh(W_q s_{i−1} + W_k h_j) (attention="additive")
+    c_i = last                                                               (attention="none")
+    c_i = Σ_j α_ij h_j,   α_ij = softmax_j vᵀ tanh(W_q s_{i−1} + W_k h_j)    (attention="additive")
     s_i = GRU(s_{i−1}, [√A·E_target,i; c_i]);   t_i = tanh(W_t [s_i; √A·E_target,i; c_i]);   logits = t_i E_outᵀ
 
 Symbols: A the width of embeddings, C that of a state, h_j ∈ R^{2C}, M the length of the source. Without attention all
@@ -20,7 +21,8 @@ Departs from the paper: without attention the encoder reads both ways, and the l
 Cost: O((M + N)·C²) time, one step after the other; with attention O(N·M·C) more. With the vocabulary of 37,000 tokens
     (4,736,000 parameters) `rnn` has 1,330,324 parameters beside it and `rnn-attention` 1,326,832: about what
     transformer-tiny has, 1,325,056.
-Example: Seq2Seq(Seq2SeqConfig(17, 19, width=6, hidden=5, tied="output"))(torch.arange(4, 11)[None], torch.arange(4, 9)[None])
+Example: Seq2Seq(Seq2SeqConfig(17, 19, width=6, hidden=5, tied="output"))(torch.arange(4, 11)[None],
+    torch.arange(4, 9)[None])
 """
 
 from dataclasses import dataclass, field
@@ -65,9 +67,8 @@ class Seq2SeqConfig:
 
 
 PRESETS = {
-    "rnn": Seq2SeqConfig(
-        attention="none", hidden=236
-    ),  # as many parameters as transformer-tiny, with and without attention
+    # as many parameters as transformer-tiny, with and without attention
+    "rnn": Seq2SeqConfig(attention="none", hidden=236),
     "rnn-attention": Seq2SeqConfig(),
 }
 

@@ -2,10 +2,11 @@
 
 What pruning leaves, and what its file is opened as.
 
-    W′ = W[:n₁, :n₂, …]   for each tensor that has shapes of its own;   then every module's sizes are read off its tensors
+    W′ = W[:n₁, :n₂, …]   for each tensor that has shapes of its own
+    then every module's sizes are read off its tensors
 
-A file holds the tensors, its card their shapes: that is all that pruning leaves to tell. Nothing in a file is run to
-open it.
+A file holds the tensors, its card their shapes: that is all that pruning leaves to describe. Nothing in a file is run
+to open it.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,7 +2,8 @@
 them and to the encoder's.
 
     x⁰ = √C·E_source + PE;   x ← LN(x + Attention(x));   x ← LN(x + FFN(x)),   `layers` times;   m = x
-    y⁰ = √C·E_target + PE;   y ← LN(y + CausalAttention(y));   y ← LN(y + Attention(y, m));   y ← LN(y + FFN(y)),   `decoder_layers` times;   logits = y E_outᵀ
+    y⁰ = √C·E_target + PE;   y ← LN(y + CausalAttention(y));   y ← LN(y + Attention(y, m));   y ← LN(y + FFN(y)),
+        `decoder_layers` times;   logits = y E_outᵀ
 
 Symbols: B batch, M tokens of the source, N of the target, C the width, PE the positions. All of it is made of
     `layers/` and `position/`.
@@ -13,7 +14,8 @@ Departs from the paper: the projections of attention have biases, as in torch an
     each distance up to 16, one table per layer for all heads, no term on the values) and "rotary" RoFormer's, both in
     self-attention only, with nothing added to the input.
 Cost: O((M² + N² + N·M)·C + (M + N)·C²) time per layer.
-Example: Transformer(TransformerConfig(17, 19, width=14, hidden=28, heads=2, layers=1, decoder_layers=1, tied="output"))(torch.arange(4, 11)[None], torch.arange(4, 9)[None])
+Example: Transformer(TransformerConfig(17, 19, width=14, hidden=28, heads=2, layers=1, decoder_layers=1,
+    tied="output"))(torch.arange(4, 11)[None], torch.arange(4, 9)[None])
 """
 
 from collections.abc import Callable

@@ -1,7 +1,8 @@
 """Bucketed relative bias (T5): each head learns a number for each bucket of distances; near distances have their own,
 far ones share.
 
-    e_ij = q_i·k_j + T[bucket(j − i), head];   bucket(d) = d if d < E, else min(E + ⌊(B − E)·log(d/E)/log(max_distance/E)⌋, B − 1),   E = ⌊B/2⌋
+    e_ij = q_i·k_j + T[bucket(j − i), head]
+    bucket(d) = d if d < E, else min(E + ⌊(B − E)·log(d/E)/log(max_distance/E)⌋, B − 1),   E = ⌊B/2⌋
 
 Symbols: `Buckets` looks both ways, B is half of the buckets and the other half is for j > i; `CausalBuckets` looks
     back only, B is all of them and every j > i is in bucket 0. d = |j − i|.

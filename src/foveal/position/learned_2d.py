@@ -6,7 +6,7 @@ Paper: Alexey Dosovitskiy, Lucas Beyer, Alexander Kolesnikov, Dirk Weissenborn, 
     Mostafa Dehghani, Matthias Minderer, Georg Heigold, Sylvain Gelly, Jakob Uszkoreit, Neil Houlsby (2021). An image
     is worth 16x16 words: transformers for image recognition at scale. ICLR. arXiv:2010.11929.
 Departs from the paper: interpolation is bicubic, as in most ports; the paper says 2-D interpolation, and its code
-    takes bilinear. A class token, which has no cell, gets no position here.
+    takes bilinear, as interpolation="bilinear" does. A class token, which has no cell, gets no position here.
 Cost: O(h·w·C); h·w·C parameters.
 Example: Learned2d(14, height=5, grid_width=6)(image)
 """
@@ -15,17 +15,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from foveal.errors import expect, expect_integer, is_integer, short_repr
+from foveal.errors import expect, expect_integer, is_integer, short_repr, unknown
 from foveal.position.position import Position, check_places
+
+INTERPOLATIONS = ("bicubic", "bilinear")
 
 
 class Learned2d(Position):
-    def __init__(self, width: int, height: int, grid_width: int) -> None:
+    def __init__(self, width: int, height: int, grid_width: int, *, interpolation: str = "bicubic") -> None:
         super().__init__()
+        if interpolation not in INTERPOLATIONS:
+            raise unknown("interpolation", str(interpolation), INTERPOLATIONS)
         expect_integer(width, "Learned2d's width")
         fits = is_integer(height) and is_integer(grid_width) and height >= 1 and grid_width >= 1
         expect(fits, "Learned2d's grid", "at least 1 × 1", f"{short_repr(height)} × {short_repr(grid_width)}")
-        self.width, self.height, self.grid_width = width, height, grid_width
+        self.width, self.height, self.grid_width, self.interpolation = width, height, grid_width, interpolation
         self.table = nn.Parameter(nn.init.trunc_normal_(torch.empty(height, grid_width, width), std=0.02))
 
     def embed(self, x: Tensor, start: int = 0) -> Tensor:
@@ -38,15 +42,15 @@ class Learned2d(Position):
         height, grid_width = x.shape[1], x.shape[2]
         if height == self.height and grid_width == self.grid_width:
             return x + self.table.to(x.dtype)
-        return x + stretched_2d(self.table, height, grid_width).to(x.dtype)
+        return x + stretched_2d(self.table, height, grid_width, self.interpolation).to(x.dtype)
 
     def resized(self, height: int, grid_width: int) -> "Learned2d":
         """A position for another grid, whose table is this one's, interpolated:
         to go on training at another resolution.
         """
-        other = Learned2d(self.width, height, grid_width).to(self.table)
+        other = Learned2d(self.width, height, grid_width, interpolation=self.interpolation).to(self.table)
         with torch.no_grad():
-            other.table.copy_(stretched_2d(self.table, height, grid_width))
+            other.table.copy_(stretched_2d(self.table, height, grid_width, self.interpolation))
         other.table.requires_grad_(self.table.requires_grad)
         return other
 
@@ -54,7 +58,7 @@ class Learned2d(Position):
         return f"{self.width}, height={self.height}, grid_width={self.grid_width}"
 
 
-def stretched_2d(table: Tensor, height: int, width: int) -> Tensor:
-    """Bicubic interpolation of a grid, (h, w, C) → (height, width, C): both grids cover the same image."""
+def stretched_2d(table: Tensor, height: int, width: int, interpolation: str = "bicubic") -> Tensor:
+    """Interpolation of a grid, (h, w, C) → (height, width, C): both grids cover the same image."""
     by_channel = table.permute(2, 0, 1)[None]  # (1, C, h, w)
-    return interpolate(by_channel, size=(height, width), mode="bicubic", align_corners=False)[0].permute(1, 2, 0)
+    return interpolate(by_channel, size=(height, width), mode=interpolation, align_corners=False)[0].permute(1, 2, 0)

@@ -1,7 +1,8 @@
 """Polar positions on a grid: how far a token is from the image's centre, and at what o'clock. For a camera that looks
 down a pipe.
 
-    PE(y, x) = [PE_{⌈C/2⌉}(r) ; sin θ, cos θ, sin 2θ, cos 2θ, …];   (r, θ) = polar(x − (w−1)/2, y − (h−1)/2),   θ = 0 at 12 o'clock, clockwise
+    PE(y, x) = [PE_{⌈C/2⌉}(r) ; sin θ, cos θ, sin 2θ, cos 2θ, …];   (r, θ) = polar(x − (w−1)/2, y − (h−1)/2)
+    θ = 0 at 12 o'clock, clockwise
 
 Symbols: PE_c the sinusoidal position of width c, r in tokens. Whole multiples of θ meet again at 2π: 12 o'clock has no
     seam.
@@ -45,9 +46,8 @@ def clock(height: int, width: int, device: torch.device, dtype: torch.dtype) -> 
     """Distance from the centre in tokens, and angle from 12 o'clock, clockwise, of each token of a grid:
     two of (h, w).
     """
-    up = ((height - 1) / 2 - torch.arange(height, device=device).to(dtype))[
-        :, None
-    ]  # a middle row is 0, never −0: ONNX divides by it
+    # a middle row is 0, never −0: ONNX divides by it
+    up = ((height - 1) / 2 - torch.arange(height, device=device).to(dtype))[:, None]
     right = (torch.arange(width, device=device).to(dtype) - (width - 1) / 2)[None, :]
     return (up**2 + right**2).sqrt(), torch.atan2(right, up)
 

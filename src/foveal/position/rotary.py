@@ -1,6 +1,7 @@
 """Rotary positions: q and k are turned by their positions, so that their product knows only the distance.
 
-    q′_i = R_i q_i;   k′_j = R_j k_j;   q′_i·k′_j = q_i · R_{j−i} k_j;   R_p turns the pair (c, c + D/2) by p / base^(2c/D), c < D/2
+    q′_i = R_i q_i;   k′_j = R_j k_j;   q′_i·k′_j = q_i · R_{j−i} k_j;   R_p turns the pair (c, c + D/2)
+        by p / base^(2c/D), c < D/2
 
 Symbols: the pairs are halves, channel c with channel c + D/2, as in Llama's weights in transformers; GPT-J and the
     paper pair neighbours, 2c with 2c + 1. The two differ by a fixed order of the channels.

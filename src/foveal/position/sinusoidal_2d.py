@@ -1,4 +1,4 @@
-"""Sinusoidal positions on a grid: the first half of the channels tells the row, the second half the column.
+"""Sinusoidal positions on a grid: the first half of the channels encodes the row, the second half the column.
 
     PE(y, x) = [PE_{⌈C/2⌉}(y) ; PE_{⌊C/2⌋}(x)],   PE_c the sinusoidal position of width c
 
@@ -7,7 +7,7 @@ Paper: Niki Parmar, Ashish Vaswani, Jakob Uszkoreit, Łukasz Kaiser, Noam Shazee
 Paper: Nicolas Carion, Francisco Massa, Gabriel Synnaeve, Nicolas Usunier, Alexander Kirillov, Sergey Zagoruyko (2020).
     End-to-end object detection with transformers. ECCV. arXiv:2005.12872.
 Departs from the paper: coordinates count tokens from 0; the second paper's code counts from 1 and stretches them to
-    2π. The first paper's columns also tell the colour, as it predicts pixels.
+    2π. The first paper's columns also encode the colour, as it predicts pixels.
 Cost: O(h·w·C); no parameters, any grid.
 Example: Sinusoidal2d(14)(image)
 """

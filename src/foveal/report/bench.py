@@ -128,10 +128,9 @@ class Bench:
 
     def _method(self) -> str:
         return (
-            f"Candidates take turns: {WARM_UP} rounds of warm-up, then {self.rounds} rounds (fewer where said in the "
-            ".json). Times are the "
-            "median, with the 10th and the 90th of a hundred in brackets. On a GPU the device alone is timed, on a "
-            "CPU the whole call."
+            f"Candidates take turns: {WARM_UP} rounds of warm-up, then {self.rounds} rounds (fewer where the .json "
+            "says so). Times are the median, with the 10th and the 90th of a hundred in brackets. On a GPU the device "
+            "alone is timed, on a CPU the whole call."
         )
 
 

@@ -2,7 +2,7 @@
 and what it does to (queries × keys) becomes a picture.
 
 A mask is drawn as it is, a position as the matrix that it adds (or the similarity that it leaves), everything that
-attends as its weights.
+attends as its weights, a gate on feature maps as what comes in, the part of it that passes, and what comes out.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -139,8 +139,25 @@ def _of_weights(entry: Entry) -> Picture | str:
             with watch() as seen:
                 run_example(entry)
     except FovealError:  # the example itself has just run: what is left is that nothing was seen
-        return "it makes no weights of queries on keys"
+        return _of_gate(entry, ran) if entry.kind == "map" else "it makes no weights of queries on keys"
     return _amounts(entry, {name: record.weights[0] for name, record in seen.items()})
+
+
+def _of_gate(entry: Entry, ran: Ran) -> Picture | str:
+    """Two channels of the first sample, each as |input|, gate and |output|: the third is the product of the others."""
+    if getattr(ran.output, "shape", None) == ran.inputs[0].shape and ran.output.dim() == 4:
+        maps, output = (_array(values[0, :2]) for values in (ran.inputs[0], ran.output))
+        gates, largest = output / maps, np.abs(maps).max()
+        if ((gates >= 0) & (gates <= 1 + 1e-6)).all():
+            shown = np.stack([np.abs(maps) / largest, gates, np.abs(output) / largest], 1)  # channels, then what
+            names = [
+                name
+                for c in range(len(maps))
+                for name in (f"|input {c}| / {largest:.2g}", f"gate {c}", f"|output {c}| / {largest:.2g}")
+            ]
+            panels = np.clip(shown.reshape(-1, *maps.shape[1:]), 0, 1)
+            return Picture(tuple(panels), entry.name, entry.title, tuple(names), rows="y", columns="x")
+    return "it makes neither weights of queries on keys nor gates between 0 and 1"
 
 
 def _amounts(entry: Entry, attentions: "dict[str, Tensor]") -> Picture:

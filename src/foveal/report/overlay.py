@@ -17,6 +17,7 @@ from foveal.report.picture import EDGE, INK, LINE, PAPER, SOFT, ascii_of, font
 
 Array = NDArray[np.float64]
 Pixels = NDArray[np.uint8]
+# from nothing to most, ever lighter
 HEAT = (
     "#10082e",
     "#47107a",
@@ -25,7 +26,7 @@ HEAT = (
     "#f0703a",
     "#fbb040",
     "#fcf6b8",
-)  # from nothing to most, ever lighter
+)
 FOUND = (201, 58, 80)
 BIG, SMALL, GAP, LIST = 330, 200, 26, 330  # sides of panels, what is between them, the width of the list
 READABLE = 46  # pixels of a cell that carries its number
@@ -47,9 +48,8 @@ class Sheet:
     title: str
     caption: str
     photo: Pixels  # (h, w, 3)
-    probabilities: Sequence[
-        tuple[str, float, bool]
-    ]  # class, probability, whether it counts as found; as they are listed
+    # class, probability, whether it counts as found; as they are listed
+    probabilities: Sequence[tuple[str, float, bool]]
     large: Sequence[Panel]
     small: Sequence[Sequence[Panel]]  # a row for each layer
     legend: str

@@ -3,7 +3,7 @@
     Paper: First Last, First Last (YEAR). Title. Venue. arXiv:ID. doi:ID.
 
 Venue, arXiv and doi may be missing. A venue such as github.com/NAME/REPOSITORY makes it software. All authors are
-named; a family name is the last word, with the small words before it (van der Maaten).
+named; a family name is the last word, with the small words before it (van der Maaten) or Le (Le Folgoc).
 """
 
 import re
@@ -50,6 +50,7 @@ JOURNAL_WORDS = re.compile(
 
 REPOSITORY = re.compile(r"(github|gitlab)\.com/\S+$")
 
+# what Unicode does not take apart
 WITHOUT_ACCENT = {
     "ł": "l",
     "ø": "o",
@@ -58,7 +59,7 @@ WITHOUT_ACCENT = {
     "œ": "oe",
     "đ": "d",
     "ı": "i",
-}  # what Unicode does not take apart
+}
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def parted(author: str) -> tuple[str, str]:
     """(family, given): "Laurens van der Maaten" → ("van der Maaten", "Laurens")."""
     words = author.split()
     start = len(words) - 1
-    while start > 1 and words[start - 1].islower():
+    while start > 1 and (words[start - 1].islower() or words[start - 1] == "Le"):
         start -= 1
     return " ".join(words[start:]), " ".join(words[:start])
 

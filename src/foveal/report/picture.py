@@ -1,4 +1,4 @@
-"""A matrix as a picture in a PNG file. For the terminal see `blocks.py`.
+"""A matrix as a picture in a PNG file. For the terminal see app/command/show.py.
 
     value in [0, 1] → colour, by anchors of falling lightness;   cell (i, j) → a square of whole pixels
 
@@ -22,6 +22,7 @@ from foveal.errors import expect
 Matrix = NDArray[np.float64]
 
 PAPER, INK, SOFT, LINE = (255, 255, 255), (32, 36, 52), (112, 118, 134), (206, 210, 218)
+# from nothing to all, ever darker
 AMOUNT = (
     "#f5f6f2",
     "#cee5da",
@@ -30,7 +31,7 @@ AMOUNT = (
     "#2c7995",
     "#2a4f7f",
     "#292a59",
-)  # from nothing to all, ever darker
+)
 SIGNED = ("#7a2d18", "#ce7444", "#f0cdb0", "#f7f6f2", "#b7d6dc", "#4889a6", "#183e68")  # from minus over zero to plus
 
 EDGE = 28  # white around everything

@@ -36,19 +36,15 @@ class Card:
     recipe: dict[str, Any] = field(default_factory=dict)
     origin: dict[str, Any] = field(default_factory=dict)
     note: str = ""  # what it is good for, and what not
-    shapes: dict[str, list[int]] = field(
-        default_factory=dict
-    )  # of the tensors that pruning made smaller than the config says
+    # of the tensors that pruning made smaller than the config says
+    shapes: dict[str, list[int]] = field(default_factory=dict)
     format: int = FORMAT
     foveal: str = __version__
 
     tuples: ClassVar[tuple[str, ...]] = ()  # fields that JSON writes as lists
     written: ClassVar[tuple[str, ...]] = ()  # fields that have a default in Python, and must be in a file all the same
-    paths: ClassVar[tuple[str, ...]] = (
-        "data",
-        "model",
-        "init_from",
-    )  # of the recipe: names of files on the machine that trained
+    # of the recipe: names of files on the machine that trained
+    paths: ClassVar[tuple[str, ...]] = ("data", "model", "init_from")
 
     def text(self) -> str:
         facts = dataclasses.asdict(self)
@@ -133,9 +129,8 @@ def check_classes(classes: Sequence[object], where: str) -> None:
         fits = isinstance(name, str) and name.strip() == name and name.isprintable() and bool(name)
         expect(fits, where, "names of classes in printable letters", short_repr(name), "rename the class")
         assert isinstance(name, str)
-        formula = name[0] in "=+-@" and any(
-            sign in name for sign in "(|!"
-        )  # which a spreadsheet that opens a table would run
+        # which a spreadsheet that opens a table would run
+        formula = name[0] in "=+-@" and any(sign in name for sign in "(|!")
         expect(
             not formula,
             where,

@@ -28,7 +28,8 @@ BAND = 4_000_000  # pixels that are laid over black at a time
 # PostScript.
 FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP")
 SUFFIXES = (  # of files that are taken for images
-    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".tif", ".tiff", ".webp", ".gif", ".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".avif",
+    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".tif", ".tiff", ".webp", ".gif",
+    ".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".avif",
 )  # fmt: skip
 ORIENTATION = 0x0112  # the EXIF tag, and what its values ask for
 TURNS = {
@@ -69,7 +70,8 @@ def open_image(path: str | os.PathLike[str], size: int | None = None) -> Pixels:
             if image.width * image.height <= LARGE:
                 return _pixels(image, box, size, name)
             with _one_large_image:
-                Image.core.set_block_size(BLOCK)  # type: ignore[attr-defined]  # Pillow documents it, and exports it untyped
+                # Pillow documents it, and exports it untyped.
+                Image.core.set_block_size(BLOCK)  # type: ignore[attr-defined]
                 try:
                     return _pixels(image, box, size, name)
                 finally:

@@ -86,8 +86,8 @@ def opened(inputs: Iterable[Any], size: int, threads: int = THREADS) -> Iterator
                 name = name_of(one, number)
                 line.put((name, pool.submit(_frame, one, name, size)))
             line.put(None)
-        except BaseException as error:  # noqa: BLE001 — raised again where the images are asked for; a pool that is shut takes nothing
-            line.put(error)
+        except BaseException as error:  # noqa: BLE001 — raised again where the images are asked for
+            line.put(error)  # or nobody asks any more: a pool that is shut takes nothing
 
     pool = ThreadPoolExecutor(threads)
     threading.Thread(target=feed, daemon=True).start()

@@ -134,9 +134,8 @@ def learn(sentences: Iterable[str], vocab_size: int = 10000, kind: str = "bpe", 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = _around(models.BPE() if kind == "bpe" else models.Unigram())
     vocabulary = Vocabulary(kind, bool(lowercase), tokenizer)
-    texts = (
-        text for text in map(vocabulary.normalise, _texts(sentences)) if text
-    )  # one at a time: there may be millions
+    # one at a time: there may be millions
+    texts = (text for text in map(vocabulary.normalise, _texts(sentences)) if text)
     first = next(texts, "")
     expect(bool(first), "the sentences of a vocabulary", "at least one that is not empty", "none")
     shared: dict[str, Any] = {

@@ -10,9 +10,8 @@ from foveal.report.table import Table
 if TYPE_CHECKING:
     from foveal.training.sweep import Run
 
-Variants = Mapping[
-    str, Mapping[str, Any]
-]  # table → name of a variant → its recipe; the first one is what the others are compared with
+# table → name of a variant → its recipe; the first one is what the others are compared with
+Variants = Mapping[str, Mapping[str, Any]]
 Plans = Mapping[tuple[str, str], Sequence["Run"]]  # (table, variant) → its runs over folds and seeds
 
 

@@ -19,12 +19,13 @@ def load(name: "str | Path", *, device: str = "auto", threads: int = 1, config: 
     """A run's folder, a .safetensors or .onnx file, weights that come with foveal, a preset (with random weights),
     or an id on the hub.
 
-    config: of a preset, fields that differ, such as {"image": 448}.
+    threads: of an exported file; torch's are the whole process's. config: of a preset, fields that differ, such as
+    {"image": 448}.
     """
     where = find_model(name)
     expect(not config or where is None, str(name), "a preset beside config", "a model that has a config of its own")
     if where is None:
-        return _preset(str(name), device, config or {})
+        return _preset(str(name), device, threads, config or {})
     if where.suffix == EXPORTED:
         expect(device in ("auto", "cpu"), "--device", "auto or cpu for an exported file", device)
         exported = open_exported(where, threads)
@@ -129,15 +130,16 @@ def _packaged_task() -> str | None:
     return None if file is None else task_in(open_exported(file).card)
 
 
-def _preset(name: str, device: str, config: dict[str, Any]) -> Model:
+def _preset(name: str, device: str, threads: int, config: dict[str, Any]) -> Model:
     import torch
 
     from foveal.models.zoo import create, presets
 
     task = next(one for one in all_tasks() if name in presets(*one.families))
-    torch.manual_seed(0)
-    network = create(name, **config).eval()
-    return Model(task, task.new_card(name, network), network=network, device=device)
+    with torch.random.fork_rng(devices=[]):  # the same weights each time, and the caller's generator stays as it is
+        torch.manual_seed(0)
+        network = create(name, **config).eval()
+    return Model(task, task.new_card(name, network), network=network, device=device, threads=threads)
 
 
 def _task_of(text: str, file: Path) -> Task:

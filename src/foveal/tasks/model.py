@@ -1,6 +1,5 @@
 """One opened model, whatever lies behind it: what `foveal.load` returns, and what every command works with."""
 
-import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -88,6 +87,18 @@ class Model:
         assert self._exported is not None
         return self._exported
 
+    def origin(self) -> dict[str, str]:
+        """Where a figure of this model comes from: the machine, versions, and the threads that compute."""
+        from foveal.deploy.measure.origin import origin
+
+        if self.is_exported:
+            return origin("cpu", self.threads)
+        import torch
+
+        from foveal.device import choose
+
+        return origin(str(choose(self.device)), torch.get_num_threads())
+
     def folder(self) -> Path:
         """Where what is made of this model is written by default: the run's folder, or the folder of its file."""
         path = self.path or Path()
@@ -100,17 +111,17 @@ class Model:
         return self._task.predictor(self, self._options("predict", options))
 
     def predict(self, inputs: Any, **options: Any) -> Iterator[Any]:
-        """One result per input, as they come. inputs: a path, folder or pattern; an array or an image;
-        or any iterable of them.
+        """One result per input, as they come. inputs: a path, folder or pattern; an array or an image.
+
+        Or any iterable of them.
         """
         predictor = self.predictor(**options)
         if isinstance(inputs, (str, Path)):
             return predictor.predict(predictor.inputs([str(inputs)]))
         if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(one, (str, Path)) for one in inputs):
             return predictor.predict(predictor.inputs([str(one) for one in inputs]))
-        single = (
-            hasattr(inputs, "__array_interface__") and getattr(inputs, "ndim", 3) == 3
-        )  # one image, of numpy or Pillow
+        # one image, of numpy or Pillow
+        single = hasattr(inputs, "__array_interface__") and getattr(inputs, "ndim", 3) == 3
         return predictor.predict([inputs] if single else inputs)
 
     def translate(self, lines: str | Sequence[str], **options: Any) -> Any:
@@ -192,6 +203,10 @@ class Model:
             return upload(self.save_pretrained(folder), repo, **options)
 
     def _options(self, stage: str, values: dict[str, Any]) -> Any:
+        """What a stage is given; threads that it would not have are refused before it begins."""
+        got = "a model of torch, whose threads are the whole process's"
+        do = "set OMP_NUM_THREADS, or call torch.set_num_threads"
+        expect(self.is_exported or self.threads == 1, "threads", "an exported file", got, do)
         return make(self._task.options(stage), f"{stage} of a model that {self._task.does}", **values)
 
     def _readme(self) -> str:
@@ -200,23 +215,11 @@ class Model:
         lines = [
             "---", "library_name: foveal", f"tags: [{', '.join(tags)}]", "---", f"# {self.card.model}", "",
             self.card.note or f"A model that {self._task.does}, trained with foveal.", "",
-            "```python", "import foveal", 'model = foveal.load("this folder, or its id on the hub")', "```", "", figures,
+            "```python", "import foveal", 'model = foveal.load("this folder, or its id on the hub")', "```", "",
+            figures,
         ]  # fmt: skip
         return "\n".join(lines)
 
     def __repr__(self) -> str:
         kind = "exported" if self.is_exported else "random weights" if self.random else "trained"
         return f"Model({self.name!r}, task={self.task!r}, model={self.card.model!r}, {kind})"
-
-    def with_card(self, **changes: Any) -> "Model":
-        """The same model with other facts in its card."""
-        card = dataclasses.replace(self.card, **changes)
-        return Model(
-            self._task,
-            card,
-            self.path,
-            network=self._network,
-            exported=self._exported,
-            device=self.device,
-            threads=self.threads,
-        )

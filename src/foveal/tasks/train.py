@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foveal.errors import FovealError
+from foveal.errors import FovealError, expect
 from foveal.options import make, read_options
 from foveal.tasks.task import Task, find_task
 
@@ -100,7 +100,11 @@ def recipe_of(task: Task, name: str | None, values: Mapping[str, Any]) -> Any:
             del options["config"]
         else:
             print(f"{model} has the recipe's config: {options['config']}", file=sys.stderr, flush=True)
-    return make(task.recipe, f"training a model that {task.does}", **options | dict(values)).from_anywhere()
+    recipe = make(task.recipe, f"training a model that {task.does}", **options | dict(values)).from_anywhere()
+    # A file may hold every option, also those that nobody chose: only who asks for the best epoch is contradicted.
+    averaged = values.get("checkpoint") == "best" and recipe.average > 1
+    expect(not averaged, "--checkpoint best", "--average 1 beside it", recipe.average, "a mean has no best epoch")
+    return recipe
 
 
 def default_folder(recipe: "Recipe") -> Path:

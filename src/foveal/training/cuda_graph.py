@@ -1,7 +1,8 @@
 """A training step in one launch: forward and backward pass are recorded once for each shape of batch,
 and replayed (CUDA graphs).
 
-    (L, ∂L/∂w) = replay(batch);   from there the gradient goes on as any other does: to accumulation, clipping and the optimiser
+    (L, ∂L/∂w) = replay(batch)
+    from there the gradient goes on as any other does: to accumulation, clipping and the optimiser
 
 A step of a small Transformer is hundreds of kernels of a few microseconds each, which take Python longer to launch
 than a GPU to run. What is recorded must have few shapes (`bucketed` batches), must not read numbers (which would make

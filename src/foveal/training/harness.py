@@ -31,11 +31,10 @@ from foveal.errors import FovealError, expect
 from foveal.training.journal import CHECKPOINT, AtomicCheckpoint, Bar, Journal
 from foveal.training.module import TaskModule
 from foveal.training.recipe import Recipe
-from foveal.training.run_folder import DATA, RECIPE, expect_outside, expect_same_data, finished, tidy
+from foveal.training.run_folder import DATA, RECIPE, expect_outside, expect_result, expect_same_data, finished, tidy
 
-fcntl: Any = (
-    importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None
-)  # Windows has none: there nobody is kept out
+# Windows has none: there nobody is kept out
+fcntl: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None
 Item = TypeVar("Item")
 Progress = Callable[[Iterable[Any], int, str], Iterable[Any]]  # the items as they come, and how far they have
 NOISE = (
@@ -46,6 +45,7 @@ NOISE = (
     ".*treespec, LeafSpec.*",
     ".*worker processes in total.*",
 )
+LIGHTNING_PRECISION = {"32": "32-true", "tf32": "32-true", "16": "16-mixed", "bf16": "bf16-mixed"}
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,6 @@ class Data(Protocol):
     @property
     def folds(self) -> int: ...
     def summary(self) -> str: ...
-    def fingerprint(self) -> str: ...
     def facts(self) -> dict[str, Any]: ...
 
 
@@ -75,10 +74,8 @@ class Training(ABC):
 
     module: TaskModule
     data: pl.LightningDataModule
-    watched: tuple[str, str] = (
-        "val_loss",
-        "min",
-    )  # the figure that patience and the best epoch go by, and its better end
+    # the figure that patience and the best epoch go by, and its better end
+    watched: tuple[str, str] = ("val_loss", "min")
 
     def begin(self, folder: Path) -> None:  # noqa: B027 — most need none
         """Write what a run's folder has from its first second on,
@@ -88,7 +85,8 @@ class Training(ABC):
     @abstractmethod
     def finish(self, trainer: pl.Trainer, journal: Journal, folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
         """With the kept weights in `module.evaluated`: evaluate them, write model.safetensors and result.json,
-        and return the result.
+        and return the result: model, epoch, seconds, and the number whose name is its `figure`, such as the watched
+        one.
         """
 
 
@@ -130,14 +128,13 @@ def train(
     if (done := finished(recipe, folder, resume or not first)) is not None:
         return done
     recipe.check_folds(chosen=False)
-    quiet()
     data = task.read(recipe)
     if first:
         announce(data.summary())
     expect_same_data(folder, data)
     last = folder / CHECKPOINT
     torch.manual_seed(recipe.seed)
-    with folder_for(folder), determinism(), alone(folder) if first else contextlib.nullcontext():
+    with folder_for(folder), quiet(), determinism(), alone(folder) if first else contextlib.nullcontext():
         training = task.training(recipe, data, folder, machine, progress if first else silent, fresh=not last.exists())
         journal = Journal(
             folder, recipe.checkpoint, training.watched, verbose=not sys.stderr.isatty(), trail=recipe.average
@@ -151,7 +148,10 @@ def train(
         with interruptible(), matmul_precision(recipe.precision), _of_this_run(last):
             trainer.fit(training.module, datamodule=training.data, ckpt_path=str(last) if last.exists() else None)
             journal.load_kept(training.module.evaluated, recipe.average)
-            return training.finish(trainer, journal, folder, origin or {})
+            result = training.finish(trainer, journal, folder, origin or {})
+            if trainer.is_global_zero:
+                expect_result(result, f"the task {task.name}")
+            return result
 
 
 def is_first(machine: Machine) -> bool:
@@ -219,13 +219,14 @@ def trainer_of(recipe: Recipe, machine: Machine, journal: Journal, watched: tupl
     if recipe.patience:
         callbacks.append(EarlyStopping(watched[0], patience=recipe.patience, mode=watched[1]))
     callbacks.append(journal)
-    deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # 3 % of a step; nothing here reads what it has not written
+    # 3 % of a step; nothing here reads what it has not written.
+    deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     try:
         return pl.Trainer(
             accelerator="gpu" if device.type == "cuda" else device.type,
             devices=machine.devices if device.index is None else [device.index],
             strategy=machine.strategy,
-            precision={"32": "32-true", "tf32": "32-true", "16": "16-mixed", "bf16": "bf16-mixed"}[recipe.precision],  # type: ignore[arg-type]
+            precision=LIGHTNING_PRECISION[recipe.precision],  # type: ignore[arg-type]
             max_epochs=recipe.epochs,
             gradient_clip_val=recipe.clip or None,
             accumulate_grad_batches=recipe.accumulate,
@@ -268,15 +269,24 @@ def _of_this_run(last: Path) -> Iterator[None]:
         ) from None
 
 
-def quiet() -> None:
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
     """Lightning prints tips, devices and workers, and uses what torch is about to drop.
 
-    A run prints what matters by itself.
+    A run prints what matters by itself; the caller's own filters and levels are put back at the end.
     """
-    for name in ("pytorch_lightning", "lightning_fabric"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    for words in NOISE:
-        warnings.filterwarnings("ignore", words)
+    loggers = [logging.getLogger(name) for name in ("pytorch_lightning", "lightning_fabric")]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        for words in NOISE:
+            warnings.filterwarnings("ignore", words)
+        try:
+            for logger in loggers:
+                logger.setLevel(logging.ERROR)
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
 
 
 def _tensorboard(folder: Path) -> Any:

@@ -39,18 +39,24 @@ class Journal(Checkpoint):
         self,
         folder: Path,
         checkpoint: str,
-        watched: tuple[str, str] = ("val_score", "max"),
+        watched: tuple[str, str],
         verbose: bool = True,
         trail: int = 1,
     ) -> None:
-        """checkpoint: which epoch's weights are kept, the "best" by the watched figure, or the "last". verbose: a line
-        per epoch on stderr. trail: keep the weights of the last N epochs, to be averaged.
+        """checkpoint: which epoch's weights are kept, the "best" by the watched figure, or the "last". watched: that
+        figure, and its better end, "min" or "max". verbose: a line per epoch on stderr. trail: keep the weights of the
+        last N epochs, to be averaged.
         """
         self.folder, self.checkpoint, self.watched, self.verbose = folder, checkpoint, watched, verbose
         self.trail = trail if trail > 1 else 0
         self.best, self.best_loss, self.best_epoch, self.rows = -math.inf, 0.0, -1, list[dict[str, Any]]()
         self.began = self.ended = self.trained = self.waited = 0.0
         self.amount = 0
+
+    @property
+    def kept_epoch(self) -> int:
+        """Whose weights are kept, counted from 1: the chosen epoch, or the last of those that are averaged."""
+        return len(self.rows) if self.trail else self.best_epoch + 1
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best, "best_loss": self.best_loss, "best_epoch": self.best_epoch, "rows": self.rows}
@@ -71,9 +77,8 @@ class Journal(Checkpoint):
         self.trained, self.waited, self.amount = 0.0, 0.0, 0
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_idx: int) -> None:
-        self.waited += (
-            time.perf_counter() - self.ended
-        )  # since the last step nothing was done but to wait for this batch
+        # since the last step nothing was done but to wait for this batch
+        self.waited += time.perf_counter() - self.ended
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -85,22 +90,23 @@ class Journal(Checkpoint):
     def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
         figure, better = self.watched
-        score, seconds = metrics.get(figure, 0.0) * (1 if better == "max" else -1), time.perf_counter() - self.began
+        logged = ", ".join(metrics) or "nothing"
+        expect(figure in metrics, "the module", f"it to log {figure}, which the best epoch goes by", logged)
+        score, seconds = metrics[figure] * (1 if better == "max" else -1), time.perf_counter() - self.began
         if trainer.is_global_zero:
             self._note(trainer, module, metrics, score, seconds)
         trainer.save_checkpoint(self.folder / CHECKPOINT)  # every process takes part in that, the first one writes
         if self.verbose and trainer.is_global_zero:
-            # BLEU is not of every epoch; a loss that is NaN is what a person must see.
-            known = {
-                name: f"{value:.4f}" for name, value in metrics.items() if name != "val_bleu" or math.isfinite(value)
-            }
+            # Not every epoch has every figure; a loss that is NaN is what a person must see.
+            missing = {name for name in module.occasional if math.isnan(metrics.get(name, math.nan))}  # type: ignore[union-attr]
+            known = {name: f"{value:.4f}" for name, value in metrics.items() if name not in missing}
             facts = " · ".join(f"{name} {value}" for name, value in (known | self.pace(trainer, module, 1.0)).items())
             print(f"epoch {trainer.current_epoch + 1} of {trainer.max_epochs} · {facts}", file=sys.stderr, flush=True)
 
     def pace(self, trainer: pl.Trainer, module: pl.LightningModule, share: float) -> dict[str, str]:
         """How fast the run goes, and how long it will still go, after this share of an epoch.
 
-        The last epoch tells what validation takes.
+        What validation takes is known from the last epoch.
         """
         seconds = time.perf_counter() - self.began
         speed = self.amount / max(self.trained, 1e-9)
@@ -112,7 +118,7 @@ class Journal(Checkpoint):
         self, trainer: pl.Trainer, module: pl.LightningModule, metrics: dict[str, float], score: float, seconds: float
     ) -> None:
         """The epoch's row, and its weights if they are the best so far."""
-        loss = metrics.get("val_loss", 0.0)  # tells epochs of the same score apart
+        loss = metrics.get("val_loss", 0.0)  # breaks a tie between epochs of the same score
         if self.checkpoint == "last" or (score, -loss) > (self.best, -self.best_loss):
             self.best, self.best_loss, self.best_epoch = score, loss, trainer.current_epoch
             if not self.trail:
@@ -201,5 +207,5 @@ class AtomicCheckpoint(TorchCheckpointIO):
 
 def weights(module: pl.LightningModule) -> bytes:
     """The weights that would be kept now, as safetensors."""
-    evaluated = module.evaluated
-    return save({name: tensor.detach().cpu().contiguous() for name, tensor in evaluated.state_dict().items()})  # type: ignore[union-attr]
+    state = module.evaluated.state_dict()  # type: ignore[union-attr]
+    return save({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()})

@@ -19,6 +19,7 @@ from foveal.training.recipe import FULL, Recipe
 
 class TaskModule(pl.LightningModule):
     unit = "samples"  # what a run counts per second
+    occasional: tuple[str, ...] = ()  # figures that are NaN after an epoch that did not measure them
 
     def __init__(self, model: nn.Module, recipe: Recipe) -> None:
         super().__init__()
@@ -50,9 +51,8 @@ class TaskModule(pl.LightningModule):
         self, groups: list[dict[str, Any]], schedule: Callable[[int], float], lr: float, **options: Any
     ) -> dict[str, Any]:
         """AdamW with a factor on the learning rate at each step, as Lightning wants it."""
-        fused = (
-            self.device.type == "cuda" and self.recipe.precision in FULL
-        )  # in mixed precision, Lightning clips no gradient of a fused one
+        # in mixed precision, Lightning clips no gradient of a fused one
+        fused = self.device.type == "cuda" and self.recipe.precision in FULL
         optimizer = torch.optim.AdamW(groups, lr=lr, fused=fused, **options)
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, schedule)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}

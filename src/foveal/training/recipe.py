@@ -43,7 +43,7 @@ class Recipe(Options):
     )
     average: int = option(1, "keep the mean of the weights of the last N epochs; 1: of one epoch", least=1)
     checkpoint: str = option(
-        "last", "which epoch is kept: the best by the validation score, or the last", ("best", "last")
+        "last", "which epoch is kept with --average 1: the best by the validation score, or the last", ("best", "last")
     )
     checkpointing: bool = option(
         False, "gradient checkpointing: compute each block again in the backward pass, for less memory and more time"

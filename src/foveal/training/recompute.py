@@ -1,6 +1,7 @@
 """Gradient checkpointing: what blocks hold for the backward pass is forgotten, and computed again when it is needed.
 
-    memory of L blocks: L inputs, and the inside of one block, in place of the inside of all;   time: one forward pass more
+    memory of L blocks: L inputs, and the inside of one block, in place of the inside of all
+    time: one forward pass more
 
 The second pass draws the same dropout, and leaves BatchNorm's running statistics and its counter alone: they would be
 moved twice.
@@ -33,7 +34,7 @@ def _forgetful(block: nn.Module) -> Any:
     def forgetful(*inputs: Any, **named: Any) -> Any:
         if not (block.training and torch.is_grad_enabled()):
             return forward(*inputs, **named)
-        contexts = lambda: (contextlib.nullcontext(), _still(block))  # noqa: E731 — of the first pass, and of the second
+        contexts = lambda: (contextlib.nullcontext(), _still(block))  # noqa: E731 — of the first pass and the second
         return checkpoint(forward, *inputs, use_reentrant=False, context_fn=contexts, **named)
 
     return forgetful

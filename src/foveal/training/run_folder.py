@@ -71,9 +71,8 @@ def expect_same_recipe(recipe: Recipe, folder: Path) -> None:
     expect(isinstance(kept, dict), str(folder / RECIPE), "the recipe of a run", "something else")
     kept = {recipe.renamed.get(key, key): value for key, value in kept.items()}
     kept |= {name: absolute(kept[name]) for name, absolute in PATHS.items() if isinstance(kept.get(name), str)}
-    kept = (
-        load_yaml(type(recipe)().text()) | recipe.before | kept
-    )  # options that are newer than the run had their defaults
+    # options that are newer than the run had their defaults
+    kept = load_yaml(type(recipe)().text()) | recipe.before | kept
     now = load_yaml(recipe.text())
     differing = sorted(key for key in now if kept.get(key) != now[key])
     got = f"others for {', '.join(differing)}"
@@ -100,18 +99,25 @@ def expect_same_data(folder: Path, data: Any) -> None:
 def read_result(folder: Path) -> dict[str, Any]:
     """The result of a run that has ended."""
     result = read_json(folder / RESULT)
+    expect_result(result, str(folder / RESULT), "remove it to have the run finished again")
+    return result
+
+
+def expect_result(result: dict[str, Any], where: str, do: str = "") -> None:
+    """Raise a FovealError unless a result has what is read of any task's: the number that its `figure` names, too."""
     needed: dict[str, type | tuple[type, ...]] = {
         "model": str,
         "epoch": int,
-        "val_score": (int, float),
+        figure_of(result): (int, float),
         "seconds": (int, float),
     }
     damaged = sorted(name for name, kind in needed.items() if not isinstance(result.get(name), kind))
-    do = "remove it to have the run finished again"
-    expect(
-        not damaged, str(folder / RESULT), f"a result with {', '.join(needed)}", f"one without {', '.join(damaged)}", do
-    )
-    return result
+    expect(not damaged, where, f"a result with {', '.join(needed)}", f"one without {', '.join(damaged)}", do)
+
+
+def figure_of(result: dict[str, Any]) -> str:
+    """The name of the number that sums a run up; results that are older than this entry have a val_score."""
+    return str(result.get("figure", "val_score"))
 
 
 def tidy(folder: Path) -> None:

@@ -18,14 +18,11 @@ from foveal.child import PARENT
 from foveal.errors import FovealError, expect
 from foveal.training.diverged import DIVERGED
 from foveal.training.recipe import Recipe
-from foveal.training.run_folder import RECIPE, finished, is_empty, read_result
+from foveal.training.run_folder import RECIPE, figure_of, finished, is_empty, read_result
 
 OUTCOME = "diverged.txt"  # in the folder of a run that has: remove it to have the run done again
-FIRST, FACTOR, RAREST = (
-    10.0,
-    1.5,
-    120.0,
-)  # seconds until the first line of a log, how much rarer they become, and the longest silence
+# seconds until the first line of a log, how much rarer they become, and the longest silence
+FIRST, FACTOR, RAREST = (10.0, 1.5, 120.0)
 
 
 @dataclass(frozen=True)
@@ -92,9 +89,8 @@ def run_all(runs: Sequence[Run], flags: Sequence[str], jobs: int, *, diverging: 
     diverging: a run whose numbers become NaN is an outcome, not a failure: `diverged` knows it, and it is not done
     again.
     """
-    waiting = [
-        run for run in runs if finished(run.recipe, run.folder, resume=True) is None
-    ]  # raises for a folder of another recipe
+    # raises for a folder of another recipe
+    waiting = [run for run in runs if finished(run.recipe, run.folder, resume=True) is None]
     if diverging:
         waiting = [run for run in waiting if not diverged(run)]
     status = Status(len(runs), len(runs) - len(waiting))
@@ -174,9 +170,9 @@ def _one(run: Run, flags: Sequence[str], jobs: int, running: "set[subprocess.Pop
         status.done += 1
     if process.returncode == 0:
         result = read_result(run.folder)
-        _say(
-            f"{name}: validation score {result['val_score']:.4f} at epoch {result['epoch']}, {result['seconds']:.0f} s"
-        )
+        figure = figure_of(result)
+        score = f"{figure.replace('val_', 'validation ', 1)} {result[figure]:.4f}"
+        _say(f"{name}: {score} at epoch {result['epoch']}, {result['seconds']:.0f} s")
         recipe.unlink(missing_ok=True)
         return ""
     if any(DIVERGED in line for line in errors):

@@ -1,4 +1,4 @@
-"""Attention on feature maps (B, C, h, w). One file per mechanism; `foveal.vision.SqueezeExcitation` is found by its file."""
+"""Attention on feature maps (B, C, h, w): one file per mechanism, found by its file, as `foveal.vision.CBAM`."""
 
 from foveal.lazy import door
 

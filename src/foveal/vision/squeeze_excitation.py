@@ -12,8 +12,8 @@ Example: SqueezeExcitation(6, squeeze=4)(maps)
 
 from torch import Tensor, nn
 
-from foveal.layers.attention import check_activation, check_sizes
-from foveal.vision.maps import check_maps
+from foveal.layers.attention import check_sizes
+from foveal.vision.maps import check_maps, check_parts
 
 
 class SqueezeExcitation(nn.Module):
@@ -27,12 +27,12 @@ class SqueezeExcitation(nn.Module):
         activation: nn.Module | None = None,
         gate: nn.Module | None = None,
     ) -> None:
-        """squeeze: channels between W_a and W_b, width/16 and at least 1 unless given; gate: such as nn.Hardsigmoid()."""
+        """squeeze: channels between W_a and W_b, width/16 unless given; gate: such as nn.Hardsigmoid()."""
         super().__init__()
+        check_sizes(self, width=width)
         squeeze = max(1, width // 16) if squeeze is None else squeeze
-        check_sizes(self, width=width, squeeze=squeeze)
-        check_activation(self, activation)
-        check_activation(self, gate)
+        check_sizes(self, squeeze=squeeze)
+        check_parts(self, activation=activation, gate=gate)
         self.reduce, self.widen = nn.Conv2d(width, squeeze, 1), nn.Conv2d(squeeze, width, 1)
         self.activation = nn.ReLU() if activation is None else activation
         self.gate = nn.Sigmoid() if gate is None else gate

@@ -21,7 +21,7 @@ def test_folds_become_one_test_in_the_order_of_names():
     assert all_.logits.argmax(1).tolist() == [0, 1, 0]
 
 
-def test_a_picture_that_two_folds_test_is_refused():
+def test_an_image_that_two_folds_test_is_refused():
     with pytest.raises(FovealError, match="every image once"):
         pooled([told(["a"], [0], [0]), told(["a"], [0], [0])])
 
@@ -70,7 +70,7 @@ def test_groups_widen_the_interval():
     assert together.high - together.low > 1.5 * (alone.high - alone.low)
 
 
-def test_builds_on_other_pictures_or_without_a_common_seed_are_refused():
+def test_builds_on_other_images_or_without_a_common_seed_are_refused():
     one, other = told(["a"], [0], [0]), told(["b"], [0], [0])
     with pytest.raises(FovealError, match="same test images"):
         difference({0: one}, {0: other}, multi_label=False)

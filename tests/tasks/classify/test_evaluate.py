@@ -4,6 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 from data.bad import BAD, spoiled
 from training.little import FIELDS, a_set, result, rows, trained
 
@@ -12,6 +13,7 @@ from foveal.report import progress as progress_module
 from foveal.tasks.classify.evaluate import plain_thresholds
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.summary import summarise
+from foveal.tasks.load import load
 from foveal.training.harness import Machine
 
 
@@ -72,7 +74,7 @@ def test_a_fold_is_the_runs_own(data, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("csv", [False, True])
-def test_bad_pictures_are_left_out(tmp_path, capsys, csv):
+def test_bad_images_are_left_out(tmp_path, capsys, csv):
     source = spoiled(tmp_path / "set", csv=csv)
     run = a_run(tmp_path / "run", source)
     status, out, _ = typed(capsys, "evaluate", run, "--resamples", "0")
@@ -146,6 +148,15 @@ def test_every_format_has_its_origin_seed_and_split(one, tmp_path, capsys):
     lines = [line for line in (tmp_path / "figures.csv").read_text().splitlines() if not line.startswith("#")]
     assert lines[0] == "class,figure,value,low,high,images"
     assert not any("nan" in line or "–" in line for line in lines)
+
+
+def test_the_origin_names_the_threads_that_computed(one):
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        assert load(one, device="cpu").evaluate(resamples=0).facts["origin"]["threads"] == "3"
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_other_data(one, data, tmp_path, capsys):

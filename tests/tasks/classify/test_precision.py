@@ -1,5 +1,6 @@
-"""Every preset in every precision and runtime, for any batch, beside the model it comes from;
-and the proof that goes with the file.
+"""Every preset in every precision and runtime, for any batch, beside the model it comes from.
+
+And the proof that goes with the file.
 """
 
 import csv
@@ -67,9 +68,8 @@ def answering(request):
         plan.name: plan
         for plan in plans(export_onnx(model, card, quantised=frames(16, seed=1)), frames(16, seed=1), frames(8, seed=2))
     }
-    plan = (
-        made.get("wide ones") or made["all convolutions, and what stands between"]
-    )  # so small, icam-fast has no other wide map
+    # so small, icam-fast has no other wide map
+    plan = made.get("wide ones") or made["all convolutions, and what stands between"]
     answers["int8, onnxruntime"] = (by_onnxruntime(plan.content), 0.3)
     return model, card, answers
 
@@ -271,7 +271,7 @@ def test_an_interrupted_export_leaves_the_old_file_and_its_proof(run, tmp_path, 
 
 
 @pytest.mark.slow
-def test_a_preset_without_weights_is_said_aloud(tmp_path, capsys):
+def test_a_preset_without_weights_is_reported(tmp_path, capsys):
     assert main(["export", "icam-30k", "--out", str(tmp_path / "m.onnx")]) == 0
     assert "icam-30k: no weights come with foveal, so they are random" in capsys.readouterr().out
     with pytest.raises(FovealError, match="no model is called 'icam-3k'"):

@@ -62,11 +62,8 @@ def test_by_hand():
 def test_thresholds_of_the_card_and_of_the_caller():
     strict = card(threshold=(0.8, 0.4, 0.6))
     assert one(TorchClassifier(Means(), strict), grey(255, 51, 0)).found == ("b",)
-    assert one(TorchClassifier(Means(), strict, threshold=0.45), grey(255, 51, 0)).found == (
-        "a",
-        "c",
-        "b",
-    )  # the most probable first
+    # the most probable first
+    assert one(TorchClassifier(Means(), strict, threshold=0.45), grey(255, 51, 0)).found == ("a", "c", "b")
     assert one(TorchClassifier(Means(), strict, threshold=1), grey(255, 51, 0)).found == ()
 
 
@@ -122,7 +119,7 @@ def test_what_is_bad_stays_at_its_place(tmp_path, batch):
     assert [bool(answer.error) for answer in answers] == [False, True, True, False, True, True]
 
 
-def test_an_answer_that_is_no_number_is_a_problem_of_its_picture():
+def test_an_answer_that_is_no_number_is_a_problem_of_its_image():
     class Fragile(nn.Module):
         def forward(self, images):
             return images.mean((2, 3)) / (images.amax((1, 2, 3)) > 0)[:, None]

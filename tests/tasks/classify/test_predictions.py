@@ -39,7 +39,7 @@ def test_several_labels(tmp_path):
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
-def test_no_picture_has_a_label(tmp_path, multi_label):
+def test_no_image_has_a_label(tmp_path, multi_label):
     found = read_predicted(written(tmp_path, "file,truth,logit a,logit b", "x.png,?,1,2"), multi_label)
     assert found.files == ()
     assert found.logits.shape == (0, 2)

@@ -171,3 +171,21 @@ def test_changed_is_checked():
     one, other = ClassifyRecipe(), ClassifyRecipe()
     one.config["a"] = 1
     assert other.config == {}, "each recipe has its own"
+
+
+def test_the_best_epoch_and_a_mean_of_epochs_exclude_each_other(tmp_path):
+    """In either task, as flags or beside what a recipe has; a default contradicts nobody."""
+    classify, translate = find_task("classify"), find_task("translate")
+    says = "--checkpoint best: expected --average 1 beside it, got {}; a mean has no best epoch"
+    for task, name, values, average in (
+        (classify, None, {"checkpoint": "best", "average": 3}, 3),
+        (translate, None, {"data": "grammar", "checkpoint": "best"}, 5),
+        (translate, "multi30k", {"data": "grammar", "checkpoint": "best"}, 10),
+    ):
+        with pytest.raises(FovealError, match=f"^{says.format(average)}$"):
+            whole_recipe(task, name, values)
+    assert whole_recipe(classify, None, {"average": 3}).average == 3
+    assert whole_recipe(translate, None, {"data": "grammar", "checkpoint": "best", "average": 1}).checkpoint == "best"
+    assert whole_recipe(translate, None, {"data": "grammar"}).average == 5
+    (tmp_path / "r.yaml").write_text(ClassifyRecipe(average=3).text())  # as each run of a sweep is given its own
+    assert whole_recipe(classify, str(tmp_path / "r.yaml"), {}).average == 3

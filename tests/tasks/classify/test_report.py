@@ -20,7 +20,6 @@ from foveal.tasks.classify import report_tables as table
 from foveal.tasks.classify.predictions import Predicted
 from foveal.tasks.classify.report import write_report
 from foveal.tasks.classify.report_html import SHOT, page
-from foveal.tasks.classify.scores import Scores
 from foveal.tasks.classify.scoring import score
 
 NASTY = "<script>alert('x')</script> & \"a|b\"_{1}"
@@ -117,7 +116,7 @@ def test_what_comes_from_outside_is_escaped():
     )
 
 
-def test_figures_on_the_page_are_those_of_the_verdict():
+def test_figures_on_the_page_are_those_of_the_evaluation():
     scores = one()
     read = Page(page(scores, "t", {}, None))
     for figure in [*scores.figures.values(), *(f for row in scores.classes for f in row.figures.values())]:
@@ -138,9 +137,8 @@ def test_shades_are_shares_of_the_row_and_two_classes_need_one_roc_curve():
     rows = np.array(scores.confusion)
     np.testing.assert_allclose(shades, (0.08 + 0.92 * rows / rows.sum(1, keepdims=True)).ravel(), atol=0.006)
     assert len(Page(text).all("svg")) == 2 + 1 + 1  # precision–recall of both, one ROC, reliability
-    assert (
-        len(Page(page(multi_label(), "t", {}, None)).all("svg")) == 4 + 4 + 1
-    )  # the class that is never there has no curve
+    # the class that is never there has no curve
+    assert len(Page(page(multi_label(), "t", {}, None)).all("svg")) == 4 + 4 + 1
 
 
 SIDE = 184.0
@@ -187,7 +185,7 @@ def test_reliability_shows_both_sides_and_every_bin():
     assert 'class="after"' not in curve.reliability(one(known=False).calibration)
 
 
-def test_worst_mistakes_are_small_pictures():
+def test_worst_mistakes_are_thumbnails():
     scores = one()
     read = Page(page(scores, "t", {}, shot))
     images = read.all("img")
@@ -201,7 +199,7 @@ def test_worst_mistakes_are_small_pictures():
     assert not Page(page(scores, "t", {}, None)).all("img")
 
 
-def test_a_picture_that_is_gone_leaves_the_report_standing():
+def test_an_image_that_is_gone_leaves_the_report_standing():
     def gone(index):
         raise FovealError(f"{index}.png: expected an image, got <nothing>")
 
@@ -211,15 +209,15 @@ def test_a_picture_that_is_gone_leaves_the_report_standing():
         page(one(), "t", {}, lambda index: np.zeros((5, 7)))
 
 
-def test_all_files_are_written_and_the_report_can_be_made_again(tmp_path):
+def test_all_files_are_written_and_the_same_again(tmp_path):
     scores = one()
     written = write_report(scores, tmp_path / "a" / "b", title="T", facts=FACTS, images=shot)
     tables = [f"{stem}.{kind}" for stem in ("figures", "report") for kind in ("csv", "md", "tex")]
     assert sorted(path.name for path in written) == sorted(["evaluation.json", "report.html", *tables])
     assert written[0].name == "report.html"
     assert sorted(path.name for path in (tmp_path / "a" / "b").iterdir()) == sorted(path.name for path in written)
-    again = Scores.from_json((tmp_path / "a/b/evaluation.json").read_text(encoding="utf-8"))
-    write_report(again, tmp_path / "again", title="T", facts=FACTS, images=shot)
+    assert (tmp_path / "a/b/evaluation.json").read_text(encoding="utf-8") == scores.to_json()
+    write_report(scores, tmp_path / "again", title="T", facts=FACTS, images=shot)
     for path in written:
         assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes()
 

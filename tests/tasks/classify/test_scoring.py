@@ -13,7 +13,7 @@ from foveal.metrics.importance import CIW
 from foveal.metrics.threshold import thresholds
 from foveal.runtime.answers import probabilities
 from foveal.tasks.classify.predictions import Predicted
-from foveal.tasks.classify.scores import Scores
+from foveal.tasks.classify.scores import Figure
 from foveal.tasks.classify.scoring import CORNERS, MISTAKES, score
 
 
@@ -93,7 +93,7 @@ def test_thresholds_come_from_the_validation_images_alone():
     expected = thresholds(known[0], probabilities(known[1], True), "F1")
     assert [row.threshold for row in scores.classes] == expected.tolist()
     assert "best F1 on 307 validation images" in scores.decision
-    other = multi_label(seed=5, validation=known)  # other images are judged: the same thresholds
+    other = multi_label(seed=5, validation=known)  # other images are evaluated: the same thresholds
     assert [row.threshold for row in other.classes] == expected.tolist()
     assert [row.threshold for row in multi_label().classes] == [0.5] * 17
     assert "no validation images" in multi_label().decision
@@ -192,15 +192,14 @@ def test_curves_enclose_their_areas_and_stay_short():
 
 
 @pytest.mark.parametrize("make", [one, multi_label])
-def test_to_json_and_back(make):
+def test_all_goes_into_json(make):
     scores = make()
     text = scores.to_json()
     content = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    again = Scores.from_json(text)
-    assert again.to_dict() == scores.to_dict() == content
-    assert again.figures == scores.figures
-    assert again.classes == scores.classes
-    assert again.mistakes == scores.mistakes
+    assert content == scores.to_dict()
+    assert {name: Figure(**figure) for name, figure in content["figures"].items()} == scores.figures
+    assert [tuple(one["counts"]) for one in content["classes"]] == [one.counts for one in scores.classes]
+    assert [one["file"] for one in content["mistakes"]] == [one.file for one in scores.mistakes]
 
 
 def test_undefined_is_null_in_json():
@@ -209,7 +208,6 @@ def test_undefined_is_null_in_json():
     assert content["classes"][1]["figures"]["AP"] == {"value": None, "low": None, "high": None}
     assert content["figures"]["ROC AUC"]["value"] is None
     assert content["classes"][1]["recall"] == []
-    assert math.isnan(Scores.from_json(scores.to_json()).classes[1].figures["AP"].value)
 
 
 def test_bad_input():
@@ -232,6 +230,3 @@ def test_bad_input():
         score(Predicted(files, names, np.array([0, -1]), logits), "test")
     with pytest.raises(FovealError, match="resamples"):
         one(resamples=-1)
-    for text in ("{}", "[]", "nothing", '{"split": 3}'):
-        with pytest.raises(FovealError, match="scores: expected"):
-            Scores.from_json(text)

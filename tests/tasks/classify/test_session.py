@@ -148,7 +148,13 @@ def test_no_torch(file, tmp_path):
     """Neither torch nor anything that trains is loaded by the runtime or by `foveal predict` of an exported file."""
     Image.fromarray(frames(1)[0]).save(tmp_path / "a.png")
     words = ["predict", str(file), str(tmp_path / "a.png"), "--format", "jsonl"]
-    program = f"import sys\nfrom foveal.app.cli import main\nstatus = main({words!r})\nprint(sorted(set(sys.modules) & {{'torch', 'onnx', 'yaml', 'safetensors'}}))\nsys.exit(status)"
+    program = (
+        "import sys\n"
+        "from foveal.app.cli import main\n"
+        f"status = main({words!r})\n"
+        "print(sorted(set(sys.modules) & {'torch', 'onnx', 'yaml', 'safetensors'}))\n"
+        "sys.exit(status)"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     row, modules = done.stdout.splitlines()
@@ -337,9 +343,8 @@ def test_what_is_blanked_is_explained_as_torch_explains_it(tmp_path):
     assert mine.facts["answer"] == theirs.facts["answer"]
     for ours, others in zip(mine.facts["attention"], theirs.facts["attention"], strict=True):
         np.testing.assert_allclose(ours["map"], others["map"], atol=2e-6)
-    np.testing.assert_allclose(
-        mine.facts["occlusion"], theirs.facts["occlusion"], atol=0.02
-    )  # a mean colour is an integer there
+    # a mean colour is an integer there
+    np.testing.assert_allclose(mine.facts["occlusion"], theirs.facts["occlusion"], atol=0.02)
     assert mine.facts["occlusion"][0][:2] == theirs.facts["occlusion"][0][:2] == [0, 0]
     assert np.count_nonzero(mine.facts["occlusion"]) > 3
     for model, one in zip(models, (mine, theirs), strict=True):

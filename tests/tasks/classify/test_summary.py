@@ -131,7 +131,7 @@ def f1(truth, answer):
 
 
 @pytest.mark.parametrize("unknown", [False, True])
-def test_without_labelled_test_pictures(tmp_path, unknown):
+def test_without_labelled_test_images(tmp_path, unknown):
     runs = [
         a_run(tmp_path / f"seed{seed}", seed, splits=("val", "test") if unknown else ("val",), unknown=unknown)
         for seed in range(2)
@@ -165,7 +165,7 @@ def only(run, label):
     )
 
 
-def test_all_test_pictures_of_a_seed_together_by_hand(tmp_path):
+def test_all_test_images_of_a_seed_together_by_hand(tmp_path):
     """A campaign may hold one class only: its own figures say little,
     all of them together say what the model is worth.
     """

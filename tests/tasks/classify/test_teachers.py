@@ -150,7 +150,7 @@ def test_who_may_teach(taught, tmp_path):
         load_teachers(pattern, wanted(taught), taught / "fold1-seed7")
 
 
-def test_a_teacher_sees_pictures_of_its_own_size(taught, tmp_path):
+def test_a_teacher_sees_images_of_its_own_size(taught, tmp_path):
     teachers, _ = load_teachers(f"{taught}/fold{{fold}}-*", wanted(taught, size=64), tmp_path / "pupil")
     torch.manual_seed(0)
     small = torch.randn(3, 3, 32, 32)
@@ -234,7 +234,7 @@ def test_a_teacher_of_finer_classes_says_the_pupils(tmp_path, balance):
 
 
 @pytest.mark.parametrize("empty", [1, 4])
-def test_a_picture_without_a_label_of_one_kind(tmp_path, empty):
+def test_an_image_without_a_label_of_one_kind(tmp_path, empty):
     """Column 1 is the pupil's label, 4 the teacher's: rows of the two sets are not at the same place."""
     data = finer_set(tmp_path / "set")
     lines = (data / "labels.csv").read_text().splitlines()

@@ -1,8 +1,10 @@
 """Whole runs, in this process: what they leave behind, and what they say to what cannot be."""
 
 import errno
+import logging
 import os
 import shutil
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 import torch
 import yaml
 from data.bad import BAD, spoiled
+from oracle import metric
 from PIL import Image
 from safetensors.torch import load_file as read_file
 from torch.nn import functional as F
@@ -97,13 +100,30 @@ def test_the_model_file_gives_the_predictions(a_run, data):
         torch.testing.assert_close(said.double(), torch.tensor(logits), rtol=1e-4, atol=1e-5)
 
 
-def test_the_log_tells_of_the_kept_weights(a_run):
+def test_the_log_describes_the_kept_weights(a_run):
     predicted = read_predicted(a_run / "predictions-val.csv", multi_label=False)
     loss = F.cross_entropy(torch.tensor(predicted.logits), torch.tensor(predicted.truth))
     assert float(figures(a_run)[-1]["val_loss"]) == pytest.approx(float(loss), abs=1e-5)
     right = predicted.logits.argmax(1) == predicted.truth
     recall = np.mean([right[predicted.truth == label].mean() for label in np.unique(predicted.truth)])
     assert result(a_run)["val_score"] == pytest.approx(recall, abs=1e-6)
+
+
+def test_the_score_of_averaged_weights_is_their_own(tmp_path):
+    """The mean of two epochs ranks images as neither of them does."""
+    folder = tmp_path / "run"
+    several = a_set(tmp_path / "set", count=43, multi_label=True, splits="train val val")
+    trained(recipe_for(several, average=2, ema=0.0, seed=5), folder, machine=CPU)
+    predicted = read_predicted(folder / "predictions-val.csv", multi_label=True)
+    each = [
+        metric.average_precision(truth, scores, [1] * len(truth))
+        for truth, scores in zip(predicted.truth.T.tolist(), predicted.logits.T.tolist(), strict=True)
+    ]
+    kept = result(folder)
+    assert kept["val_score"] == pytest.approx(metric.mean(each), abs=1e-6)
+    assert all(abs(kept["val_score"] - float(row["val_score"])) > 1e-3 for row in figures(folder))
+    assert kept["epoch"] == 2
+    assert load_model(folder, ClassifyCard)[1].metrics == {"val_score": kept["val_score"]}
 
 
 def test_same_seed_same_result(a_run, data, tmp_path, monkeypatch):
@@ -119,9 +139,16 @@ def test_same_seed_same_result(a_run, data, tmp_path, monkeypatch):
     assert figures(tmp_path / "other") != figures(a_run)
 
 
+def test_a_run_leaves_warnings_and_logs_of_its_caller_as_they_were(data, tmp_path):
+    names = ("pytorch_lightning", "lightning_fabric")
+    before = list(warnings.filters), [logging.getLogger(name).level for name in names]
+    trained(recipe_for(data, epochs=1), tmp_path / "run", machine=CPU)
+    assert (list(warnings.filters), [logging.getLogger(name).level for name in names]) == before
+
+
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("csv", [False, True])
-def test_bad_pictures_end_nothing_and_are_listed(tmp_path, monkeypatch, streamed, csv):
+def test_bad_images_end_nothing_and_are_listed(tmp_path, monkeypatch, streamed, csv):
     if streamed:
         monkeypatch.setattr(data_module, "ROOM", 0)
     data = spoiled(tmp_path / "set", csv=csv)
@@ -137,7 +164,7 @@ def test_bad_pictures_end_nothing_and_are_listed(tmp_path, monkeypatch, streamed
     assert expected & BAD.keys(), "some of the bad ones must be in val or test"
 
 
-def test_bad_pictures_survive_a_resume(tmp_path, monkeypatch):
+def test_bad_images_survive_a_resume(tmp_path, monkeypatch):
     monkeypatch.setattr(data_module, "ROOM", 0)
     recipe = recipe_for(spoiled(tmp_path / "set"), epochs=2, batch=3)
     with monkeypatch.context() as patch:
@@ -257,7 +284,7 @@ def test_a_machine_that_is_not_there(data, tmp_path, machine, says):
     assert not list((tmp_path / "run").glob("*")), "nothing is written into the folder"
 
 
-def test_a_split_without_a_picture_is_not_told_as_one_that_cannot_be_read(tmp_path):
+def test_a_split_without_an_image_is_not_reported_as_one_that_cannot_be_read(tmp_path):
     """Two classes with an image each: divided, there is none to train with."""
     for label, name in enumerate(("left", "right")):
         (tmp_path / "set" / name).mkdir(parents=True)
@@ -268,7 +295,7 @@ def test_a_split_without_a_picture_is_not_told_as_one_that_cannot_be_read(tmp_pa
         trained(recipe_for(tmp_path / "set"), tmp_path / "run", machine=CPU)
 
 
-def test_few_pictures(tmp_path):
+def test_few_images(tmp_path):
     """One image in a split, a class that is never trained on, a batch larger than the set."""
     data = a_set(tmp_path / "set", count=3, splits="train val test")
     lines = ["file,label,split", "0.png,left,train", "1.png,right,val", "2.png,left,test"]
@@ -287,7 +314,7 @@ def test_no_test_split(tmp_path):
 
 
 def test_a_test_split_without_labels(tmp_path, monkeypatch):
-    """Labels that nobody told are marked so, and taken for no class."""
+    """Labels that are not known are marked so, and taken for no class."""
     for multi_label in (False, True):
         data = a_set(tmp_path / f"set{multi_label}", multi_label=multi_label)
         source = read(str(data))
@@ -315,9 +342,8 @@ def test_patience(data, tmp_path, monkeypatch):
     done = trained(recipe_for(data, epochs=9, patience=3), tmp_path / "run", machine=CPU)
     rows = figures(tmp_path / "run")
     assert len(rows) == 4
-    assert done["epoch"] == 1 + min(
-        range(4), key=lambda row: float(rows[row]["val_loss"])
-    )  # of equal scores, the lower loss
+    # of equal scores, the lower loss
+    assert done["epoch"] == 1 + min(range(4), key=lambda row: float(rows[row]["val_loss"]))
 
 
 def test_blank(data, tmp_path, monkeypatch):
@@ -376,7 +402,7 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(tmp_path):
     trained(recipe, folder, machine=Machine("cpu", workers=0))
 
 
-def test_a_model_that_translates_is_not_trained_on_pictures():
+def test_a_model_that_translates_is_not_trained_on_images():
     with pytest.raises(FovealError, match="the model rnn: expected one that classifies, got one of the family seq2seq"):
         build(ClassifyRecipe(model="rnn"), 2)
 

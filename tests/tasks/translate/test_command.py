@@ -73,7 +73,10 @@ def test_several_translations_of_a_line(run):
 
 
 def test_a_closed_pipe_ends_it_quietly(run):
-    command = f"yes 'one two' | head -n 400 | {sys.executable} -m foveal translate {run} --device cpu --beam 1 --batch 4 | head -n 1"
+    command = (
+        f"yes 'one two' | head -n 400 | {sys.executable} -m foveal translate {run} --device cpu --beam 1 --batch 4 "
+        "| head -n 1"
+    )
     done = subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, timeout=600, env=ENVIRONMENT, check=False
     )
@@ -188,9 +191,8 @@ def test_sentences_that_changed_are_refused(run, tmp_path, capsys):
     status, _, err = called(capsys, "train", "translate", *words, "--precision", "16")
     assert status == 2
     assert "--precision: expected 32 or bf16 on a CPU, got 16" in err
-    status, _, err = called(
-        capsys, "train", "translate", *words, "--precision", "bf16"
-    )  # in the folder of the one that was refused
+    # in the folder of the one that was refused
+    status, _, err = called(capsys, "train", "translate", *words, "--precision", "bf16")
     assert status == 0, err
     with (data / "numbers.tsv").open("a", encoding="utf-8") as file:
         file.write("one one one one\teins eins eins eins\ttest\n")

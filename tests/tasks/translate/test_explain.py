@@ -82,7 +82,7 @@ def test_the_page_holds_every_map_and_asks_nobody():
     assert set(re.findall(r"https?://[^\"' )]+", text)) == {"http://www.w3.org/2000/svg"}  # a name, not an address
 
 
-def test_what_is_said_cannot_become_a_part_of_the_page():
+def test_a_sentence_cannot_become_a_part_of_the_page():
     bad = "</script><script>alert(1)</script><b>&"
     text = page(example(source=bad, translation=bad, source_subwords=[bad, "b", "</s>"]))
     assert text.count("<script") == 2

@@ -60,9 +60,8 @@ def test_the_same_probabilities_as_torch(kind):
         assert most < (1e-3 if kind == "no norm" else 1e-4)  # without a norm numbers grow, and rounding with them
 
 
-@pytest.mark.parametrize(
-    "kind", [kind for kind in KINDS if kind != "no residual"]
-)  # which repeats one token: sentences tie
+# which repeats one token: sentences tie
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "no residual"])
 @pytest.mark.parametrize("beam", [1, 4])
 def test_the_same_sentences_as_torch(kind, beam):
     model, card = made(kind)
@@ -215,7 +214,13 @@ def file(tmp_path_factory):
 def test_without_torch(file):
     text = "one two\n\nthree\n"
     words = [str(file), "--beam", "3", "--n-best", "2", "--max-length", "7"]
-    program = f"import sys\nfrom foveal.app.cli import main\nstatus = main({['translate', *words]!r})\nprint(sorted(set(sys.modules) & {{'torch', 'onnx', 'yaml', 'safetensors', 'sacrebleu'}}))\nsys.exit(status)"
+    program = (
+        "import sys\n"
+        "from foveal.app.cli import main\n"
+        f"status = main({['translate', *words]!r})\n"
+        "print(sorted(set(sys.modules) & {'torch', 'onnx', 'yaml', 'safetensors', 'sacrebleu'}))\n"
+        "sys.exit(status)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], input=text, capture_output=True, text=True, check=False, timeout=300
     )
@@ -350,9 +355,8 @@ def test_what_cannot_be_exported(file, tmp_path, words, message):
 
 @pytest.mark.slow
 def test_an_int8_file_that_is_not_near_enough_is_not_written(file, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(
-        LIMITS, "int8", Limits(mean=0.0)
-    )  # by its error: which file is faster is for a quiet machine to say
+    # by its error: which file is faster is for a quiet machine to say
+    monkeypatch.setitem(LIMITS, "int8", Limits(mean=0.0))
     out = tmp_path / "int8.onnx"
     assert main(["export", str(file.with_name("model.safetensors")), "--out", str(out), "--precision", "int8"]) == 2
     message = capsys.readouterr().err

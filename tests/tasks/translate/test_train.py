@@ -17,6 +17,7 @@ from foveal.data.token_batches import TokenPairs, collate
 from foveal.errors import FovealError
 from foveal.models.store import load_model
 from foveal.models.zoo import create
+from foveal.runtime.vocabulary import both_from
 from foveal.tasks.load import load
 from foveal.tasks.task import find_task
 from foveal.tasks.translate.card import TranslateCard
@@ -111,6 +112,28 @@ def test_a_given_test_is_translated_whole(data, tmp_path, capsys, config):
         source, translation, reference = next(line for line in lines if line.startswith("one one one one")).split("\t")
         assert (source, reference) == long
         assert translation
+
+
+@pytest.mark.parametrize("changes", [{"average": 1, "checkpoint": "best"}, {"average": 2}])
+def test_the_loss_of_a_result_is_that_of_the_kept_weights(data, tmp_path, changes):
+    """Steps so large that the last epoch is not the best."""
+    folder, recipe = tmp_path / "run", TranslateRecipe(data=data, **FIELDS | {"lr": 3.0, "beam": 1} | changes)
+    result = train_translate(recipe, folder, machine=CPU)
+    losses = [float(row["val_loss"]) for row in rows(folder / "log.csv")]
+    assert losses[-1] > min(losses)
+    assert result["epoch"] == (3 if recipe.average > 1 else losses.index(min(losses)) + 1)
+    if recipe.average == 1:
+        assert result["val_loss"] == pytest.approx(min(losses), abs=2e-6)
+    model, card = load_model(folder, TranslateCard)
+    pairs = TokenPairs.encoded(read_parallel(data).splits["val"], *both_from(card.vocabulary))
+    batches = [collate(pairs[[place]]) for place in range(len(pairs))]
+    with torch.no_grad():
+        each = [
+            F.cross_entropy(model.eval()(one.source, one.target_in)[0], one.target_out[0], reduction="sum")
+            for one in batches
+        ]
+    tokens = sum(one.target_out.numel() for one in batches)
+    assert result["val_loss"] == pytest.approx(float(torch.stack(each).sum()) / tokens, rel=1e-4)
 
 
 def test_bleu_on_the_way(data, tmp_path):

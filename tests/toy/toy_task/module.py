@@ -89,15 +89,24 @@ class GaugeTraining(Training):
         loss = float(trainer.validate(self.module, self.data.val_dataloader(), verbose=False)[0]["val_loss"])
         result = {
             "model": self.recipe.model,
-            "epoch": journal.best_epoch + 1,
-            "val_score": -loss,
+            "epoch": journal.kept_epoch,
+            "figure": "val_loss",
+            "val_loss": loss,
             "seconds": sum(row["seconds"] for row in journal.rows),
         }
         family, config = describe(network)
         card = GaugeCard(
-            task="gauge", model=self.recipe.model, family=family, config=config, size=config["image"], unit=self.recipe.unit,
-            data=self.readings.facts(), metrics={"val_mse": loss}, recipe=json.loads(json.dumps(vars(self.recipe))), origin=origin,
-        )  # fmt: skip
+            task="gauge",
+            model=self.recipe.model,
+            family=family,
+            config=config,
+            size=config["image"],
+            unit=self.recipe.unit,
+            data=self.readings.facts(),
+            metrics={"val_mse": loss},
+            recipe=json.loads(json.dumps(vars(self.recipe))),
+            origin=origin,
+        )
         save_model(network, folder / FILE, card)
         write_atomic(folder / RESULT, json.dumps(result, indent=1).encode())
         return result

@@ -43,7 +43,7 @@ class GaugeTask(Task):
 
     def describe_result(self, result: dict[str, Any], folder: Path) -> list[str]:
         return [
-            f"mean squared error {-result['val_score']:.2g} at epoch {result['epoch']}",
+            f"mean squared error {result['val_loss']:.2g} at epoch {result['epoch']}",
             f"next: foveal evaluate {folder}",
         ]
 
@@ -53,7 +53,7 @@ class GaugeTask(Task):
         from foveal.atomic import write_atomic
         from foveal.training.run_folder import read_result
 
-        errors = [-read_result(folder)["val_score"] for folder in folders]
+        errors = [read_result(folder)["val_loss"] for folder in folders]
         text = f"| runs | mean squared error |\n|---|---|\n| {len(errors)} | {statistics.mean(errors):.2g} |\n"
         write_atomic(out / "summary.md", text.encode())
         return text

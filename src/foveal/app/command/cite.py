@@ -58,7 +58,8 @@ def used_by(family: str, network: object) -> Iterator[Entry]:
     known = {entry.module: entry for entry in entries()}
     if f"foveal.models.{family}" in known:
         yield known[f"foveal.models.{family}"]
-    modules = {type(one).__module__ for one in network.modules()} if network is not None else set()  # type: ignore[attr-defined]
+    parts = network.modules() if network is not None else ()  # type: ignore[attr-defined]
+    modules = {type(one).__module__ for one in parts}
     for place in sorted(modules):
         if place in known and place != f"foveal.models.{family}":
             yield known[place]

@@ -1,17 +1,18 @@
-"""`foveal convert MODEL --to torch|marian --out PATH`, and `--from`: a Transformer's weights for others' code,
+"""`foveal convert MODEL --to torch|marian|transformers --out PATH`, and `--from`: weights for others' code,
 and theirs for ours.
 
-Of torch.nn.Transformer a .safetensors file, whose header says what the weights do not (heads, norm, marks) under the
-name `transformer`; a file that others wrote needs --config, a JSON file with these fields. Of Marian a folder as
-transformers writes it, config.json and model.safetensors. A vocabulary is not carried over: neither torch nor Marian
-has it in these files.
+A Transformer goes to torch and to Marian; a ViT, a Swin and a PVT go to transformers' models of these names. Of
+torch.nn.Transformer a .safetensors file, whose header says what the weights do not (heads, norm, marks) under the
+name `transformer`; a file that others wrote needs --config, a JSON file with these fields. Of Marian and of image
+models a folder as transformers writes it, config.json and model.safetensors; of image models preprocessor_config.json,
+too. A vocabulary is not carried over: neither torch nor Marian has it in these files.
 """
 
 import argparse
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from foveal.app.command.flags import expect_not_input
 from foveal.atomic import expect_folder, write_atomic
@@ -22,17 +23,20 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from foveal.models.transformer import Transformer, TransformerConfig
+    from foveal.runtime.card import ImageCard
+    from foveal.tasks.model import Model
 
-KINDS = ("torch", "marian")
+KINDS = ("torch", "marian", "transformers")
+FOLDERS = ("marian", "transformers")  # these are folders, as transformers writes them
 HEADER = "transformer"
-SETTINGS, WEIGHTS = "config.json", "model.safetensors"
+SETTINGS, WEIGHTS, PIXELS = "config.json", "model.safetensors", "preprocessor_config.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         metavar="MODEL",
-        help="with --to: a Transformer of foveal's, a file or a run's folder; with --from: theirs",
+        help="with --to: a model of foveal's, a file or a run's folder; with --from: theirs",
     )
     parser.add_argument("--to", metavar="KIND", help=f"carry our weights over: {', '.join(KINDS)}")
     parser.add_argument("--from", dest="source", metavar="KIND", help=f"carry theirs over: {', '.join(KINDS)}")
@@ -40,7 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--config", metavar="FILE", type=Path, help="with --from torch: the config of the model in JSON, such as heads"
     )
     parser.add_argument(
-        "--out", metavar="PATH", type=Path, required=True, help="the file to write, or the folder for --to marian"
+        "--out",
+        metavar="PATH",
+        type=Path,
+        required=True,
+        help="the file to write, or the folder for --to marian and transformers",
     )
 
 
@@ -50,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     if kind not in KINDS:
         raise unknown("kind of weights", kind, KINDS)
     expect(args.config is None or args.source == "torch", "--config", "to stand with --from torch", f"it with {kind}")
-    folder = args.out if args.to == "marian" else None
+    folder = args.out if args.to in FOLDERS else None
     expect_not_input(args.out, [args.model, Path(args.model) / WEIGHTS, args.config])
     empty = folder is None or not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
     expect(empty, "--out", "a new or empty folder", f"{args.out}, which has files in it", "choose another name")
@@ -69,7 +77,10 @@ def _give(name: str, kind: str, out: Path) -> int:
     from foveal.models.transformer import Transformer
     from foveal.tasks.load import load
 
-    model = load(name, device="cpu").network
+    loaded = load(name, device="cpu")
+    if kind == "transformers":
+        return _give_images(loaded, name, out)
+    model = loaded.network
     expect(isinstance(model, Transformer), name, "a Transformer", f"a {type(model).__name__}")
     assert isinstance(model, Transformer)
     if kind == "torch":
@@ -86,7 +97,51 @@ def _give(name: str, kind: str, out: Path) -> int:
     return 0
 
 
+def _give_images(loaded: "Model", name: str, out: Path) -> int:
+    from safetensors.torch import save
+
+    from foveal.models.convert_card import labels_of, preprocessor_of
+    from foveal.models.convert_vision import KINDS as IMAGE_MODELS
+    from foveal.models.convert_vision import to_transformers
+
+    known = tuple(one.model for one in IMAGE_MODELS.values())
+    named = " or ".join(one.__name__ for one in known)
+    expect(isinstance(loaded.network, known), name, f"a {named}", f"a {type(loaded.network).__name__}")
+    settings, weights = to_transformers(loaded.network)
+    card = cast("ImageCard", loaded.card)
+    write_atomic(out / WEIGHTS, save(weights, {"format": "pt"}))
+    write_atomic(out / PIXELS, json.dumps(preprocessor_of(card), indent=1).encode())
+    write_atomic(out / SETTINGS, json.dumps(settings | labels_of(card), indent=1).encode())
+    print(f"wrote {out}")
+    return 0
+
+
+def _take_images(path: Path, out: Path) -> int:
+    from foveal.deploy.measure.origin import origin
+    from foveal.models.convert_card import card_fields
+    from foveal.models.convert_vision import from_transformers
+    from foveal.models.store import describe, save_model
+    from foveal.tasks.task import all_tasks
+
+    settings = _object(_read_text(path / SETTINGS), path / SETTINGS)
+    model = from_transformers(settings, _read_weights(path / WEIGHTS)[0])
+    pixels = _object(_read_text(path / PIXELS), path / PIXELS) if (path / PIXELS).exists() else {}
+    family, config = describe(model)
+    task = next(one for one in all_tasks() if family in one.families)
+    fields = card_fields(settings, pixels, config["classes"])
+    source = origin() | {"weights": f"{path.name}, of transformers"}
+    card = dataclasses.replace(task.new_card(family, model), note="", origin=source, **fields)
+    card.check(str(path))
+    save_model(model, out, card)
+    whose = f"of {PIXELS}" if "mean" in fields else f"foveal's own, as there is no {PIXELS}"
+    count = sum(weight.numel() for weight in model.parameters())
+    print(f"wrote {out}: {count:,} parameters; mean and deviation of pixels are {whose}")
+    return 0
+
+
 def _take(path: Path, kind: str, config: Path | None, out: Path) -> int:
+    if kind == "transformers":
+        return _take_images(path, out)
     from foveal.deploy.measure.origin import origin
     from foveal.models.convert import from_torch
     from foveal.models.marian import from_marian
@@ -123,7 +178,8 @@ def _read_weights(file: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
     try:
         expect_plain_file(file)
         with reading(file), utf8_name(file) as name, safe_open(name, framework="pt") as content:
-            return {key: content.get_tensor(key) for key in content.keys()}, content.metadata() or {}  # noqa: SIM118 — no dict
+            tensors = {key: content.get_tensor(key) for key in content.keys()}  # noqa: SIM118 — no dict
+            return tensors, content.metadata() or {}
     except SafetensorError as error:
         raise FovealError(f"{file}: expected a .safetensors file, got something else: {error}") from None
 

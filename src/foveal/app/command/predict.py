@@ -77,8 +77,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def open_first(words: Sequence[str], device: str) -> tuple[Model, list[str]]:
-    """The model that the first word names, or the one that comes with foveal where that word is an input;
-    and the other words.
+    """The model that the first word names, or the one that comes with foveal where that word is an input.
+
+    And the other words.
     """
     given = bool(words) and (is_model(words[0]) or not _is_input(words[0]))
     rest = list(words[1:] if given else words)

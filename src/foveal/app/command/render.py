@@ -4,7 +4,8 @@ in formats that others read, too.
     images/000017.jpg           quality 92
     masks/000017.png            0 nothing, k + 1 the k-th kind; of two findings at one pixel, the one that is seen
     labels.csv                  file, split, a 0/1 column for each kind
-    instances_{split}.json      COCO: boxes (x, y, w, h), and each finding's own mask as uncompressed run lengths, column by column
+    instances_{split}.json      COCO: boxes (x, y, w, h), and each finding's own mask as uncompressed run lengths,
+                                column by column
     sheet.jpg                   some frames at a glance;  render.json: what the folder was made from
 
 Killed and called again, it goes on where it was; nothing half-written is ever left under a final name.

@@ -67,8 +67,7 @@ def _facts(text: str, file: Path) -> dict[str, Any]:
 
 
 def _value(value: object) -> str:
-    plain = (
-        isinstance(value, str) and value.isprintable()
-    )  # a file may come from anybody: nothing of it steers the terminal
+    # a file may come from anybody: nothing of it steers the terminal
+    plain = isinstance(value, str) and value.isprintable()
     text = str(value) if plain else json.dumps(value)
     return f"{len(text):,} characters" if len(text) > LONGEST else text

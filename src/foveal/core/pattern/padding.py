@@ -56,9 +56,8 @@ class padding(Mask):
         return len(self.lengths)
 
     def __repr__(self) -> str:
-        lengths = (
-            tuple(self.lengths.shape) if self.lengths.is_meta else self.lengths.tolist()
-        )  # of shapes only there are no numbers
+        # of shapes only there are no numbers
+        lengths = tuple(self.lengths.shape) if self.lengths.is_meta else self.lengths.tolist()
         return f"padding({lengths})"
 
 

@@ -35,6 +35,5 @@ class strided(Mask):
 
     def counted(self, batch: int, queries: int, keys: int) -> int:
         (a, b), (c, d) = divmod(queries, self.step), divmod(keys, self.step)
-        return (
-            self.step * a * c + a * d + b * c + min(b, d)
-        )  # Σ over residues of the queries times the keys that have it
+        # Σ over residues of the queries times the keys that have it
+        return self.step * a * c + a * d + b * c + min(b, d)

@@ -10,7 +10,8 @@ Paper: Jan Chorowski, Dzmitry Bahdanau, Dmitriy Serdyuk, Kyunghyun Cho, Yoshua B
 Departs from the paper: F slides over α without being turned round (torch's convolution), which for learned filters is
     the same family.
 Cost: O(N·M·(A + R·T)) time, O(N·M·A) memory.
-Example: location_aware(q, k, q[..., 1:].softmax(-1), k[0, 0], k[0, 1], v[0, 0], v[0, 1].T, v[1, 0, :, 0], v[1, 1, :, 0])
+Example: location_aware(q, k, q[..., 1:].softmax(-1), k[0, 0], k[0, 1], v[0, 0], v[0, 1].T, v[1, 0, :, 0],
+    v[1, 1, :, 0])
 """
 
 import torch

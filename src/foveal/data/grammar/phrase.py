@@ -66,7 +66,8 @@ def of_noun(noun: Noun, article: str, adjectives: list[tuple[str, str]], number:
     german = tuple(_german(noun, article, adjectives, zahl, plural, case) for case in range(3))
     denied = article in ("a", "") and not number
     absent = tuple(_german(noun, "no", adjectives, "", plural, case) for case in range(3)) if denied else ("", "", "")
-    return Phrase(english, german, "wir" if plural else "er", absent=absent, gender="p" if plural else noun.gender)  # type: ignore[arg-type]
+    gender = "p" if plural else noun.gender
+    return Phrase(english, german, "wir" if plural else "er", absent=absent, gender=gender)  # type: ignore[arg-type]
 
 
 def _german(noun: Noun, article: str, adjectives: list[tuple[str, str]], zahl: str, plural: bool, case: int) -> str:

@@ -1,5 +1,5 @@
-"""Pipe interiors as the camera of an inspection robot sees them, rendered from a seed:
-pictures with their findings, and no download.
+"""Pipe interiors as the camera of an inspection robot sees them, rendered from a seed: images with their findings,
+and no download.
 """
 
 from foveal.data.pipes.render import KINDS, Finding, Frame, render

@@ -24,10 +24,8 @@ FIELDS = {
 }
 
 
-STONES = (
-    "stone",
-    "tint",
-)  # packed stones, 16 cells apart: how high each point of a stone is, and each stone's own tone
+# packed stones, 16 cells apart: how high each point of a stone is, and each stone's own tone
+STONES = ("stone", "tint")
 
 
 @lru_cache(maxsize=len(FIELDS) + len(STONES))

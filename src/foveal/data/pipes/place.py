@@ -1,6 +1,6 @@
 """Where findings are in a frame: in sight, dry, clear of each other.
 
-A place is drawn, painted and judged; a poor one is drawn again.
+A place is drawn, painted and scored; a poor one is drawn again.
 
 score = min(pixels/enough, 1) · min(2 · what is left of the others, 1) · min(contrast/enough, 1), and 1 is good.
 """

@@ -90,9 +90,11 @@ def _finding(name: str, painted: Painted, written: NDArray[np.bool_]) -> Finding
 
 def check(seed: object, size: object, kinds: object) -> None:
     """Raise a FovealError for a call that names no frame."""
-    expect(is_integer(seed) and seed >= 0, "seed of a pipe", "an integer, at least 0", short_repr(seed))  # type: ignore[operator]
+    fits = is_integer(seed) and seed >= 0  # type: ignore[operator]
+    expect(fits, "seed of a pipe", "an integer, at least 0", short_repr(seed))
+    fits = is_integer(size) and SMALLEST <= size <= LARGEST  # type: ignore[operator]
     expected = f"an integer of pixels from {SMALLEST} to {LARGEST}"
-    expect(is_integer(size) and SMALLEST <= size <= LARGEST, "size of a pipe's image", expected, short_repr(size))  # type: ignore[operator]
+    expect(fits, "size of a pipe's image", expected, short_repr(size))
     if kinds is None:
         return
     if isinstance(kinds, str) or not isinstance(kinds, Sequence):

@@ -115,9 +115,8 @@ def wall_albedo(view: View, material: Material, random: np.random.Generator) -> 
     clouds = sample("cloud", around + shift[0], along + shift[1], smooth)
     tone = clouds * np.float32(material.cloud * random.uniform(0.6, 1.3))
     detail = sample("grain", 2 * around + shift[2], 2 * along + shift[3], smooth) * np.float32(material.grain)
-    detail += np.minimum(detail + np.float32(1.2 * material.grain), 0) * np.float32(
-        1.2
-    )  # pits are deeper than grains are high
+    # pits are deeper than grains are high
+    detail += np.minimum(detail + np.float32(1.2 * material.grain), 0) * np.float32(1.2)
     detail += sample("along", around + shift[4], along + shift[5], smooth) * np.float32(
         material.along * random.uniform(0.5, 1.8)
     )

@@ -63,9 +63,8 @@ class Water:
         seen = lamp.at(z + (1 + np.float32(self.level)) / slope * 0.5)
         gloss = np.float32(self.mirror) * glancing * seen * np.clip(1 + 2 * waves, 0, 2.2)
         gloss += np.float32(0.6 * self.mirror) * light * np.clip(waves - 0.7, 0, 1)
-        gloss += (
-            np.float32(0.35) * light * np.clip(1 - np.abs(deep) * np.float32(60), 0, 1) * (edge > 0.6)
-        )  # wet glints along the edge
+        # wet glints along the edge
+        gloss += np.float32(0.35) * light * np.clip(1 - np.abs(deep) * np.float32(60), 0, 1) * (edge > 0.6)
         gloss *= cover
         return Layer(window, cover, tinted(self.colour, 1 + 0.45 * waves), light, gloss)
 

@@ -1,6 +1,9 @@
-"""What a model costs before it is timed: its parameters, the work of its products, and what one pass holds in memory.
+"""What a model costs before it is timed: its parameters, and the work of its products.
 
-    flops = Σ over products of 2 · multiply-adds:   convolution 2·C_out·h·w·(C_in/groups)·k²,   linear 2·C_in·C_out,   attention 2·N·M·(D + E)
+    flops = Σ over products of 2 · multiply-adds
+    convolution   2·C_out·h·w·(C_in/groups)·k²
+    linear        2·C_in·C_out
+    attention     2·N·M·(D + E)
 
 Only products count, as papers count them: BatchNorm, activations, softmax and sums are left out. Attention counts
 every pair that its kernel computes; a fused kernel is counted as if there were no mask.
@@ -14,7 +17,6 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from foveal.deploy.measure.memory import peak
 from foveal.errors import expect, short_repr
 
 
@@ -29,13 +31,6 @@ def flops(model: nn.Module, *inputs: Any) -> int:
     with _watched_run(model), FlopCounterMode(display=False, custom_mapping=_FUSED_ON_CPU) as counter:
         model(*inputs)
     return int(counter.get_total_flops())
-
-
-def activation_bytes(model: nn.Module, *inputs: Any) -> int:
-    """The most that one pass in evaluation mode holds at any moment, beside parameters and inputs."""
-    with _watched_run(model):
-        tensors = (tensor for tensor in (*model.parameters(), *inputs) if isinstance(tensor, torch.Tensor))
-        return peak(lambda: model(*inputs), next((tensor.device.type for tensor in tensors), "cpu"))
 
 
 @contextmanager

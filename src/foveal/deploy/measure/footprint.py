@@ -26,7 +26,8 @@ options.intra_op_num_threads, options.inter_op_num_threads, options.log_severity
 session = onnxruntime.InferenceSession(sys.stdin.buffer.read(), options, providers=["CPUExecutionProvider"])
 ready = peak()
 kinds = {"tensor(uint8)": numpy.uint8, "tensor(float)": numpy.float32}
-feed = {one.name: numpy.zeros([one.shape[0] if isinstance(one.shape[0], int) else batch, *one.shape[1:]], kinds[one.type]) for one in session.get_inputs()}
+rows = lambda one: one.shape[0] if isinstance(one.shape[0], int) else batch
+feed = {one.name: numpy.zeros([rows(one), *one.shape[1:]], kinds[one.type]) for one in session.get_inputs()}
 for _ in range(3):
     session.run(None, feed)
 print(json.dumps([ready, peak()]))
@@ -42,7 +43,7 @@ class Footprint:
 
 
 def footprint(graph: bytes, batch: int = 1, threads: int = 1) -> Footprint | None:
-    """None where the system does not tell a process what it held."""
+    """None where the system does not report what a process held."""
     if not Path("/proc/self/status").exists():
         return None
     ready, most = _peaks(graph, batch, threads)
@@ -67,5 +68,6 @@ def _peaks(graph: bytes, batch: int, threads: int) -> tuple[int | None, int | No
 
 # y = x of one float, opset 18 and IR 8, as onnx writes it: so that no part of onnx is needed to measure.
 EMPTY = bytes.fromhex(
-    "080812003a3b0a100a017812017922084964656e746974791205656d7074795a0f0a0178120a0a08080112040a020801620f0a0179120a0a08080112040a02080142040a001012"
+    "080812003a3b0a100a017812017922084964656e746974791205656d7074795a0f0a0178"
+    "120a0a08080112040a020801620f0a0179120a0a08080112040a02080142040a001012"
 )

@@ -43,8 +43,8 @@ def _processor() -> str:
 
 
 def _commit() -> str:
-    """The commit of the source tree that this foveal runs from,
-    or FOVEAL_COMMIT where a copy without git was told it; else unknown.
+    """The commit of the source tree that this foveal runs from, or FOVEAL_COMMIT, for a copy without git;
+    else unknown.
     """
     if commit := os.environ.get("FOVEAL_COMMIT"):
         return commit

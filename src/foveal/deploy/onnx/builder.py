@@ -1,7 +1,8 @@
-"""An ONNX graph written node by node, for models whose graph is short enough to be said outright.
+"""An ONNX graph written node by node, for models whose graph is short enough to be written out.
 
     y = nodes("MatMul", x, w)          an operator: its inputs, and the names of its outputs
-    linear   y = x Wᵀ + b;   in int8  y ≈ s_x s_c (x_q − z) W_q + b,   s_x and z of all of x as it comes, s_c of each column
+    linear   y = x Wᵀ + b
+    in int8  y ≈ s_x s_c (x_q − z) W_q + b,   s_x and z of all of x as it comes, s_c of each column
 
 Weights lie in the file once, under their own names. What int8 leaves out: whatever is no product with a weight.
 Needs onnx, and no torch.

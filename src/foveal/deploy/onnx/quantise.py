@@ -29,6 +29,7 @@ from foveal.runtime.onnx_names import INPUT
 from foveal.runtime.onnx_session import opened
 
 BATCH = 8
+# what may stand between convolutions
 BETWEEN = (
     "Relu",
     "Clip",
@@ -38,7 +39,7 @@ BETWEEN = (
     "Sigmoid",
     "Mul",
     "HardSwish",
-)  # what may stand between convolutions
+)
 LEAST = 6  # rows and columns of a map that is worth it
 HALVED = 256  # numbers of a tensor whose storing in 16 bits outweighs a cast
 ROUNDS, WARM_UP = 31, 5
@@ -196,7 +197,7 @@ def _shortly_named(content: bytes) -> bytes:
 
     proto = onnx.load_model_from_string(content)
     graph, names = proto.graph, dict[str, str]()
-    del graph.value_info[:]  # told by the nodes
+    del graph.value_info[:]  # follows from the nodes
     names |= {name: name for name in ("", *(one.name for one in (*graph.input, *graph.output)))}
     for node in graph.node:
         node.name = ""

@@ -1,4 +1,4 @@
-"""Silence for makers of files that tell of each of their steps, and warn of what they do themselves."""
+"""Silence for makers of files that report each of their steps, and warn of what they do themselves."""
 
 import contextlib
 import io

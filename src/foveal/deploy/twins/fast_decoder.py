@@ -1,7 +1,8 @@
 """A trained Transformer as a search asks it (decode/engine.py), for one thread of a CPU:
 what TorchEngine computes, with less work per token.
 
-    slot(t, b) = t·beams + b;      row b attends to slot(t, a_t),  a_t the beam that its sentence had t tokens ago;      a ← a[parents]
+    slot(t, b) = t·beams + b;      a ← a[parents]
+    row b attends to slot(t, a_t),  a_t the beam that its sentence had t tokens ago
 
 Symbols: t a step, b a beam, a the ancestors. Keys and values are written once into the slot of their beam and step,
 and never move: the beams of a source are queries of one attention over all its slots, with a mask of ancestors that
@@ -115,9 +116,8 @@ class FastDecoder:
         for block in self.decoder:
             block.begin(memory, len(sources), beams, limit)
         # At the beginning each beam attends to its own slots; a new order changes those that are filled.
-        self.ancestors = (
-            torch.full((beams, beams), -torch.inf).fill_diagonal_(0.0).repeat(len(sources), limit)
-        )  # (S·B, T·B)
+        # of shape (S·B, T·B)
+        self.ancestors = torch.full((beams, beams), -torch.inf).fill_diagonal_(0.0).repeat(len(sources), limit)
         self.places = model.target_position(torch.zeros(1, self._reach(), config.width))[0]  # (T, C)
 
     @torch.inference_mode()

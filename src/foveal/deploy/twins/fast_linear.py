@@ -76,13 +76,11 @@ def eight_bit(weight: Tensor, bias: Tensor | None, rows: int, positive: bool = F
         return lambda x: apply(x, blocks, False)
 
     def by_rows(x: Tensor) -> Tensor:
-        loudest = (
-            (x if positive else x.abs()).amax(1, keepdim=True).clamp_min_(1e-30)
-        )  # torch's norm of infinity takes ten times as long
+        # torch's norm of infinity takes ten times as long
+        loudest = (x if positive else x.abs()).amax(1, keepdim=True).clamp_min_(1e-30)
         y: Tensor = apply(x / loudest, blocks, False)
-        return (
-            y.mul_(loudest) if bias is None else torch.addcmul(bias, y, loudest, out=y)
-        )  # in place: new memory costs more than the pass
+        # in place: new memory costs more than the pass
+        return y.mul_(loudest) if bias is None else torch.addcmul(bias, y, loudest, out=y)
 
     return by_rows
 

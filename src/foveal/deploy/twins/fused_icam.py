@@ -1,12 +1,13 @@
 """The same function with fewer operations: what a trained ICAM becomes before it is exported.
 
-    BN(W h) = W′h + b′                                                        folded
-    (u/255 − μ)/σ = (u − 255μ)/(255σ)                                         the divisor goes into the stem's weights
-    W′(s ⊙ h) = (W′ diag s) h                                                 the gate scales a few weights, not a map
-    mean(W′(s ⊙ h) + b′ + x) = W′(s ⊙ mean h) + b′ + mean x                    the last projection is of one vector, or of one a cell, not of a map
-    W₁(y + b′) + b₁ = W₁y + (W₁b′ + b₁)                                       a projection's bias goes into the next block's first bias
+    BN(W h) = W′h + b′                                         folded
+    (u/255 − μ)/σ = (u − 255μ)/(255σ)                          the divisor goes into the stem's weights
+    W′(s ⊙ h) = (W′ diag s) h                                  the gate scales a few weights, not a map
+    mean(W′(s ⊙ h) + b′ + x) = W′(s ⊙ mean h) + b′ + mean x    the last projection is of one vector, or of one per
+                                                               cell, not of a map
+    W₁(y + b′) + b₁ = W₁y + (W₁b′ + b₁)                        a projection's bias goes into the next block's first bias
 
-    Σ_row Σ_column Σ_colour = Σ_row Σ_(column, colour)                        k pixels of a row are one of 3k channels, for int8
+    Σ_row Σ_column Σ_colour = Σ_row Σ_(column, colour)         k pixels of a row are one of 3k channels, for int8
 
 Symbols: u bytes of the image; μ, σ mean and deviation; s the gate of squeeze-and-excitation, made from mean h, which
 is there already. 255μ stays a subtraction where the stem pads with 0 after it: a bias would not be 0 at the border. A
@@ -215,9 +216,8 @@ class LeanBlock(nn.Module):
     def cells(self, x: Tensor, pool: int) -> Tensor:
         """The means (B, C, pool, pool) of the map's cells, without the map where cells do not overlap."""
         stride = self.depthwise.stride[0]
-        side, rest = divmod(
-            (int(x.shape[2]) + stride - 1) // stride, pool
-        )  # a patch is square; while torch traces, a side is a tensor
+        # a patch is square; while torch traces, a side is a tensor
+        side, rest = divmod((int(x.shape[2]) + stride - 1) // stride, pool)
         if rest or self.squeeze is not None:
             return F.adaptive_avg_pool2d(self(x), pool)
         y = F.conv2d(cell_means(self.widened(x), side), self.weight[:, :, None, None], self.bias)

@@ -1,12 +1,14 @@
 """ICAM after Φ with fewer operations: the projections of the memory move to the few queries,
 and products of weights are made once.
 
-    K = X E + (b_E + position)                                     the memory, made once; X = LN(mixed features)
-    first  w = softmax((Q_latent W_q W_kᵀ/√C) Kᵀ);  Q = (w X) E W_v + b     no bias of keys: a softmax takes out what all keys share
-    layer  w_h = softmax((Q A_h + a_h) Kᵀ);  Q ← LN(Q + Σ_h (w_h K) B_h + b)   as in layers/absorbed.py, 1/√D inside A
+    K = X E + (b_E + position)            the memory, made once; X = LN(mixed features)
+    first  w = softmax((Q_latent W_q W_kᵀ/√C) Kᵀ);  Q = (w X) E W_v + b
+                                          no bias of keys: a softmax takes out what all keys share
+    layer  w_h = softmax((Q A_h + a_h) Kᵀ);  Q ← LN(Q + Σ_h (w_h K) B_h + b)
+                                          as in layers/absorbed.py, 1/√D inside A
     head   W₁(W_out Q + b_out) + b₁ = (W₁ W_out) Q + (W₁ b_out + b₁)
 
-Symbols: E the embedding of features; w, w_h the maps that are told, too. Queries are rows of one matrix, so that each
+Symbols: E the embedding of features; w, w_h the maps, outputs as well. Queries are rows of one matrix, so that each
 product and its bias is one operation of a runtime. Departs from the trained model by rounding only; products of
 weights are made in double precision. Holds in evaluation mode only.
 """
@@ -25,9 +27,7 @@ from foveal.models.icam import CrossBlock, Icam
 
 
 class LeanDecoder(nn.Module):
-    """What Φ saw in each patch (B·P, C′, s, s) → logits (B, C), and maps (B, M, N,
-    P) as deploy/export.py orders them, or None.
-    """
+    """What Φ saw in each patch (B·P, C′, s, s) → logits (B, C), and where it looked, (B, M, N, P), or None."""
 
     def __init__(self, model: Icam, rows: int, columns: int) -> None:
         """rows, columns: of the grid of patches."""

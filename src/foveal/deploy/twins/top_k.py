@@ -1,6 +1,7 @@
 """The K likeliest tokens of a large vocabulary, and their log-probabilities, without sorting it or making all of them.
 
-    log P(w) = l_w − log Σ_v exp l_v;      the K largest l lie in the K columns of a folded l that have the largest maxima
+    log P(w) = l_w − log Σ_v exp l_v
+    the K largest l lie in the K columns of a folded l that have the largest maxima
 
 Symbols: l the logits of one row. l is folded into 32 rows: of 32,000 numbers 1,000 maxima are made by vector
 instructions, K columns are picked, and their 32·K numbers are sorted. Exact: a number of a column that is not picked
@@ -19,7 +20,9 @@ from foveal.deploy.twins.fast_linear import Linear
 from foveal.runtime.decode.engine import Bans, Next
 
 FOLD = 32
-MOST_ROWS = 64  # of logits at a time: for 16 MiB and more the system takes new pages at each step, which doubles the time of the product
+# Of logits at a time: for 16 MiB and more the system takes new pages at each step, which doubles the time of the
+# product.
+MOST_ROWS = 64
 AT_ONCE = 2**18  # numbers: a mebibyte, the second cache of a core
 
 

@@ -243,9 +243,8 @@ def _feed(
     def tokens_of(x: Tensor, source: Tensor) -> Mapping[str, Any]:
         asking = (x.transpose(0, 1) if layout == "nbc" else x).contiguous()
         seen = (source.transpose(0, 1) if layout == "nbc" else source).contiguous()
-        seen = (
-            asking if source is x else seen
-        )  # self-attention is given one tensor, not three that are equal: some modules ask for that
+        # self-attention is given one tensor, not three that are equal: some modules ask for that
+        seen = asking if source is x else seen
         fed = {name: asking if role == "q" else seen for name, role in inputs.items()}
         return {
             name: t if wanted[inputs[name]] == width else t @ _random(width, wanted[inputs[name]]).to(t)

@@ -1,7 +1,8 @@
 """The insides of an attention that is nobody's in particular: its operations are recorded, and q,
 k and v are found by fitting.
 
-    S = c·Q Kᵀ + r,   r constant along a row:   the pair (Q, K) of projections and the slope c for which nothing is left over
+    S = c·Q Kᵀ + r,   r constant along a row
+    the pair (Q, K) of projections and the slope c are those for which nothing is left over
 
 Names do not matter: a projection is any product with a parameter, whichever library calls it. Scores that are no
 multiple of Q Kᵀ (a position in them, another mechanism) leave `fit` empty.

@@ -1,6 +1,7 @@
 """Mistake 6: (B, H, N, D) taken for (B, N, H, D), so that heads, tokens or samples are mixed up.
 
-    f(P x) = P f(x) without positions;   a token that may look at itself only must not move with another;   nor a sample with another
+    f(P x) = P f(x) without positions
+    a token that may look at itself only must not move with another;   nor a sample with another
 
 Where the outputs know the order of tokens, the module is built again from its projections with the axes right and
 wrong (rebuild.py).
@@ -63,8 +64,8 @@ def mixed(probe: Probe) -> tuple[str, dict[str, float]]:
     if isinstance(rebuilt, Rebuilt) and rebuilt.close and rebuilt.mixed:
         return (
             (
-                "its heads (B, H, N, D) are joined, or its v cut, without swapping axes 1 and 2, so tokens are mixed; use "
-                "transpose(1, 2)"
+                "its heads (B, H, N, D) are joined, or its v cut, without swapping axes 1 and 2, so tokens are mixed; "
+                "use transpose(1, 2)"
             ),
             numbers,
         )

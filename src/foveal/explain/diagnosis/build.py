@@ -56,9 +56,8 @@ def guess(name: str, known: Mapping[str, Any], dropout: float | None) -> Any:
 
 def _guessed(kind: type, arguments: Mapping[str, Any], dropout: float | None, *, every_number: bool) -> dict[str, Any]:
     named = _parameters(kind)
-    parameters = {
-        name: p for name, p in named.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    }  # *args is no configuration
+    # *args is no configuration
+    parameters = {name: p for name, p in named.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
     config = next(
         (
             name

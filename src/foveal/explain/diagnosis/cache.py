@@ -22,9 +22,8 @@ from foveal.explain.diagnosis.probe import Probe, pattern_of
 from foveal.explain.diagnosis.subject import REFUSALS, Subject, settled
 
 Step = Callable[[Any, Tensor, Any], tuple[Any, Any]]  # (module, tokens, cache) → (output, cache)
-Decode = Callable[
-    [Tensor, Any, Mapping[str, Any], int], tuple[Any, Any]
-]  # (tokens, cache, more arguments, position) → (answer, cache)
+# (tokens, cache, more arguments, position) → (answer, cache)
+Decode = Callable[[Tensor, Any, Mapping[str, Any], int], tuple[Any, Any]]
 
 
 class NoCacheError(TypeError):

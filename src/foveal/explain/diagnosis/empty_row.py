@@ -39,7 +39,10 @@ def _one(subject: Subject, form: Form) -> Finding:
     if not trouble:
         return Finding("empty row", "ok", f"{what} gives finite outputs and gradients", numbers)
     if form.kind == "additive" and not _trouble(subject, replace(form, least=torch.finfo(subject.dtype).min))[0]:
-        why = f"{form.argument} is added to the scores, so its caller decides: a row of −inf gives {trouble}, a row of the least finite number does not"
+        why = (
+            f"{form.argument} is added to the scores, so its caller decides: a row of −inf gives {trouble}, "
+            "a row of the least finite number does not"
+        )
         return Finding("empty row", "not applicable", why, numbers)
     return Finding("empty row", "mistake", f"{what} gives {trouble}", numbers)
 
@@ -55,9 +58,8 @@ def _trouble(subject: Subject, form: Form) -> tuple[str, int]:
     mask = {form.argument: form.make(keep)}
     lost = int(subject.run(x, mask).isnan().any(-1).sum())
     try:
-        lost = max(
-            lost, int(subject.run(x, mask, grad=True).isnan().any(-1).sum())
-        )  # torch has other kernels where gradients are wanted
+        # torch has other kernels where gradients are wanted
+        lost = max(lost, int(subject.run(x, mask, grad=True).isnan().any(-1).sum()))
         if not lost and (bad := _lost_gradients(subject, x, mask)):
             return f"a finite output but NaN in {bad} gradients, so training is lost at the first such row", bad
     except REFUSALS:

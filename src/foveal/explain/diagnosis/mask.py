@@ -51,7 +51,10 @@ def _one(probe: Probe, reading: Reading) -> Finding:
         "moved by a visible token": form.hidden,
         "expected of a hidden token": 0.0,
     }
-    message = f"{shown}, but it should be True = {words[meaning]} ({why}): a token that is hidden moves the others by {form.visible:.3g}"
+    message = (
+        f"{shown}, but it should be True = {words[meaning]} ({why}): "
+        f"a token that is hidden moves the others by {form.visible:.3g}"
+    )
     return Finding("mask", "mistake", message, numbers)
 
 
@@ -74,7 +77,10 @@ def _unclear(probe: Probe, reading: Reading) -> Finding:
         "expected of a hidden token": 0.0,
     }
     if not reading.idle and not (isinstance(probe.rebuilt, Rebuilt) and probe.rebuilt.close):
-        why = f"{name} has an effect, but a token that is hidden moves the others by {hidden:.3g}: more than attention leads from token to token"
+        why = (
+            f"{name} has an effect, but a token that is hidden moves the others by {hidden:.3g}: "
+            "more than attention leads from token to token"
+        )
         return Finding("mask", "not applicable", why, numbers)
     fault = (
         f"{name} changes nothing"
@@ -94,11 +100,17 @@ def _by_itself(probe: Probe) -> Finding:
         return Finding("mask", "ok", "it takes no mask, and is causal by itself: no output moves with a later token")
     if probe.pattern == "anti-causal":
         moved = float(probe.reach.triu(1).max())
-        message = f"its own causal mask is the wrong way round: outputs move with later tokens (by {moved:.3g}) and with no earlier one"
+        message = (
+            "its own causal mask is the wrong way round: "
+            f"outputs move with later tokens (by {moved:.3g}) and with no earlier one"
+        )
         return Finding("mask", "mistake", message, {"moved by a later token": moved, "expected of a later token": 0.0})
     if _one_ahead(probe):
         moved = float(probe.reach.diagonal(1).max())
-        message = f"its own causal mask is one off: query i sees key i + 1 (which moves it by {moved:.3g}) and no later one; hide triu(diagonal=1)"
+        message = (
+            f"its own causal mask is one off: query i sees key i + 1 (which moves it by {moved:.3g}) and no later one; "
+            "hide triu(diagonal=1)"
+        )
         return Finding("mask", "mistake", message, {"moved by the next token": moved, "expected of a later token": 0.0})
     return Finding("mask", "not applicable", "it takes no mask")
 

@@ -1,7 +1,8 @@
 """Which way round a module reads its mask, found out by perturbation: what is hidden must not matter,
 what is visible must.
 
-    hide token j from everybody;   a = max|y(x) − y(x with another token j)|,   b = the same for a token that stays visible
+    hide token j from everybody
+    a = max|y(x) − y(x with another token j)|,   b = the same for a token that stays visible
     read rightly a = 0 < b;   read the wrong way round a > 0 = b;   not applied a, b > 0
 
 An argument's type and shape are not known beforehand: all that are in use are tried, until one is read clearly.

@@ -1,8 +1,9 @@
 """Mistake 7: a module that departs from its paper without saying so.
 
-    y = Concat_h(softmax(c·Q_h K_hᵀ) V_h) W_O + b   from its own projections (rebuild.py), or a sentence that says where it departs
+    y = Concat_h(softmax(c·Q_h K_hᵀ) V_h) W_O + b
+    from its own projections (rebuild.py), or a sentence that says where it departs
 
-A module is free to do something else; the mistake is that nobody is told.
+A module is free to do something else; the mistake is that its documentation does not say so.
 """
 
 from foveal.explain.diagnosis.axes import mixed

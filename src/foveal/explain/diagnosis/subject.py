@@ -16,9 +16,8 @@ from torch import Tensor, nn
 
 from foveal.explain.diagnosis.noise import Quiet
 
-REFUSALS: tuple[type[Exception], ...] = (
-    Exception,
-)  # somebody's module may raise anything at all when something does not fit
+# somebody's module may raise anything at all when something does not fit
+REFUSALS: tuple[type[Exception], ...] = (Exception,)
 
 LAYOUTS = {  # what the tensors of a call look like
     "bnc": "tokens (B, N, C)",
@@ -63,9 +62,8 @@ class Subject:
     @property
     def tolerance(self) -> float:
         """Below this, relative to the size of the output, two results are the same."""
-        return (
-            1e-6 if self.dtype == torch.float64 else 1e-4
-        )  # many take their softmax in float32 whatever they are given
+        # many take their softmax in float32 whatever they are given
+        return 1e-6 if self.dtype == torch.float64 else 1e-4
 
     @property
     def module(self) -> nn.Module | None:

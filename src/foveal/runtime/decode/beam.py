@@ -1,7 +1,8 @@
 """Beam search: keep the B likeliest unfinished sentences of each source, let each grow by a token,
 and stop when none can win any more.
 
-    of the 2B likeliest of all (sentence, next token): those among the first B that end are finished, the first B that do not end go on
+    of the 2B likeliest of all (sentence, next token):
+        those among the first B that end are finished, the first B that do not end go on
 
 Symbols: B the beam. Every sentence has one end, so at least B of the 2B go on. A source is done when it has n finished
 sentences and no unfinished one can still get a better score than the worst of the n best: exact, as log P only falls

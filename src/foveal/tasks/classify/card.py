@@ -15,8 +15,8 @@ TRAINED = "trained_on"  # in a card's data: the names of the training images, as
 OLD_CARD = {"many": "multi_label"}
 OLD_DATA = {"many": "multi_label", "pictures": "images"}
 OLD_RECIPE = {
-    "settings": "config", "start": "init_from", "truth": "label_weight", "decay": "weight_decay", "smoothing": "label_smoothing",
-    "keep": "checkpoint", "by": "fold_column", "backbone": "backbone_lr",
+    "settings": "config", "start": "init_from", "truth": "label_weight", "decay": "weight_decay",
+    "smoothing": "label_smoothing", "keep": "checkpoint", "by": "fold_column", "backbone": "backbone_lr",
 }  # fmt: skip
 
 

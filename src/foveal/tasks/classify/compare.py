@@ -1,6 +1,7 @@
 """Two ways to build a model, compared: the difference of a figure with its interval, on the same images.
 
-    Δ = mean over seeds of figure(B) − figure(A);   interval: images that belong together are drawn with replacement, for A and B alike
+    Δ = mean over seeds of figure(B) − figure(A)
+    interval: images that belong together are drawn with replacement, for A and B alike
 
 Each image is tested once for each seed (by the run whose fold it is in), so the folds' tests are one test of all
 images.

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from foveal.data.name_sketch import count_known
 from foveal.data.read import has_column, read
 from foveal.data.source import Source
-from foveal.deploy.measure.origin import origin
 from foveal.errors import FovealError, expect, printable
 from foveal.report.table import UNDEFINED, Table, write_tables
 from foveal.runtime.image import BadImage, Pixels
@@ -76,7 +75,7 @@ class ClassifyEvaluation(Evaluation):
         first = self.models[0]
         title = f"{first.card.model} on {printable(self.source.name)}"
         facts = self.facts | ({"notes": list(self.notes)} if self.notes else {})
-        thumbnail = lambda place: self.source.image(int(first.rows[place]), THUMBNAIL)  # noqa: E731 — one line is clearer here
+        thumbnail = lambda place: self.source.image(int(first.rows[place]), THUMBNAIL)  # noqa: E731 — clearer here
         files = write_report(first.scores, folder, title=title, facts=facts, images=thumbnail)
         if len(self.models) > 1:
             caption = f"{first.scores.images:,} images of the split {self.split}; {first.scores.interval}."
@@ -142,16 +141,8 @@ def evaluate(
     if fold is not None and source.fold_names:
         facts |= {"fold column": column, "fold": f"{fold}, {source.fold_name(fold)}"}
     facts["seed of the training"] = card.recipe.get("seed")
-    facts["origin"] = origin(_device(model), model.threads)
+    facts["origin"] = model.origin()
     return ClassifyEvaluation(source, split, tuple(models), facts, (source.summary(), *notes), options.resamples)
-
-
-def _device(model: "Model") -> str:
-    if model.is_exported:
-        return "cpu"
-    from foveal.device import choose
-
-    return str(choose(model.device))
 
 
 def _evaluated(
@@ -159,9 +150,8 @@ def _evaluated(
 ) -> tuple[Evaluated, list[tuple[str, str]]]:
     card, classifier = cast("ClassifyCard", model.card), classifier_of(model, options.batch)
     rows, logits, left_out = predict_split(classifier, source, split, fold, progress)
-    chooses = split != "val" and bool(
-        source.known(source.indices("val", fold)).any()
-    )  # a set may have nothing to choose on
+    # a set may have nothing to choose on
+    chooses = split != "val" and bool(source.known(source.indices("val", fold)).any())
     validation = predict_split(classifier, source, "val", fold, progress) if chooses else None
     predicted = Predicted(tuple(source.file(int(row)) for row in rows), card.classes, source.labels[rows], logits)
     given = (
@@ -252,8 +242,8 @@ def _split(source: Source, asked: str | None, fold: int | None) -> tuple[str, li
         return "test", []
     return "val", [
         (
-            "no image of the split test has a label: evaluated on val, which chose the epoch and the thresholds, so the "
-            "figures flatter"
+            "no image of the split test has a label: evaluated on val, which chose the epoch and the thresholds, "
+            "so the figures flatter"
         )
     ]
 
@@ -320,4 +310,5 @@ def _trained_on(evaluated: Evaluated, source: Source, named: bool) -> Iterable[s
     count, exact = found
     which = evaluated.name if named else "this model"
     flatter = ": the figures flatter" if count else ""
-    yield f"{'' if exact else 'about '}{count} of {len(names)} images were in the training split of {which}, by their names{flatter}"
+    about = "" if exact else "about "
+    yield f"{about}{count} of {len(names)} images were in the training split of {which}, by their names{flatter}"

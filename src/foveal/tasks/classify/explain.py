@@ -61,9 +61,8 @@ class Maps:
     attention: Callable[[Pixels], SaliencyMaps]  # raises a FovealError where there is none
     sides: Callable[[Pixels], Sides]
     occlusion: Callable[[Pixels, Sides], Array]  # (C, rows, columns)
-    gradient: (
-        Callable[[Pixels, int, Sides], Array] | None
-    )  # of a class, (rows, columns); None: an exported file has none
+    # of a class, (rows, columns); None: an exported file has none
+    gradient: Callable[[Pixels, int, Sides], Array] | None
 
 
 def explain(model: "Model", subject: Any, options: ExplainOptions, progress: "Progress") -> Explanation:
@@ -189,10 +188,12 @@ def _sheet(
         rows.setdefault(layer, []).append(Panel(_title(layer, head, query, attention.maps[layer].shape), one, highest))
     caption = (
         f"{card.model}, {len(card.classes)} classes. Attention shows what was looked at, not why: foveal explain "
-        "--faithful N measures how far it "
-        "explains the answer."
+        "--faithful N measures how far it explains the answer."
     )
-    legend = f"small maps: 0 to {highest:.0%} of a query's attention, where an even look is {1 / average.size:.1%}; large maps: 0 to the largest cell, as written"
+    legend = (
+        f"small maps: 0 to {highest:.0%} of a query's attention, where an even look is {1 / average.size:.1%}; "
+        "large maps: 0 to the largest cell, as written"
+    )
     return Sheet(Path(name).name, caption, photo, listed, large, list(rows.values()), legend)
 
 

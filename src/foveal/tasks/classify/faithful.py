@@ -16,8 +16,6 @@ from foveal.atomic import expect_folder, write_atomic
 from foveal.data.pipes import KINDS, render
 from foveal.data.read import read
 from foveal.data.source import Source
-from foveal.deploy.measure.origin import origin
-from foveal.device import choose
 from foveal.errors import expect, printable
 from foveal.explain.faithfulness import DELETION, RANDOM, Sample, faithfulness
 from foveal.report.table import UNDEFINED, Table, write_tables
@@ -93,7 +91,7 @@ def measure(model: "Model", options: ExplainOptions, progress: "Progress") -> Fa
         classifier, classifier.card.classes, progress(samples, count, "measuring"), seed=options.seed, fill=options.fill
     )  # fmt: skip
     named = {"file": Path(model.name).name, "model": model.card.model, "data": printable(data)}
-    return FaithfulnessExplanation(_finite(named | facts | {"origin": origin(str(choose(model.device)))}))
+    return FaithfulnessExplanation(_finite(named | facts | {"origin": model.origin()}))
 
 
 def _rendered(classifier: TorchClassifier, options: ExplainOptions) -> Iterator[Sample]:
@@ -192,7 +190,10 @@ def _signed(share: float) -> str:
 
 def _sentence(facts: dict[str, Any]) -> str:
     filled = {"mean": "mean colour", "blur": "blurred self"}[facts["fill"]]
-    words = f"{facts['images']} images with {facts['findings']} findings; the model predicts {facts['predicted']}, of which {facts['right']} are there."
+    words = (
+        f"{facts['images']} images with {facts['findings']} findings; "
+        f"the model predicts {facts['predicted']}, of which {facts['right']} are there."
+    )
     return f"{words} {facts['cells'][0]} × {facts['cells'][1]} cells, hidden cells filled with the image's {filled}."
 
 

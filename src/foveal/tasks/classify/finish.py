@@ -62,6 +62,8 @@ def conclude(
     parts = _predictions(trainer, module, data)
     val = next(part for part in parts if part.split == "val")
     truth = source.labels[val.index]
+    # Of what is kept, which may be the mean of several epochs and then has a score of its own.
+    val_score = module.score(torch.from_numpy(val.logits), torch.from_numpy(truth))
     temperature = float(fit_temperature(truth, val.logits))
     # Several labels: a threshold for each class, chosen where the test is not. One label: the most probable class.
     chosen = thresholds(truth, probabilities(val.logits, True, temperature)) if source.multi_label else None
@@ -72,8 +74,9 @@ def conclude(
         "data": source.facts(),
         "fold": recipe.fold,
         "seed": recipe.seed,
-        "epoch": journal.best_epoch + 1,
-        "val_score": journal.best,
+        "epoch": journal.kept_epoch,
+        "figure": "val_score",
+        "val_score": val_score,
         "seconds": round(sum(row["seconds"] for row in journal.rows), 1),
         "origin": origin,
     }
@@ -96,7 +99,7 @@ def conclude(
             temperature=temperature,
             data=source.facts()
             | {TRAINED: sketch(os.fsencode(source.file(int(index))) for index in data.splits.train)},
-            metrics={"val_score": journal.best},
+            metrics={"val_score": val_score},
             recipe=dataclasses.asdict(recipe),
             origin=origin,
             shapes=shapes_of(module.model),

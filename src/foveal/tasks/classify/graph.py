@@ -4,8 +4,9 @@
     out   probability  (B, C)  softmax or sigmoid of logits / temperature
           found        (B, C)  what the model's own thresholds, or the largest probability, call found
           logits       (B, C)
-          attention    (B, M, N, P), where an Icam's N queries looked: M maps over its P cells, row by row. First that of the queries
-                       which adapt to the image, if they do, then every layer's heads, one after the other
+          attention    (B, M, N, P), where an Icam's N queries looked: M maps over its P cells, row by row. First that
+                       of the queries which adapt to the image, if they do, then every layer's heads, one after the
+                       other
 
 The card is in the file's metadata under `foveal`, the proof under `foveal.proof`: JSON both. Opset 18 and IR 8, so that
 an onnxruntime of some years ago opens it: tried with 1.17.3, which refuses IR 10.
@@ -43,7 +44,7 @@ class Answers(nn.Module):
     def __init__(self, model: nn.Module, card: ClassifyCard, runs: bool = False) -> None:
         super().__init__()
         self.frames, self.card = Frames(model, card, runs), card
-        self.marked = False  # whether patches and what Φ saw in them are answers, too: deploy/chunks.py
+        self.marked = False  # whether patches and what Φ saw in them are answers, too: deploy/onnx/chunks.py
         self.looks = isinstance(model, Icam) and (len(model.layers) > 0 or "static" not in model.config.first)
         cuts = None if card.threshold is None else torch.tensor(card.threshold, dtype=torch.float32)
         self.register_buffer("cuts", cuts)

@@ -147,9 +147,8 @@ class ClassifyModule(TaskModule):
         targets = labels if self.multi_label else F.one_hot(labels, self.classes).float()
         usable = torch.ones(len(logits), device=logits.device)
         self.log("val_loss", self.loss(logits, targets, usable), sync_dist=True)
-        shifted = (
-            logits if self.shift is None else logits + self.shift
-        )  # as the kept model will answer: logit_adjustment.py
+        # as the kept model will answer: logit_adjustment.py
+        shifted = logits if self.shift is None else logits + self.shift
         self.log("val_score", self.score(shifted, labels), prog_bar=True, sync_dist=True)
 
     def logits(self, batch: Batch) -> Tensor:
@@ -176,7 +175,7 @@ class ClassifyModule(TaskModule):
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
         for name, parameter in self.model.named_parameters():
             decay = recipe.weight_decay if parameter.dim() > 1 else 0.0  # none on biases and scales
-            share = recipe.backbone_lr if is_backbone(name) else 1.0
+            share = recipe.backbone_lr if is_backbone(self.model, name) else 1.0
             groups.setdefault((share, decay), []).append(parameter)
         listed = [
             {"params": params, "weight_decay": decay, "lr": recipe.lr * share}
@@ -186,17 +185,17 @@ class ClassifyModule(TaskModule):
         return self.adamw(listed, lambda step: cosine(step, self.steps, warmup), recipe.lr)
 
 
-def is_backbone(name: str) -> bool:
-    """Whether a weight of this name belongs to what sees pixels: ICAM's Φ, or all of another but its last layer."""
-    return name.startswith(("phi.", "stages.", "top.")) or (
-        name.startswith("net.") and not name.startswith("net.classifier")
-    )
+def is_backbone(model: nn.Module, name: str) -> bool:
+    """Whether a weight of this name belongs to what sees pixels: ICAM's Φ,
+    or all of another model but its last layer.
+    """
+    return name.startswith("phi.") if isinstance(model, Icam) else not name.startswith(("net.classifier", "head."))
 
 
 def blocks_of(model: nn.Module) -> Iterator[nn.Module]:
     """What is computed again under gradient checkpointing: the blocks of ICAM's Φ and its decoder's layers.
 
-    Of others, their stages or their outermost lists of blocks.
+    Of another model, its stages or its outermost lists of blocks.
     """
     if isinstance(model, Icam):
         yield from model.phi.children() if isinstance(model.phi, Stages) else [model.phi]

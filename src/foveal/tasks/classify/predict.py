@@ -2,7 +2,8 @@
 
 Nothing here needs torch.
 
-    probability, found = the card's temperature and thresholds on the logits (runtime/answers.py); of an exported file, the graph's own
+    probability, found = the card's temperature and thresholds on the logits (runtime/answers.py);
+                         of an exported file, the graph's own
 
 A threshold of the caller's own, one for every class or for the second of two, takes the place of the card's.
 """

@@ -1,6 +1,7 @@
 """The proof that a file answers as its model does: compared on the same frames.
 
-    error = |logits of the file − logits of the model|,   of the maps alike;   agree = share of equal answers;   Δ = the figure that decides, after − before
+    error = |logits of the file − logits of the model|,   of the maps alike
+    agree = share of equal answers;   Δ = the figure that decides, after − before
 
 Time is the file's at batch 1 on one thread, in turns with the float32 file of the same model.
 """
@@ -58,9 +59,8 @@ class Parity:
         return asdict(self)
 
 
-Answering = Callable[
-    [NDArray[np.uint8]], Sequence[NDArray[Any]]
-]  # frames → probability, found, logits and, of an Icam with attention, maps
+# frames → probability, found, logits and, of an Icam with attention, maps
+Answering = Callable[[NDArray[np.uint8]], Sequence[NDArray[Any]]]
 
 
 def by_onnxruntime(content: bytes) -> Answering:

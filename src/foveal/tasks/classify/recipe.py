@@ -49,7 +49,7 @@ class ClassifyRecipe(Recipe):
         below=1,
     )
     checkpoint: str = option(
-        "best", "which epoch is kept: the best by the validation score, or the last", ("best", "last")
+        "best", "which epoch is kept with --average 1: the best by the validation score, or the last", ("best", "last")
     )
 
     label: str | None = option(

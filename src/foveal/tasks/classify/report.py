@@ -1,7 +1,9 @@
-"""The evaluation report: scores as a page to look at, tables to paste, and data to make them again from.
+"""The evaluation report: scores as a page to look at, tables to paste, and data.
 
-report.html           one page, nothing beside it           report.md, .csv, .tex     its tables figures.md, .csv, .tex
-every figure with its interval     evaluation.json           everything: Scores.from_json(text) gives the scores again
+report.html               one page, nothing beside it
+report.md, .csv, .tex     its tables
+figures.md, .csv, .tex    every figure with its interval
+evaluation.json           everything
 """
 
 from collections.abc import Callable, Mapping

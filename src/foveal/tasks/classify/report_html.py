@@ -41,9 +41,10 @@ def page(scores: Scores, title: str, facts: Facts, images: Images | None) -> str
     ]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="color-scheme" '
-        'content="light dark">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n{''.join(sections)}</body>\n</html>\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n"
+        f"</head>\n<body>\n{''.join(sections)}</body>\n</html>\n"
     )
 
 
@@ -100,8 +101,8 @@ def _classes(scores: Scores) -> str:
         "are right. "
         "Recall: of those there, how many were found. AP and AUC measure the ranking, whatever the threshold. "
         f"{UNDEFINED} is undefined: there was nothing to divide by.</p>\n"
-        "<div "
-        f'class="wide"><table><thead><tr><th>class</th>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n</section>\n'
+        f'<div class="wide"><table><thead><tr><th>class</th>{head}</tr></thead>\n'
+        f"<tbody>\n{rows}</tbody></table></div>\n</section>\n"
     )
 
 
@@ -117,12 +118,14 @@ def _confusion(scores: Scores) -> str:
             f'<tr><td class="word">{escape(names[i])}</td><td class="word">{escape(names[j])}</td><td>{n:,}</td></tr>\n'
             for n, i, j in table.pairs(scores)
         )
-        body = f"<table><thead><tr><th>true</th><th>predicted</th><th>images</th></tr></thead>\n<tbody>\n{cells}</tbody></table>"
+        head = "<tr><th>true</th><th>predicted</th><th>images</th></tr>"
+        body = f"<table><thead>{head}</thead>\n<tbody>\n{cells}</tbody></table>"
     else:
         head = "".join(f"<th>{escape(name)}</th>" for name in names)
         rows = "".join(_matrix_row(names[place], place, row) for place, row in enumerate(scores.confusion or ()))
         kind = "matrix dense" if len(names) >= DENSE else "matrix"
-        body = f'<table class="{kind}"><thead><tr><th>true ↓ predicted →</th>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table>'
+        head = f"<tr><th>true ↓ predicted →</th>{head}</tr>"
+        body = f'<table class="{kind}"><thead>{head}</thead>\n<tbody>\n{rows}</tbody></table>'
     return (
         '<section>\n<h2>Confusion</h2>\n<p class="soft">One row per true class, one column per predicted class; the '
         "shade is the share "
@@ -137,7 +140,10 @@ def _matrix_row(name: str, place: int, row: tuple[int, ...]) -> str:
         share = count / total if total else 0.0
         kind = ("right" if column == place else "wrong") if count else "none"
         shade = f"{kind} deep" if share >= 0.6 else kind
-        cells += f'<td class="{shade}" style="--much:{0.08 + 0.92 * share:.2f}">{count:,}<small>{100 * share:.0f} %</small></td>'
+        cells += (
+            f'<td class="{shade}" style="--much:{0.08 + 0.92 * share:.2f}">'
+            f"{count:,}<small>{100 * share:.0f} %</small></td>"
+        )
     return f"<tr><th>{escape(name)}</th>{cells}</tr>\n"
 
 
@@ -207,7 +213,10 @@ def _calibration(scores: Scores) -> str:
     keys = '<span class="key before"></span>as trained' + (
         '<span class="key after"></span>with the temperature' if after else ""
     )
-    note = "The temperature, by which the logits are divided, was fitted on the validation images. No figure above uses it."
+    note = (
+        "The temperature, by which the logits are divided, was fitted on the validation images. "
+        "No figure above uses it."
+    )
     if after is None:
         note = "No temperature was fitted: there were no validation images."
     return (
@@ -238,16 +247,16 @@ def _how_many(scores: Scores) -> str:
 
 def _shot(one: Mistake, multi_label: bool, images: Images | None) -> str:
     about = f"{one.about} {'missed' if one.missed else 'wrongly predicted'}, " if multi_label else ""
-    image = "" if images is None else _picture(one, images)
+    image = "" if images is None else _thumbnail(one, images)
     return (
         f"<figure>{image}<figcaption><span>true <b>{escape(table.named(one.truth))}</b></span>"
         f"<span>predicted <b>{escape(table.named(one.predicted))}</b></span>"
-        "<span "
-        f'class="sure">{escape(about)}{percent(one.confidence, 1)}&nbsp;%&nbsp;confident</span><span>{escape(one.file)}</span></figcaption></figure>\n'
+        f'<span class="sure">{escape(about)}{percent(one.confidence, 1)}&nbsp;%&nbsp;confident</span>'
+        f"<span>{escape(one.file)}</span></figcaption></figure>\n"
     )
 
 
-def _picture(one: Mistake, images: Images) -> str:
+def _thumbnail(one: Mistake, images: Images) -> str:
     try:
         pixels = np.asarray(images(one.index))
     except FovealError as error:  # the image is gone or broken: the report is not
@@ -258,7 +267,10 @@ def _picture(one: Mistake, images: Images) -> str:
     image.thumbnail((SHOT, SHOT))
     image.save(content, "JPEG", quality=82)
     coded = base64.b64encode(content.getvalue()).decode()
-    return f'<img src="data:image/jpeg;base64,{coded}" width="{image.width}" height="{image.height}" alt="{escape(one.file)}" loading="lazy">'
+    return (
+        f'<img src="data:image/jpeg;base64,{coded}" width="{image.width}" height="{image.height}" '
+        f'alt="{escape(one.file)}" loading="lazy">'
+    )
 
 
 def _facts(facts: Facts) -> str:

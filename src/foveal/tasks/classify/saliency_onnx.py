@@ -38,7 +38,7 @@ def attention_maps(model: OnnxClassifier, frame: Pixels) -> SaliencyMaps:
 
 
 def _heads(model: OnnxClassifier, layer: int) -> int:
-    """Of one layer: as many as the config says, unless some were pruned, which the shape of its last matrix tells."""
+    """Of one layer: as many as the config says, unless some were pruned, which the shape of its last matrix shows."""
     config = model.card.config
     pruned = model.card.shapes.get(f"layers.{layer}.attention.layer.out.weight")
     return int(config["heads"]) if pruned is None else pruned[-1] * int(config["heads"]) // int(config["width"])

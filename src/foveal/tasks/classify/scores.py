@@ -1,19 +1,14 @@
 """Everything that an evaluation says, as data: figures with intervals, classes, confusion, calibration, curves,
 worst mistakes.
 
-Plain numbers and words only: they go to JSON and back unchanged, and a report can be made again from the file. nan
-(undefined) is null there. scoring.py makes them.
+Plain numbers and words only, all of which go into JSON; nan (undefined) is null there. scoring.py makes them.
 """
 
 import dataclasses
 import json
 import math
-import types
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_args, get_origin, get_type_hints
-
-from foveal.errors import FovealError
+from typing import Any
 
 Numbers = tuple[float, ...]
 
@@ -98,24 +93,6 @@ class Scores:
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> "Scores":
-        try:
-            scores: Scores = _built(cls, content)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise FovealError(
-                f"scores: expected what to_dict() gave, got something else ({type(error).__name__}: {error})"
-            ) from None
-        return scores
-
-    @classmethod
-    def from_json(cls, text: str) -> "Scores":
-        try:
-            content = json.loads(text)
-        except ValueError as error:
-            raise FovealError(f"scores: expected JSON, got something else ({error})") from None
-        return cls.from_dict(content)
-
 
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
@@ -125,23 +102,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _built(kind: Any, value: Any) -> Any:
-    """The way back, led by the types of the fields."""
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        hints = get_type_hints(kind)
-        return kind(**{field.name: _built(hints[field.name], value[field.name]) for field in dataclasses.fields(kind)})
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin is types.UnionType:  # X | None
-        return None if value is None else _built(inner[0], value)
-    if origin is dict:
-        return {key: _built(inner[1], item) for key, item in value.items()}
-    if origin is tuple:
-        kinds = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
-        return tuple(_built(one, item) for one, item in zip(kinds, value, strict=True))
-    if kind is float:
-        return math.nan if value is None else float(value)
-    if not isinstance(value, kind):
-        raise TypeError(f"{value!r} is no {kind.__name__}")
-    return value

@@ -144,7 +144,8 @@ def _choose(
     )
     if multi_label and known is not None:
         metric = metric or "F1"
-        sentence = f"a class is given from its own threshold on, chosen for the best {metric} on {len(known[1])} validation images"
+        chosen = f"chosen for the best {metric} on {len(known[1])} validation images"
+        sentence = f"a class is given from its own threshold on, {chosen}"
         return thresholds(*known, metric), sentence
     if multi_label:
         return (
@@ -153,7 +154,8 @@ def _choose(
         )
     if metric is not None and known is not None:
         threshold = threshold_of_two(*known, metric)
-        sentence = f"{classes[1]} from probability {threshold:.4f} on, chosen for the best {metric} on {len(known[1])} validation images"
+        chosen = f"chosen for the best {metric} on {len(known[1])} validation images"
+        sentence = f"{classes[1]} from probability {threshold:.4f} on, {chosen}"
         return threshold, sentence
     return None, "the most probable class; no threshold was chosen"
 
@@ -257,8 +259,9 @@ def _reliability(truth: Labels, logits: Logits, temperature: float) -> Reliabili
 def _mistakes(
     truth: Labels, chosen: Labels, probability: Array, classes: Sequence[str], files: Sequence[str]
 ) -> tuple[tuple[Mistake, ...], int]:
-    """The images that are wrong and most sure of it, worst first, each with the class where it is worst;
-    and how many are wrong.
+    """The images that are wrong and most sure of it, worst first, each with the class where it is worst.
+
+    And how many are wrong.
     """
     real, answered = marks(truth, len(classes)), marks(chosen, len(classes))
     missed = real & ~answered

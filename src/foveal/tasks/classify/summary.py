@@ -103,7 +103,10 @@ def summarise(folders: Sequence[Path], out: Path) -> str:
         tables.append(_means(shared, pooled, _of_all(seeds)))
     title = f"{facts['model']} ({facts['parameters']:,} parameters) on {facts['data']['name']}, {len(folders)} runs"
     over = ", ".join(str(seed) for seed in sorted({run.facts["seed"] for run in runs}))
-    caption = f"Split {split}, seeds {over}. Mean over runs; spread is the standard deviation over runs. {TESTED if tested else CHOSEN}"
+    caption = (
+        f"Split {split}, seeds {over}. Mean over runs; spread is the standard deviation over runs. "
+        f"{TESTED if tested else CHOSEN}"
+    )
     write_tables(out, "summary", [*tables, Table(["run", *names], each, title="Runs")], title, caption, facts["origin"])
     write_atomic(out / "summary.json", json.dumps(content).encode())
     text = "\n".join(f"{table.title}\n\n{table.markdown()}" for table in tables)
@@ -158,7 +161,10 @@ def _of_all(seeds: dict[int, list[Evaluated]]) -> str:
     runs = next(iter(seeds.values()))
     images = sum(len(run.predicted.files) for run in runs)
     over = f"mean and spread over {len(seeds)} seeds" if len(seeds) > 1 else "one seed"
-    return f"All {images} test images of {len(runs)} folds taken together, {over}; AP and AUC would rank scores of different models"
+    return (
+        f"All {images} test images of {len(runs)} folds taken together, {over}; "
+        "AP and AUC would rank scores of different models"
+    )
 
 
 def _means(names: Sequence[str], values: NDArray[np.float64], title: str) -> Table:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class ClassifyTask(Task):
     name = "classify"
     does = "classifies"
-    families = ("icam", "efficientnet_lite", "peer")
+    families = ("icam", "efficientnet_lite", "peer", "vit", "swin", "pvt")
 
     @property
     def card(self) -> type[ClassifyCard]:

@@ -130,9 +130,8 @@ def load_teachers(pattern: str, wanted: Wanted, folder: Path) -> tuple[Teachers,
         fold is None or PLACE in pattern, "--teachers", f"{PLACE} in it, or a teacher has seen what is tested", pattern
     )
     met = sorted(glob.glob(pattern.replace(PLACE, str(fold))))  # noqa: PTH207 — a pattern may begin anywhere
-    paths = [
-        path for path in met if path.endswith(".safetensors") or (Path(path) / FILE).is_file()
-    ]  # a run's log lies beside it
+    # a run's log lies beside it
+    paths = [path for path in met if path.endswith(".safetensors") or (Path(path) / FILE).is_file()]
     expect(bool(paths), "--teachers", "a pattern of model files or run folders", f"{pattern}, which meets none")
     models, coarser, sizes, digests = [], [], [], {}
     for path in paths:
@@ -157,9 +156,8 @@ def _coarser(path: str, card: ClassifyCard, own: Source, wanted: Wanted) -> Tens
         f"the pupil's classes, {pupils.classes}",
         card.classes,
     )
-    place = {
-        pupils.file(index): index for index in range(len(pupils))
-    }  # a row without a label of one kind is in one set only
+    # a row without a label of one kind is in one set only
+    place = {pupils.file(index): index for index in range(len(pupils))}
     pairs = [(index, place[file]) for index in range(len(own)) if (file := own.file(index)) in place]
     mine, theirs = (
         (np.array(part, np.int64) for part in zip(*pairs, strict=True)) if pairs else (np.empty(0, np.int64),) * 2

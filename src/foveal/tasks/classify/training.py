@@ -22,13 +22,13 @@ from foveal.tasks.classify.finish import conclude, write_bad
 from foveal.tasks.classify.module import ClassifyModule
 from foveal.tasks.classify.reading import read_for
 from foveal.tasks.classify.recipe import ClassifyRecipe
+from foveal.tasks.classify.task import TASK
 from foveal.tasks.classify.teachers import Teachers, Wanted, load_teachers
 from foveal.training.harness import Machine, Progress, Training
 from foveal.training.journal import Journal
 from foveal.training.run_folder import read_json
 
 TEACHERS = "teachers.json"
-FAMILIES = ("icam", "efficientnet_lite", "peer")
 
 
 class ClassifyTraining(Training):
@@ -83,7 +83,9 @@ def build(recipe: ClassifyRecipe, classes: int, fresh: bool = True) -> nn.Module
         model = load_for(recipe.model, ClassifyCard, classes=classes)
     else:
         family = config_of(recipe.model).family
-        expect(family in FAMILIES, f"the model {recipe.model}", "one that classifies", f"one of the family {family}")
+        expect(
+            family in TASK.families, f"the model {recipe.model}", "one that classifies", f"one of the family {family}"
+        )
         model = create(recipe.model, classes=classes, **recipe.config)
     if recipe.init_from is not None and fresh:
         of_imagenet, all_ = recipe.init_from == IMAGENET, len(model.state_dict())
@@ -104,7 +106,10 @@ def build(recipe: ClassifyRecipe, classes: int, fresh: bool = True) -> nn.Module
 def teachers_of(
     recipe: ClassifyRecipe, source: Source, folder: Path, mean: tuple[float, ...], std: tuple[float, ...]
 ) -> tuple[Teachers, dict[str, str]] | None:
-    """The teachers, and a digest of each; an error if the run was begun with others. mean, std: of the pupil's images."""
+    """The teachers, and a digest of each; an error if the run was begun with others.
+
+    mean, std: what the pupil's images are normalised by.
+    """
     if recipe.teachers is None:
         return None
     blank = [list(box) for box in recipe.blank]

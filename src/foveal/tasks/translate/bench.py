@@ -1,7 +1,8 @@
 """`foveal bench translate [MODEL]`: sentences per second on a CPU,
 beside transformers' generate and CTranslate2 with the same weights.
 
-    sentences/s = sources of a batch / median time of a decoding;   every decoding takes the same number of steps: the end is forbidden, then forced
+    sentences/s = sources of a batch / median time of a decoding
+    every decoding takes the same number of steps: the end is forbidden, then forced
 
 Before anything is timed, all are asked for the same sentences: a contender with other tokens than ours is named, since
 it would be another model. Then what the cache is worth: the time of a sentence against its length, with it and
@@ -39,10 +40,8 @@ from foveal.tasks.load import find_model, load
 
 VOCABULARY, SOURCE = 32000, 15  # tokens that random weights know, and of a source, its end included
 LENGTHS = (20, 50, 100, 200)
-UNCACHED, QUICK = (
-    (20, 50, 100, 200, 400, 800),
-    400,
-)  # the last takes minutes: it is left out unless --max-length asks for it
+# the last takes minutes: it is left out unless --max-length asks for it
+UNCACHED, QUICK = ((20, 50, 100, 200, 400, 800), 400)
 OURS, TORCH, THEIRS, FASTEST = "foveal", "foveal, TorchEngine", "transformers", "CTranslate2"
 BARS = {  # of the base model: what ours is at least, as a multiple of theirs
     (OURS, "fp32", THEIRS): {(1, 1): 1.4, (1, 4): 2.0, (32, 1): 1.2, (32, 4): 1.1},
@@ -51,9 +50,8 @@ BARS = {  # of the base model: what ours is at least, as a multiple of theirs
 LARGEST = 4096  # sentences at once, or sentences of a beam
 OBEYS = ("models", "batch", "beam", "tokens", "max_length")  # flags of `foveal bench`
 ON_CPU = True  # unless --device names another
-Decoding = Callable[
-    [list[list[int]], int, int], list[list[int]]
-]  # sources, beam, steps → the best sentence of each, without marks
+# sources, beam, steps → the best sentence of each, without marks
+Decoding = Callable[[list[list[int]], int, int], list[list[int]]]
 
 
 @dataclass(frozen=True)
@@ -193,9 +191,8 @@ def _translated(marian: Any, folder: Path, precision: str, threads: int) -> Deco
     import ctranslate2
     from ctranslate2.converters.transformers import BartLoader
 
-    marian = copy.deepcopy(
-        marian
-    )  # the converter changes what it is given, and transformers would generate other tokens
+    # the converter changes what it is given, and transformers would generate other tokens
+    marian = copy.deepcopy(marian)
     config = marian.config
     config.normalize_before, config.normalize_embedding = False, False
     spec = BartLoader().get_model_spec(marian)
@@ -252,8 +249,8 @@ def _rates(
             contender = str(Contender(name, precision, one.decoding))
             if contender in taken and contender != str(one):
                 ratios[name] = taken[contender].median / taken[str(one)].median
-        first = next(((name, BARS[key][batch, beam]) for key in BARS for name in [key[2]]
-                      if key[:2] == (one.name, one.precision) and (batch, beam) in BARS[key] and name in ratios), None)  # fmt: skip
+        known = [key for key in BARS if key[:2] == (one.name, one.precision) and key[2] in ratios]
+        first = next(((key[2], BARS[key][batch, beam]) for key in known if (batch, beam) in BARS[key]), None)
         other = first[0] if first else next(iter(ratios), None)
         others = " · ".join(f"{ratio:.2f} × {name}" for name, ratio in ratios.items() if name != other)
         bar, met = "", None

@@ -10,9 +10,9 @@ from foveal.runtime.card import Card
 
 # Options of recipes that were written before `format: 1`.
 OLD_RECIPE = {
-    "settings": "config", "start": "init_from", "decay": "weight_decay", "smoothing": "label_smoothing", "pieces": "subwords",
-    "size": "vocab_size", "longest": "max_length", "recorded": "cuda_graphs", "agreement": "r_drop", "bleu": "bleu_every",
-    "penalty": "length_penalty",
+    "settings": "config", "start": "init_from", "decay": "weight_decay", "smoothing": "label_smoothing",
+    "pieces": "subwords", "size": "vocab_size", "longest": "max_length", "recorded": "cuda_graphs",
+    "agreement": "r_drop", "bleu": "bleu_every", "penalty": "length_penalty",
 }  # fmt: skip
 OF_IMAGES = ("classes", "many", "size", "mean", "std", "threshold", "temperature")
 

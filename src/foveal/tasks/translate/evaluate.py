@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foveal.data.parallel import Pairs, Parallel
 from foveal.data.parallel_files import SIDES
-from foveal.deploy.measure.origin import origin
 from foveal.errors import FovealError, expect
 from foveal.metrics.bleu import LengthBin, Score, by_length, translation_scores
 from foveal.runtime.decode.batched import decode_all, max_positions, truncated
@@ -57,8 +56,7 @@ def evaluate(models: "Sequence[Model]", options: EvaluateOptions, progress: "Pro
     for name, translator, search in progress(jobs, len(jobs), "translating"):
         evaluated[name] = _evaluate(translator, pairs, search, options)
     notes = [*_leaks(models[0], data, options), *_truncated(translators, pairs)]
-    device = "cpu" if models[0].is_exported else str(next(models[0].network.parameters()).device)
-    return TranslateEvaluation(data, options.split, evaluated, origin(device, _threads(device)), notes)
+    return TranslateEvaluation(data, options.split, evaluated, models[0].origin(), notes)
 
 
 def _opened(model: "Model") -> _Translator:
@@ -124,8 +122,8 @@ def _leaks(model: "Model", data: Parallel, options: EvaluateOptions) -> list[str
         if own.fingerprint() != card.data.get("fingerprint"):
             return [
                 (
-                    f"the data that {model.name} was trained on are not here as they were: whether sentences overlap is "
-                    "unknown"
+                    f"the data that {model.name} was trained on are not here as they were: "
+                    "whether sentences overlap is unknown"
                 )
             ]
     known = set(own.splits["train"].source)
@@ -153,15 +151,3 @@ def _names(models: "Sequence[Model]") -> list[str]:
     """Of the models; where these are not all different the names of their files, and else the paths to them."""
     ways = [one.card.model for one in models], [Path(one.name).name for one in models], [one.name for one in models]
     return next(names for names in ways if len(set(names)) == len(names))
-
-
-def _threads(device: str) -> int | None:
-    if device != "cpu":
-        return None
-    import importlib.util
-
-    if importlib.util.find_spec("torch") is None:
-        return 1
-    import torch
-
-    return torch.get_num_threads()

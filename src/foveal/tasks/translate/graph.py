@@ -1,11 +1,17 @@
 """A Transformer as one .onnx file: one graph that encodes a source, and takes a step of a search.
 
-    source has tokens  encodes it:   source (S, M) → keys.l, values.l (S, H, M, D) of every decoder layer l, which all steps attend to
-    source is empty    takes a step: said (R,), the last token of each row; said_keys.l, said_values.l (R, H, t, D) of the tokens before it;
-                       source_keys.l, source_values.l (S, H, M, D) and lengths (S,) of the sources, R = S · beams, those of a source
-                       together; top (1,) how many tokens are asked for; banned (n, 2) rows and tokens that may not come
-                       → likely (R, top) log-probabilities, word (R, top) their tokens, ends (R,) of the mark that ends;
-                         keys.l, values.l (R, H, t + 1, D), which are said_keys.l and said_values.l of the next step
+    source has tokens  encodes it
+                       in   source (S, M)
+                       out  keys.l, values.l (S, H, M, D) of every decoder layer l, which all steps attend to
+    source is empty    takes a step
+                       in   said (R,), the last token of each row
+                            said_keys.l, said_values.l (R, H, t, D) of the tokens before it
+                            source_keys.l, source_values.l (S, H, M, D) and lengths (S,) of the sources; R = S · beams,
+                            those of a source together
+                            top (1,) how many tokens are asked for;   banned (n, 2) rows and tokens that may not come
+                       out  likely (R, top) log-probabilities, word (R, top) their tokens,
+                            ends (R,) of the mark that ends
+                            keys.l, values.l (R, H, t + 1, D), which are said_keys.l and said_values.l of the next step
 
 What is not used in a call is given with no rows, and comes back so. The two ways are the branches of one If: an
 embedding table that both read lies in the file once, and one file is all there is. Vocabulary-wide work stays inside:
@@ -23,23 +29,8 @@ from foveal.deploy.onnx.file import IR, OPSET, needed_onnx
 from foveal.errors import FovealError
 from foveal.models.transformer import Transformer
 from foveal.runtime.onnx_names import CARD
+from foveal.tasks.translate import graph_names as names
 from foveal.tasks.translate.card import TranslateCard
-from foveal.tasks.translate.graph_names import (
-    BANNED,
-    ENDS,
-    KEYS,
-    LENGTHS,
-    LOG_P,
-    NEXT,
-    PAST_KEYS,
-    PAST_VALUES,
-    SOURCE,
-    SOURCE_KEYS,
-    SOURCE_VALUES,
-    TOKENS,
-    TOP_K,
-    VALUES,
-)
 from foveal.tasks.translate.graph_nodes import TABLES, Reads, Steps
 
 
@@ -58,8 +49,8 @@ def export_translator(model: nn.Module, card: TranslateCard, int8: bool = False)
     def tensor(name: str, of: int, *shape: Any) -> Any:
         return helper.make_tensor_value_info(name, of, list(shape))
 
-    results = [(LOG_P, kind.FLOAT, 2), (NEXT, kind.INT64, 2), (ENDS, kind.FLOAT, 1)]
-    results += [(name.format(layer), kind.FLOAT, 4) for layer in layers for name in (KEYS, VALUES)]
+    results = [(names.LOG_P, kind.FLOAT, 2), (names.NEXT, kind.INT64, 2), (names.ENDS, kind.FLOAT, 1)]
+    results += [(name.format(layer), kind.FLOAT, 4) for layer in layers for name in (names.KEYS, names.VALUES)]
     branches = [
         nodes.graph(
             [], [tensor(name, of, *[None] * axes) for name, (_, of, axes) in zip(outputs, results, strict=True)], shared
@@ -67,7 +58,7 @@ def export_translator(model: nn.Module, card: TranslateCard, int8: bool = False)
         for nodes, outputs in ((reads, kept), (steps, answered))
     ]
     outer = Nodes("translator")
-    begins = outer("Greater", outer("Size", SOURCE), outer.one(0))
+    begins = outer("Greater", outer("Size", names.SOURCE), outer.one(0))
     outer.nodes.append(
         helper.make_node(
             "If", [begins], [name for name, *_ in results], then_branch=branches[0], else_branch=branches[1]
@@ -75,17 +66,17 @@ def export_translator(model: nn.Module, card: TranslateCard, int8: bool = False)
     )
     outer.weights |= {name: reads.weights[name] for name in sorted(shared)}
     inputs = [
-        tensor(SOURCE, kind.INT64, "read", "tokens"),
-        tensor(TOKENS, kind.INT64, "rows"),
-        tensor(TOP_K, kind.INT64, 1),
+        tensor(names.SOURCE, kind.INT64, "read", "tokens"),
+        tensor(names.TOKENS, kind.INT64, "rows"),
+        tensor(names.TOP_K, kind.INT64, 1),
     ]
-    inputs += [tensor(BANNED, kind.INT64, "bans", 2), tensor(LENGTHS, kind.INT64, "sources")]
+    inputs += [tensor(names.BANNED, kind.INT64, "bans", 2), tensor(names.LENGTHS, kind.INT64, "sources")]
     for layer in layers:
         own, cross = (getattr(model.decoder[layer], part).layer for part in ("self_attention", "cross_attention"))
         shape = "sources", cross.groups, "length", cross.head_width
-        inputs += [tensor(name.format(layer), kind.FLOAT, *shape) for name in (SOURCE_KEYS, SOURCE_VALUES)]
+        inputs += [tensor(name.format(layer), kind.FLOAT, *shape) for name in (names.SOURCE_KEYS, names.SOURCE_VALUES)]
         shape = "rows", own.groups, "past", own.head_width
-        inputs += [tensor(name.format(layer), kind.FLOAT, *shape) for name in (PAST_KEYS, PAST_VALUES)]
+        inputs += [tensor(name.format(layer), kind.FLOAT, *shape) for name in (names.PAST_KEYS, names.PAST_VALUES)]
     graph = outer.graph(inputs, [tensor(name, of, *[None] * axes) for name, of, axes in results])
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR)
     proto.producer_name, proto.producer_version = "foveal", card.foveal

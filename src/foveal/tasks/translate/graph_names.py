@@ -6,10 +6,8 @@ The names in the file are those of the first exported files, so that these still
 """
 
 SOURCE, TOKENS, TOP_K, BANNED, LENGTHS = "source", "said", "top", "banned", "lengths"
-SOURCE_KEYS, SOURCE_VALUES, PAST_KEYS, PAST_VALUES = (
-    "source_keys.{}",
-    "source_values.{}",
-    "said_keys.{}",
-    "said_values.{}",
-)  # per layer
-LOG_P, NEXT, ENDS, KEYS, VALUES = "likely", "word", "ends", "keys.{}", "values.{}"
+LOG_P, NEXT, ENDS = "likely", "word", "ends"
+# {}: the layer
+SOURCE_KEYS, SOURCE_VALUES = "source_keys.{}", "source_values.{}"
+PAST_KEYS, PAST_VALUES = "said_keys.{}", "said_values.{}"
+KEYS, VALUES = "keys.{}", "values.{}"

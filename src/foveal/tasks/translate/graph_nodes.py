@@ -3,7 +3,8 @@
 The order is that of models/transformer.py.
 
     read   x⁰ = √C·E_source + PE;   x ← block(x), `layers` times;   keys.l, values.l = W_l x
-    step   y⁰ = √C·E_target + PE;   y ← block(y, keys, values), `decoder_layers` times;   log softmax(y E_outᵀ), the likeliest of it
+    step   y⁰ = √C·E_target + PE;   y ← block(y, keys, values), `decoder_layers` times;
+           log softmax(y E_outᵀ), the likeliest of it
 
 Departs from the model: nothing but 1/√D, which is in the weights of the queries.
 """
@@ -19,17 +20,7 @@ from foveal.deploy.onnx.builder import Array, Nodes
 from foveal.layers.multihead import MultiHead
 from foveal.layers.residual import Plain, PostNorm, PreNorm, Residual
 from foveal.models.transformer import FARTHEST, Transformer
-from foveal.tasks.translate.graph_names import (
-    BANNED,
-    LENGTHS,
-    PAST_KEYS,
-    PAST_VALUES,
-    SOURCE,
-    SOURCE_KEYS,
-    SOURCE_VALUES,
-    TOKENS,
-    TOP_K,
-)
+from foveal.tasks.translate import graph_names as names
 
 TABLES = ("tables.source", "tables.target", "tables.out")
 
@@ -150,12 +141,12 @@ class Reads(Part):
     def written(self) -> tuple[Nodes, list[str]]:
         """The nodes, and what the outputs are called in them."""
         nodes, config, model = self.nodes, self.config, self.model
-        real = nodes("Cast", nodes("Not", nodes("Equal", SOURCE, nodes.one(config.pad))), to=7)
+        real = nodes("Cast", nodes("Not", nodes("Equal", names.SOURCE, nodes.one(config.pad))), to=7)
         lengths = nodes("ReduceSum", real, nodes.number(1), keepdims=0)
-        size = nodes("Gather", nodes("Shape", SOURCE), nodes.one(1))
+        size = nodes("Gather", nodes("Shape", names.SOURCE), nodes.one(1))
         self.mask = self.hidden(lengths, size)
         self.places = nodes("Range", nodes.one(0), size, nodes.one(1))  # (M,)
-        x = nodes.read(SOURCE, TABLES[0], _array(model.tables.source.weight), model.tables.scale)
+        x = nodes.read(names.SOURCE, TABLES[0], _array(model.tables.source.weight), model.tables.scale)
         x = self.placed(x, self.places, model.source_position)
         for number, block in enumerate(_blocks(model.encoder)):
             x = self.around(x, f"encoder.{number}.attention", block.attention, self.attention)
@@ -204,12 +195,14 @@ class Steps(Part):
     def written(self) -> tuple[Nodes, list[str]]:
         """The nodes, and what the outputs are called in them."""
         nodes, config, model = self.nodes, self.config, self.model
-        self.place = nodes("Shape", PAST_KEYS.format(0), start=2, end=3)  # (1,): t
-        self.sources = nodes("Shape", LENGTHS)  # (1,): S
-        self.mask = self.hidden(LENGTHS, nodes("Squeeze", nodes("Shape", SOURCE_KEYS.format(0), start=2, end=3)))
+        self.place = nodes("Shape", names.PAST_KEYS.format(0), start=2, end=3)  # (1,): t
+        self.sources = nodes("Shape", names.LENGTHS)  # (1,): S
+        self.mask = self.hidden(
+            names.LENGTHS, nodes("Squeeze", nodes("Shape", names.SOURCE_KEYS.format(0), start=2, end=3))
+        )
         tables = model.tables
         reads = TABLES[0] if tables.target is None else TABLES[1]
-        x = nodes.read(TOKENS, reads, _array(tables.of_target), tables.scale)  # (R, C)
+        x = nodes.read(names.TOKENS, reads, _array(tables.of_target), tables.scale)  # (R, C)
         x = self.placed(x, self.place, model.target_position)
         for number, block in enumerate(_blocks(model.decoder)):
             self.number = number
@@ -221,19 +214,22 @@ class Steps(Part):
         bias = None if tables.bias is None else _array(tables.bias)
         probabilities = nodes("LogSoftmax", nodes.logits(x, out, _array(tables.of_output), bias), axis=1)  # (R, V)
         ends = nodes("Gather", probabilities, nodes.one(config.end), axis=1)
-        never = nodes("Expand", nodes.number(float("-inf"), kind=np.float32), nodes("Shape", BANNED, start=0, end=1))
-        log_p, tokens = nodes.several("TopK", 2, nodes("ScatterND", probabilities, BANNED, never), TOP_K, axis=1)
+        never = nodes(
+            "Expand", nodes.number(float("-inf"), kind=np.float32), nodes("Shape", names.BANNED, start=0, end=1)
+        )
+        log_p, tokens = nodes.several(
+            "TopK", 2, nodes("ScatterND", probabilities, names.BANNED, never), names.TOP_K, axis=1
+        )
         return nodes, [log_p, tokens, ends, *self.kept]
 
     def attention(self, x: str, name: str, layer: MultiHead) -> str:
         nodes, heads, width = self.nodes, layer.heads, layer.head_width
         each = self.linear(x, f"{name}.qkv", _joint(layer), scaled=heads * width, by=width**-0.5)
-        q, k, v = nodes.several(
-            "Split", 3, nodes.shaped(each, 0, 3 * heads, 1, width), axis=1, num_outputs=3
-        )  # (R, H, 1, D)
+        # of shape (R, H, 1, D)
+        q, k, v = nodes.several("Split", 3, nodes.shaped(each, 0, 3 * heads, 1, width), axis=1, num_outputs=3)
         q, k = self.turned(q, self.place, width), self.turned(k, self.place, width)
-        k = nodes("Concat", PAST_KEYS.format(self.number), k, axis=2)
-        v = nodes("Concat", PAST_VALUES.format(self.number), v, axis=2)
+        k = nodes("Concat", names.PAST_KEYS.format(self.number), k, axis=2)
+        v = nodes("Concat", names.PAST_VALUES.format(self.number), v, axis=2)
         self.kept += [k, v]
         terms = []
         if self.config.position == "relative":
@@ -248,7 +244,7 @@ class Steps(Part):
         q = self.linear(x, f"{name}.q", *_queries(layer), scaled=heads * width, by=width**-0.5)
         q = nodes("Reshape", q, nodes("Concat", self.sources, nodes.number(-1, heads, width), axis=0))
         q = nodes("Transpose", q, perm=[0, 2, 1, 3])  # (S, H, beams, D)
-        y = self.mixed(q, SOURCE_KEYS.format(self.number), SOURCE_VALUES.format(self.number), self.mask)
+        y = self.mixed(q, names.SOURCE_KEYS.format(self.number), names.SOURCE_VALUES.format(self.number), self.mask)
         y = nodes.shaped(nodes("Transpose", y, perm=[0, 2, 1, 3]), -1, heads * width)
         return self.linear(y, f"{name}.out", layer.out)
 

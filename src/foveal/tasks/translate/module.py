@@ -60,6 +60,7 @@ def records(recipe: TranslateRecipe, model: Any, device: str, processes: int) ->
 
 class TranslateModule(TaskModule):
     unit = "tokens"
+    occasional = ("val_bleu",)
 
     def __init__(self, model: nn.Module, recipe: TranslateRecipe) -> None:
         super().__init__(model, recipe)
@@ -123,7 +124,7 @@ class TranslateModule(TaskModule):
         loss = float((losses.double() * counts).sum() / counts.sum())
         expect_finite(math.isfinite(loss))
         self.log("val_loss", loss, prog_bar=True, sync_dist=True)
-        if self.recipe.bleu_every and not self.trainer.sanity_checking:
+        if self.recipe.bleu_every and self.trainer.state.fn == "fit":  # at the end all splits are translated
             due = (self.trainer.current_epoch + 1) % self.recipe.bleu_every == 0
             self.log("val_bleu", self.bleu() if due else float("nan"), sync_dist=True)
 

@@ -14,22 +14,7 @@ from numpy.typing import NDArray
 from foveal.errors import FovealError, expect, is_integer, short_repr
 from foveal.runtime.decode.batched import max_positions
 from foveal.runtime.decode.engine import Bans, Next, Rows, never_generated, padded
-from foveal.tasks.translate.graph_names import (
-    BANNED,
-    ENDS,
-    KEYS,
-    LENGTHS,
-    LOG_P,
-    NEXT,
-    PAST_KEYS,
-    PAST_VALUES,
-    SOURCE,
-    SOURCE_KEYS,
-    SOURCE_VALUES,
-    TOKENS,
-    TOP_K,
-    VALUES,
-)
+from foveal.tasks.translate import graph_names as names
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -45,20 +30,19 @@ class OnnxEngine:
         self.layers = int(config["decoder_layers"])
         self.positions = max_positions(config)
         shapes = {one.name: one.shape for one in session.get_inputs()}
-        pairs = [(SOURCE_KEYS, PAST_KEYS), (SOURCE_VALUES, PAST_VALUES)]
-        self.names = [
-            tuple(name.format(layer) for name in pair) for layer in range(self.layers) for pair in pairs
-        ]  # (of source, of past)
-        self.made = [name.format(layer) for layer in range(self.layers) for name in (KEYS, VALUES)]
+        pairs = [(names.SOURCE_KEYS, names.PAST_KEYS), (names.SOURCE_VALUES, names.PAST_VALUES)]
+        # (of source, of past)
+        self.names = [tuple(name.format(layer) for name in pair) for layer in range(self.layers) for pair in pairs]
+        self.made = [name.format(layer) for layer in range(self.layers) for name in (names.KEYS, names.VALUES)]
         self.none: Arrays = {
             name: np.zeros((0, shapes[name][1], 0, shapes[name][3]), np.float32) for pair in self.names for name in pair
         }
         self.none |= {
-            LENGTHS: _numbers(0),
-            TOKENS: _numbers(0),
-            SOURCE: _numbers(0, 0),
-            BANNED: _numbers(0, 2),
-            TOP_K: np.ones(1, np.int64),
+            names.LENGTHS: _numbers(0),
+            names.TOKENS: _numbers(0),
+            names.SOURCE: _numbers(0, 0),
+            names.BANNED: _numbers(0, 2),
+            names.TOP_K: np.ones(1, np.int64),
         }
         self.feed: Arrays = {}
         self.beams = 1
@@ -66,9 +50,9 @@ class OnnxEngine:
     def begin(self, sources: Sequence[Sequence[int]], beams: int, limit: int) -> None:
         tokens, lengths = padded(sources, self.pad, self.end)
         self._check(len(tokens[0]))
-        remembered = self._run(self.made, self.none | {SOURCE: tokens})
+        remembered = self._run(self.made, self.none | {names.SOURCE: tokens})
         self.beams = beams
-        self.feed = self.none | {LENGTHS: lengths}
+        self.feed = self.none | {names.LENGTHS: lengths}
         for (source_name, past_name), keys in zip(self.names, remembered, strict=True):
             self.feed[source_name] = keys
             heads, width = self.none[past_name].shape[1::2]
@@ -81,11 +65,11 @@ class OnnxEngine:
         if bans is not None:
             banned = np.concatenate([banned, np.stack([bans.rows, bans.tokens], 1)])
         asked = {
-            TOKENS: np.ascontiguousarray(tokens, np.int64),
-            TOP_K: np.array([min(top_k, self.vocabulary)], np.int64),
-            BANNED: banned,
+            names.TOKENS: np.ascontiguousarray(tokens, np.int64),
+            names.TOP_K: np.array([min(top_k, self.vocabulary)], np.int64),
+            names.BANNED: banned,
         }
-        values, chosen, ends, *kept = self._run([LOG_P, NEXT, ENDS, *self.made], self.feed | asked)
+        values, chosen, ends, *kept = self._run([names.LOG_P, names.NEXT, names.ENDS, *self.made], self.feed | asked)
         for (_, past_name), keys in zip(self.names, kept, strict=True):
             self.feed[past_name] = keys
         return Next(values.astype(np.float64), chosen, ends.astype(np.float64))
@@ -101,15 +85,15 @@ class OnnxEngine:
 
     def keep(self, sources: Rows) -> None:
         rows = (np.asarray(sources)[:, None] * self.beams + np.arange(self.beams)).reshape(-1)
-        self.feed[LENGTHS] = self.feed[LENGTHS][sources]
-        longest = int(self.feed[LENGTHS].max())
+        self.feed[names.LENGTHS] = self.feed[names.LENGTHS][sources]
+        longest = int(self.feed[names.LENGTHS].max())
         for source_name, past_name in self.names:
             self.feed[source_name] = np.ascontiguousarray(self.feed[source_name][sources][:, :, :longest])
             self.feed[past_name] = self.feed[past_name][rows]
 
-    def _run(self, names: list[str], feed: Arrays) -> list[NDArray[Any]]:
+    def _run(self, outputs: list[str], feed: Arrays) -> list[NDArray[Any]]:
         try:
-            answers: list[NDArray[Any]] = self.session.run(names, feed)
+            answers: list[NDArray[Any]] = self.session.run(outputs, feed)
         except Exception as error:  # noqa: BLE001 — a file from anybody may fail in any operator
             reason = " ".join(str(error).split())[:160]
             raise FovealError(f"the exported model: expected an answer, got {reason}") from None
@@ -134,14 +118,23 @@ def _check_graph(session: Any, config: Mapping[str, Any], file: str) -> None:
         fits = is_integer(value) and least <= int(value or 0) < 2**31
         expect(fits, file, f"a config whose {name} is an integer, at least {least}", short_repr(value))
     layers = range(min(int(config["decoder_layers"]), len(session.get_inputs())))
-    kept = {name.format(layer) for layer in layers for name in (SOURCE_KEYS, SOURCE_VALUES, PAST_KEYS, PAST_VALUES)}
+    kept = {
+        name.format(layer)
+        for layer in layers
+        for name in (names.SOURCE_KEYS, names.SOURCE_VALUES, names.PAST_KEYS, names.PAST_VALUES)
+    }
     inputs = {one.name: one.shape for one in session.get_inputs()}
-    wanted = kept | {SOURCE, TOKENS, TOP_K, BANNED, LENGTHS}
+    wanted = kept | {names.SOURCE, names.TOKENS, names.TOP_K, names.BANNED, names.LENGTHS}
     fits = set(inputs) == wanted
     expect(fits, file, f"the inputs of a decoder of {config['decoder_layers']} layers", short_repr(sorted(inputs)))
     fits = all(len(inputs[name]) == 4 and all(isinstance(size, int) for size in inputs[name][1::2]) for name in kept)
     expect(fits, file, "keys and values (rows, H, t, D)", short_repr([inputs[name] for name in sorted(kept)][:1]))
-    outputs = {LOG_P, NEXT, ENDS, *(name.format(layer) for layer in layers for name in (KEYS, VALUES))}
+    outputs = {
+        names.LOG_P,
+        names.NEXT,
+        names.ENDS,
+        *(name.format(layer) for layer in layers for name in (names.KEYS, names.VALUES)),
+    }
     missing = outputs - {one.name for one in session.get_outputs()}
     expect(not missing, file, "the outputs of a decoder", f"none called {', '.join(sorted(missing))}")
 

@@ -13,12 +13,8 @@ if TYPE_CHECKING:
 PRECISIONS = ("fp32", "int8")
 RUNTIMES = ("onnx", "ctranslate2")
 BEAM, LENGTH_PENALTY = 4, 0.6
-SAMPLING = {
-    "temperature": 1.0,
-    "top_k": 0,
-    "top_p": 1.0,
-    "seed": 0,
-}  # their defaults: they mean nothing unless tokens are drawn
+# their defaults: they mean nothing unless tokens are drawn
+SAMPLING = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 0}
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ TITLES = {
     "cross": (
         "translation → source",
         (
-            "Each row is a subword of the translation, and shows where the model attended in the source when it generated "
-            "it."
+            "Each row is a subword of the translation, and shows where the model attended in the source when it "
+            "generated it."
         ),
     ),
     "encoder": ("source → source", "Each row is a subword of the source, and shows which subwords it attended to."),

@@ -1,7 +1,8 @@
 """The proof that an exported translator computes what its model computes: both translate the same sentences.
 
     error = |log P of the file − log P of the model| of each token of the model's own translations, their ends included;
-    error_anywhere: of all tokens of the vocabulary;   same = share of the translations that are the same, token for token;   Δ = BLEU, after − before
+    error_anywhere: of all tokens of the vocabulary
+    same = share of the translations that are the same, token for token;   Δ = BLEU, after − before
 
 Time is that of a sentence alone, with the search that the proof was made with, on one thread, in turns with the
 float32 file.

@@ -1,7 +1,8 @@
 """The proof that a folder for CTranslate2 computes what its model computes: both translate the same sentences,
 each with its own search.
 
-    error = |log P of the folder − log P of the model| of each token of the model's own translations, their ends included
+    error = |log P of the folder − log P of the model|
+            of each token of the model's own translations, their ends included
     same, BLEU: as in prove.py
 
 Greedy on both sides: beams would differ, as CTranslate2 has another length penalty.
@@ -48,9 +49,8 @@ def prove_ctranslate2(
     longest = 2 * max(map(len, proof.source)) + 10
     search = Search(beam=1, max_length=min(longest, positions - 1))
     expected = [found[0].tokens for found in decode_all(TorchEngine(model), proof.source, search, BATCH)]
-    asked = [
-        place for place, tokens in enumerate(proof.source) if tokens
-    ]  # no engine is asked for a translation of nothing
+    # no engine is asked for a translation of nothing
+    asked = [place for place, tokens in enumerate(proof.source) if tokens]
     given = [[source[number] for number in proof.source[place]] for place in asked]
     config = model.config
     marks = [[target[mark]] for mark in never_generated(PAD, config.begin, config.end)]

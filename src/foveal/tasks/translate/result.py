@@ -36,7 +36,8 @@ def summarise(folders: Sequence[Path], out: Path) -> str:
     first = results[0]
     title = f"{first['model']} ({first['parameters']:,} parameters) on {first['data']['name']}"
     seeds = ", ".join(str(result["seed"]) for result in results)
-    caption = f"{len(results)} seeds ({seeds}), mean and standard deviation (n − 1); {signature_note(first['val']['bleu']['signature'])}"
+    note = signature_note(first["val"]["bleu"]["signature"])
+    caption = f"{len(results)} seeds ({seeds}), mean and standard deviation (n − 1); {note}"
     table = Table(["split", "figure", "mean", "std", "lowest", "highest"], _rows(results), words=2)
     write_tables(out, "summary", [table], title, caption, first["origin"])
     write_atomic(out / "summary.json", json.dumps(results, indent=1).encode())

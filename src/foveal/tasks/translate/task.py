@@ -28,7 +28,9 @@ class TranslateTask(Task):
     name = "translate"
     does = "translates"
     families = ("transformer", "seq2seq")
-    commands = {"translate": ("foveal.tasks.translate.command", "translate lines as they come, one per line")}  # noqa: RUF012 — nobody writes to it
+    commands = {  # noqa: RUF012 — nobody writes to it
+        "translate": ("foveal.tasks.translate.command", "translate lines as they come, one per line")
+    }
     benches = {"translate": "foveal.tasks.translate.bench"}  # noqa: RUF012
 
     @property
@@ -131,7 +133,6 @@ def _engine(model: "Model", precision: str) -> Any:
 
         expect(precision == "fp32", "--precision", "none beside an exported file, which has its own", precision)
         return OnnxEngine(model.exported.session, model.card.config, model.name)
-    expect(model.threads == 1, "--threads", "an exported file", "a model of torch", "set OMP_NUM_THREADS instead")
     from foveal.deploy.twins.fast_decoder import engine_of
 
     return engine_of(model.network, precision)

@@ -25,12 +25,13 @@ from foveal.tasks.translate.data import TranslateData
 from foveal.tasks.translate.module import TranslateModule, translate
 from foveal.tasks.translate.recipe import TranslateRecipe
 from foveal.tasks.translate.result import plain_scores, translations_file, translations_table
+from foveal.tasks.translate.task import TASK
 from foveal.training.harness import Training
 from foveal.training.journal import Journal
 from foveal.training.run_folder import RESULT
 
 RESAMPLES = 200  # of the interval that a run reports; `foveal evaluate` has more
-FAMILIES = ("transformer", "seq2seq")
+# fields of a config that the vocabulary decides
 FIXED = (
     "family",
     "source_words",
@@ -39,7 +40,7 @@ FIXED = (
     "begin",
     "end",
     "unknown",
-)  # fields of a config that the vocabulary decides
+)
 
 
 def read_data(recipe: TranslateRecipe) -> Parallel:
@@ -62,7 +63,7 @@ def check_recipe(recipe: TranslateRecipe) -> None:
             not recipe.config, "--config", f"none beside {trained}, whose model has its own", short_repr(recipe.config)
         )
         return
-    known = presets(*FAMILIES)
+    known = presets(*TASK.families)
     expect(recipe.model in known, "--model", f"one of {', '.join(known)}, or a trained model", recipe.model)
     with torch.device("meta"):
         _checkpointed(_created(recipe, LEAST, LEAST), recipe)
@@ -114,19 +115,20 @@ class TranslateTraining(Training):
 
     def finish(self, trainer: pl.Trainer, journal: Journal, folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
         """Translate validation and test, and write model.safetensors, the translations and the result."""
+        kept: Any = trainer.validate(self.module, datamodule=self.data, verbose=False)[0]  # by all processes
         if not trainer.is_global_zero:
             return {}  # one process has the journal, translates and writes
         recipe, data = self.recipe, self.data.data
         model = self.module.evaluated.eval().to(trainer.strategy.root_device)
-        rows = journal.rows
         result: dict[str, Any] = {
             "model": recipe.model,
             "parameters": sum(weight.numel() for weight in model.parameters()),
             "data": data.facts(),
             "seed": recipe.seed,
-            "epoch": journal.best_epoch + 1 if recipe.average == 1 else len(rows),
-            "val_loss": rows[-1]["val_loss"],
-            "seconds": round(sum(row["seconds"] for row in rows), 1),
+            "epoch": journal.kept_epoch,
+            "val_loss": round(kept["val_loss"], 6),
+            "figure": "val_score",
+            "seconds": round(sum(row["seconds"] for row in journal.rows), 1),
             "origin": origin,
         }
         search = Search(beam=recipe.beam, length_penalty=recipe.length_penalty)

@@ -50,7 +50,7 @@ class Compiled:
         try:
             with fresh_cache(), torch._dynamo.config.patch(recompile_limit=MOST, fail_on_recompile_limit_hit=True):
                 once()
-        except Exception as error:  # noqa: BLE001 — torch.compile has many kinds, and one of them stops no other contender
+        except Exception as error:  # noqa: BLE001 — torch.compile has many kinds; none stops another contender
             raise CannotCompileError(_reason(error)) from None
         self.seconds[batch] = time.perf_counter() - start
         return once

@@ -1,7 +1,8 @@
-"""`foveal bench models A.onnx RUN … --peer B.onnx`: the time of one picture against the batch, in turns,
+"""`foveal bench models A.onnx RUN … --peer B.onnx`: the time per image against the batch, in turns,
 beside what else it costs.
 
-    time a picture = median time of a batch / its pictures;   ratio = theirs / that of the first model, at the same batch
+    time per image = median time of a batch / its images
+    ratio          = theirs / that of the first model, at the same batch
 
 Before anything is timed, each contender answers twice: a model that drops out, or answers otherwise the second time,
 is refused. Exported files and peers run without torch; runs and presets are exported in memory first, or run by torch
@@ -128,7 +129,10 @@ def _held(graph: bytes, batch: int, threads: int) -> str:
         return str(error)
     if held is None:
         return ""
-    return f"{held.opened / 1e6:.1f} MB opened and {held.ran / 1e6:.1f} MB at most while it runs at batch {batch}, above an empty graph"
+    return (
+        f"{held.opened / 1e6:.1f} MB opened and {held.ran / 1e6:.1f} MB at most while it runs at batch {batch}, "
+        "above an empty graph"
+    )
 
 
 def _ours(name: str, label: str, runtimes: list[str], threads: int) -> Iterator[Contender]:
@@ -180,7 +184,7 @@ def of_graph(name: str, content: bytes, threads: int, facts: tuple[str, ...] = (
 
 
 def _noise(one: Any, batch: int) -> NDArray[Any]:
-    """A picture as bytes, or as numbers, for an input of a graph; a side without a number is the batch."""
+    """An image as bytes, or as numbers, for an input of a graph; a side without a number is the batch."""
     expect(one.type in KINDS, f"the input {one.name}", f"one of {', '.join(KINDS)}", one.type)
     first, *rest = one.shape
     free = [side for side in rest if not isinstance(side, int)]
@@ -231,7 +235,7 @@ def _checked(bench: Bench, one: Contender, batches: list[int]) -> bool:
     """Whether it can run here; else a row says why not."""
     try:
         for batch in batches[1:]:
-            one.job(batch)  # a graph that cannot be made is told before anybody is timed
+            one.job(batch)  # a graph that cannot be made is reported before anything is timed
         _check(one, batches[0])
     except CannotCompileError as error:
         bench.add(Row(one.name, "", f"left out: {error}", None, ""))
@@ -240,7 +244,7 @@ def _checked(bench: Bench, one: Contender, batches: list[int]) -> bool:
 
 
 def _check(one: Contender, batch: int = 1) -> None:
-    """In evaluation mode and deterministic: the same pictures, the same answer."""
+    """In evaluation mode and deterministic: the same images, the same answer."""
     job = one.job(batch)
     first, second = _arrays(job()), _arrays(job())
     same = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, second, strict=True))

@@ -39,9 +39,8 @@ def _bed(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
     bent = 3 * sample("pebble", around * coarse * 2 + shift[4], along * coarse * 2 + shift[5], True)
     at, on = around * coarse + shift[2] + bent, along * coarse + shift[3] - bent
     tint = sample("tint", at, on)
-    small = np.where(
-        tint > 0.3, np.float32(1), np.float32(2.6)
-    )  # where one large stone might lie there are mostly several small ones
+    # where one large stone might lie there are mostly several small ones
+    small = np.where(tint > 0.3, np.float32(1), np.float32(2.6))
     at, on = at * small, on * small
     stones, beside, tint = sample("stone", at, on, True), sample("stone", at, on + 2, True), sample("tint", at, on)
     # gravel in some places, silt between: each bed has its own share

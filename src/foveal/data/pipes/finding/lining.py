@@ -29,9 +29,8 @@ HOSTS: tuple[Colour, ...] = ((0.26, 0.22, 0.20), (0.34, 0.24, 0.17), (0.20, 0.20
 def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
     """One of the three, folds most often."""
     choice, wall_colour = random.random(), np.mean(scene.material.colours, axis=0)
-    r, g, b = 0.45 * wall_colour + 0.6 * np.array(
-        LINERS[random.integers(len(LINERS))]
-    )  # the rest of the pipe is lined too
+    # the rest of the pipe is lined too
+    r, g, b = 0.45 * wall_colour + 0.6 * np.array(LINERS[random.integers(len(LINERS))])
     liner = (float(r), float(g), float(b))
     if choice < 0.52:
         return _folds(scene, place, liner, random)

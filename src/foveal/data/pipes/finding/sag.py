@@ -33,9 +33,8 @@ def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
 
     def level(depth: Map) -> Map:
         """The water's height at this depth; never below the water that is there anyway."""
-        share = np.clip(
-            (depth - np.float32(begin)) * np.float32(1 / run), 0, 1
-        )  # the water is level: in the pipe's eyes it climbs evenly
+        # the water is level: in the pipe's eyes it climbs evenly
+        share = np.clip((depth - np.float32(begin)) * np.float32(1 / run), 0, 1)
         share = share if away else 1 - share
         return np.asarray(np.minimum(np.float32(shallow) + np.float32(deep - shallow) * share, np.float32(most)))
 

@@ -1,0 +1,67 @@
+"""CBAM, the convolutional block attention module: first which channels, then which places.
+
+    M_c = σ(MLP(mean_ij F) + MLP(max_ij F));   M_s = σ(Conv_{7×7}([mean_c F′ ; max_c F′]))
+    F′ = M_c ⊗ F;   F″ = M_s ⊗ F′
+
+Symbols: MLP(z) = W₁ δ(W₀ z), the same for both poolings, from C channels to C/16 and back; δ ReLU, σ a sigmoid, unless
+    given; M_s is `SpatialAttention`.
+Paper: Sanghyun Woo, Jongchan Park, Joon-Young Lee, In So Kweon (2018). CBAM: Convolutional block attention module.
+    ECCV. arXiv:1807.06521.
+Departs from the paper: W₀ and W₁ have biases, as in the authors' code. That code also norms the spatial convolution's
+    output over the batch.
+Cost: O(h·w·(C + k²)) time, of which 8·C²/16 operations in the MLP and 4·k²·h·w in the convolution; 2·C²/16 weights for
+    the channels and 2·k² + 1 for the places, k = 7.
+Example: CBAM(6, channel=ChannelAttention(6, squeeze=4))(maps)
+"""
+
+from torch import Tensor, nn
+
+from foveal.layers.attention import check_sizes
+from foveal.vision.maps import check_maps, check_parts
+from foveal.vision.spatial import SpatialAttention
+
+
+class ChannelAttention(nn.Module):
+    """Maps (B, width, h, w) → the same shape, each channel scaled by its gate M_c."""
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        squeeze: int | None = None,
+        activation: nn.Module | None = None,
+        gate: nn.Module | None = None,
+    ) -> None:
+        """squeeze: channels between W₀ and W₁, width/16 and at least 1 unless given."""
+        super().__init__()
+        check_sizes(self, width=width)
+        squeeze = max(1, width // 16) if squeeze is None else squeeze
+        check_sizes(self, squeeze=squeeze)
+        check_parts(self, activation=activation, gate=gate)
+        self.width = width
+        self.reduce, self.widen = nn.Conv2d(width, squeeze, 1), nn.Conv2d(squeeze, width, 1)  # W₀, W₁
+        self.activation = nn.ReLU() if activation is None else activation
+        self.gate = nn.Sigmoid() if gate is None else gate
+
+    def forward(self, maps: Tensor) -> Tensor:
+        check_maps(self, maps, self.width, self.reduce.weight)
+        pools = maps.mean((2, 3), keepdim=True), maps.amax((2, 3), keepdim=True)  # each (B, C, 1, 1)
+        mean, largest = (self.widen(self.activation(self.reduce(pool))) for pool in pools)
+        return maps * self.gate(mean + largest)  # type: ignore[no-any-return]
+
+
+class CBAM(nn.Module):
+    """Maps (B, width, h, w) → the same shape, scaled by channel and then by place."""
+
+    def __init__(self, width: int, *, channel: nn.Module | None = None, spatial: nn.Module | None = None) -> None:
+        """channel, spatial: the two parts, such as EfficientChannelAttention(width) and SpatialAttention(kernel=3)."""
+        super().__init__()
+        check_sizes(self, width=width)
+        check_parts(self, channel=channel, spatial=spatial)
+        self.width = width
+        self.channel = ChannelAttention(width) if channel is None else channel
+        self.spatial = SpatialAttention() if spatial is None else spatial
+
+    def forward(self, maps: Tensor) -> Tensor:
+        check_maps(self, maps, self.width)
+        return self.spatial(self.channel(maps))  # type: ignore[no-any-return]
