@@ -8,7 +8,8 @@ weights to begin with.
 Symbols: δ ReLU6; C and n the widths and blocks of EfficientNet-B0; w and d the multipliers, 1 and 1 (Lite0), 1 and 1.1
     (Lite1), 1.1 and 1.2 (Lite2).
 Paper: Mingxing Tan, Quoc V. Le (2019). EfficientNet: rethinking model scaling for convolutional neural networks. ICML.
-    arXiv:1905.11946. Lite: Renjie Liu (2020), github.com/tensorflow/tpu, models/official/efficientnet/lite.
+    arXiv:1905.11946.
+Paper: Renjie Liu (2020). Higher accuracy on vision models with EfficientNet-Lite. TensorFlow blog.
 Departs from the paper: no stochastic depth. Padding and BatchNorm are TensorFlow's, and images are normalised to
     (u − 127)/128, so that its weights can be used: `--init-from imagenet`.
 Cost: 0.4 (Lite0), 0.6 (Lite1) and 0.9 (Lite2) billion multiplications for an image of its own side.
