@@ -15,7 +15,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "foveal needs Python 3.11 or later; call make PYTHON=python3.11 test")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[peers,prune,hub]' --group test
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[peers,prune,hub,imagenet]' --group test
 	@touch $(STAMP)
 
 test: lint types contracts unit  ## lint, types, import contracts and the tests that a person waits for

@@ -44,7 +44,10 @@ PAGES = {
     "position": ("Positions", "Where a token is: `foveal.position`.", ["position"]),
     "models": (
         "Models", "`foveal.create(name, **config)`, and what there is.",
-        ["models/zoo.py:create", "models/icam.py", "models/transformer.py", "models/seq2seq.py", "models/peer.py"],
+        [
+            "models/zoo.py:create", "models/icam.py", "models/efficientnet_lite.py", "models/features.py",
+            "models/peer.py", "models/transformer.py", "models/seq2seq.py",
+        ],
     ),
     "runtime": (
         "Runtime", "What runs without torch.",

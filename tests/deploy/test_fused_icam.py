@@ -8,8 +8,8 @@ from foveal.core.watch import watch
 from foveal.deploy.prune import prune
 from foveal.deploy.twins.fused_icam import Frames, cut_frames
 from foveal.models.heads import remove_heads
-from foveal.models.icam import cut
-from foveal.models.mbconv import Stage
+from foveal.models.mbconv import LITE0_START, Stage
+from foveal.models.patches import cut
 from foveal.models.zoo import create
 
 BUILDS = {
@@ -31,6 +31,8 @@ BUILDS = {
     "cells that overlap": {"pool": 3, "stages": (Stage(16, stride=2, squeeze=False),), "queries": 2},
     "cells of the stem's": {"pool": 7, "stages": ()},
     "hard": {"activation": "hardswish"},
+    "padded on one side": {"activation": "relu6", "convolution": "tensorflow", "stages": LITE0_START},
+    "cells, padded on one side": {"convolution": "tensorflow", "stages": LITE0_START, "pool": 2},
     "several queries": {"queries": 3, "layers": 1, "heads": 4},
     "adaptive, polar": {"first": "adaptive", "position": "polar", "queries": 2, "mixer": False},
     "static, learned": {"first": "static", "position": "learned"},

@@ -22,7 +22,7 @@ from foveal.tasks.classify.card import ClassifyCard
 pytest.importorskip("torch_pruning")
 SIDE = 64
 PEERS = ("resnet-18", "efficientnet-b0", "mobilenet-v2", "mobilevit-xxs", "deit-tiny")
-NAMES = ("icam-31k", "icam-30k", *PEERS)
+NAMES = ("icam-31k", "icam-30k", "efficientnet-lite0", *PEERS)
 BUILDS = {name: (name, {}) for name in NAMES} | {
     "several queries": ("icam-31k", {"queries": 3, "layers": 1}),
     "two cells a patch": ("icam-31k", {"pool": 2, "position": "polar", "first": "static"}),
@@ -53,6 +53,7 @@ TARGETS = [  # each peer costs seconds, so each has one unit and one importance
     ("icam-31k", "parameters", "l1"),
     ("icam-31k", "flops", "fpgm"),
     ("icam-30k", "parameters", "fpgm"),
+    ("efficientnet-lite0", "flops", "fpgm"),
     ("resnet-18", "parameters", "l1"),
     ("efficientnet-b0", "flops", "l1"),
     ("mobilenet-v2", "parameters", "fpgm"),

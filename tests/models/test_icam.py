@@ -14,8 +14,10 @@ from torch import nn
 
 import foveal
 from foveal.errors import FovealError
-from foveal.models.icam import FIRST, POSITIONS, Icam, IcamConfig, cut
+from foveal.models.first_queries import FIRST
+from foveal.models.icam import POSITIONS, Icam, IcamConfig
 from foveal.models.mbconv import Stage
+from foveal.models.patches import cut
 from foveal.models.zoo import create, presets
 
 SMALL = {
@@ -81,6 +83,15 @@ def test_the_fast_build_has_its_weights():
     model = create("icam-fast")
     assert count(model) == 42_797
     assert model.remember(torch.zeros(1, 3, 224, 224))[1].shape == (1, 196, 24)
+
+
+def test_the_build_for_imagenet_has_the_start_of_lite0():
+    model, lite = create("icam-lite"), create("efficientnet-lite0")
+    assert count(model) == 28_073
+    assert [str(part) for part in model.phi] == [str(part) for part in list(lite.stages)[:4]]  # padding, ε and all
+    for name in ("position", "first", "mixer", "width", "heads", "layers", "queries", "hidden", "patch", "pool"):
+        assert getattr(model.config, name) == getattr(create("icam-31k").config, name), name
+    assert model.normalisation == lite.normalisation == ((127 / 255,) * 3, (128 / 255,) * 3)
 
 
 @pytest.mark.parametrize("name", list(presets("icam")))

@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from foveal.errors import FovealError
-from foveal.models.mbconv import MBConv, Stage, Stages, _FewChannels
+from foveal.models.mbconv import ACTIVATIONS, MBConv, Stage, Stages, _FewChannels
 
 
 def images(*shape, seed=1):
@@ -125,12 +125,14 @@ def test_a_stem_divides_by_its_stride_and_nothing_else(kernel, stride):
 
 
 def test_activations():
-    for name, kind in (("silu", torch.nn.SiLU), ("relu", torch.nn.ReLU), ("hardswish", torch.nn.Hardswish)):
+    kinds = {"silu": nn.SiLU, "relu": nn.ReLU, "relu6": nn.ReLU6, "hardswish": nn.Hardswish}
+    assert kinds == ACTIVATIONS
+    for name, kind in kinds.items():
         phi = Stages(5, (Stage(7, expand=2),), activation=name)
         assert sum(isinstance(module, kind) for module in phi.modules()) == 4  # stem, expansion, depthwise, squeeze
 
 
-@pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 2, 1), (3, 1, 1), (4, 4, 0), (7, 2, 3)])
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 2, 1), (3, 2, 0), (3, 1, 1), (4, 4, 0), (7, 2, 3)])
 def test_the_gradient_of_few_channels_is_the_convolutions(kernel, stride, padding):
     x = torch.randn(2, 3, 12, 16, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(5, 3, kernel, kernel, dtype=torch.float64, requires_grad=True)

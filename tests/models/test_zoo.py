@@ -11,6 +11,7 @@ from grid import first_is_quick
 
 from foveal.errors import FovealError
 from foveal.models import zoo
+from foveal.models.efficientnet_lite import PRESETS as LITES
 from foveal.models.icam import Icam
 from foveal.models.peer import PRESETS as PEERS
 from foveal.models.peer import Peer
@@ -86,7 +87,7 @@ def test_a_model_that_translates_is_built_by_its_name():
 
 
 def test_every_name_has_one_task():
-    named = ("icam-30k", "icam-31k", "icam-fast", *PEERS, *VITS, *SWINS, *PVTS)
+    named = ("icam-30k", "icam-31k", "icam-lite", "icam-fast", *LITES, *PEERS, *VITS, *SWINS, *PVTS)
     assert tuple(presets(*find_task("classify").families)) == named
     assert "rnn" in presets(*find_task("translate").families)
     served = [one for task in all_tasks() for one in task.families]
@@ -111,13 +112,15 @@ def test_a_family_is_a_file_with_a_frozen_config_a_module_and_presets(name):
 
 
 def test_files_without_presets_are_no_families():
-    assert set(families()) == {"icam", "peer", "pvt", "seq2seq", "swin", "transformer", "vit"}
+    own = {"efficientnet_lite", "icam", "peer", "pvt", "seq2seq", "swin", "transformer", "vit"}
+    assert set(families()) == own
     with pytest.raises(FovealError, match="no family of models is called 'icm'; the nearest is 'icam'"):
         family("icm")
 
 
 OWN = {
     "icam": "foveal.models.icam",
+    "efficientnet_lite": "foveal.models.efficientnet_lite",
     "peer": "foveal.models.peer",
     "transformer": "foveal.models.transformer",
     "seq2seq": "foveal.models.seq2seq",

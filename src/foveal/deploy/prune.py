@@ -34,7 +34,9 @@ from torch import Tensor, nn
 from foveal.deploy.measure.cost import flops, parameters
 from foveal.errors import FovealError, expect, is_integer, short_repr, unknown
 from foveal.layers.gated import Gated
-from foveal.models.icam import CrossBlock, Icam, cut, grid_of
+from foveal.models.efficientnet_lite import EfficientNetLite
+from foveal.models.icam import CrossBlock, Icam
+from foveal.models.patches import cut, grid_of
 from foveal.models.peer import Peer
 from foveal.models.shrink import fit, query_of
 from foveal.models.store import shapes_of
@@ -175,7 +177,9 @@ def _importance(by: str) -> Any:
 def _way(model: nn.Module) -> Way:
     if isinstance(model, Icam):
         return _way_of_icam(model)
-    expect(isinstance(model, Peer), "to prune", "an Icam or a peer", f"a {type(model).__name__}")
+    if isinstance(model, EfficientNetLite):
+        return Way([model.head])
+    expect(isinstance(model, Peer), "to prune", "an Icam, an EfficientNetLite or a peer", f"a {type(model).__name__}")
     net = cast("Peer", model).net
     head = net.classifier if isinstance(net.classifier, nn.Linear) else net.classifier[-1]
     heads: dict[nn.Module, int] = {}

@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from foveal.errors import FovealError, expect, short_repr, unknown
+from foveal.models.features import probe
 
 # name → transformers' config of a ResNet
 _RESNETS: dict[str, dict[str, Any]] = {
@@ -25,6 +26,18 @@ class Backbone(nn.Module):
     def __init__(self, net: nn.Module, width: int) -> None:
         super().__init__()
         self.net, self.width = net, width
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return tuple(stride for stride, _ in probe(self, self.features))
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return (self.width,)
+
+    def features(self, images: Tensor) -> list[Tensor]:
+        """That one map: see models/features.py."""
+        return [self(images)]
 
     def forward(self, patches: Tensor) -> Tensor:
         maps = self.net(patches)

@@ -22,18 +22,21 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from foveal.core.attend import attend
 from foveal.errors import FovealError, expect, expect_integer, is_number, short_repr, unknown
 from foveal.layers.attention import check_dtype
 from foveal.layers.gated import Gated
 from foveal.layers.multihead import MultiHead
 from foveal.layers.residual import PostNorm
 from foveal.models.backbone import backbone
-from foveal.models.mbconv import EFFICIENTNET_B0_START, Stage, Stages
+from foveal.models.features import gives_maps, probe
+from foveal.models.first_queries import FIRST
+from foveal.models.mbconv import EFFICIENTNET_B0_START, LITE0_START, Stage, Stages
+from foveal.models.patches import cut, grid_of
 from foveal.position.learned_2d import Learned2d
 from foveal.position.polar import Polar
 from foveal.position.position import Position
 from foveal.position.sinusoidal_2d import Sinusoidal2d
+from foveal.runtime.card import LITE_MEAN, LITE_STD, SEWER_MEAN, SEWER_STD
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,12 @@ class IcamConfig:
     classes: int = 2
     image: int = 224  # side in pixels; any other side that the patches divide may be given to the model, too
     patch: int = 56  # side of a patch in pixels
-    phi: str = ""  # somebody else's network as Φ: see models/backbone.py; empty: our own, out of the five fields below
+    phi: str = ""  # somebody else's network as Φ: see models/backbone.py; empty: our own, out of the six fields below
     stem: int = 32  # channels of Φ's stem
     stem_kernel: int = 3
     stem_stride: int = 2
-    activation: str = "silu"  # of Φ: "silu", "relu" or "hardswish"
+    activation: str = "silu"  # of Φ: "silu", "relu", "relu6" or "hardswish"
+    convolution: str = "torch"  # of Φ; or "tensorflow": padding, BatchNorm and images as EfficientNet-Lite has them
     stages: tuple[Stage, ...] = EFFICIENTNET_B0_START  # of Φ
     pool: int = 1  # Φ's map is pooled to pool × pool cells, each a token of its own
     width: int = 24  # C
@@ -93,6 +97,15 @@ PRESETS = {
     "icam-30k": IcamConfig(),  # 29,691 parameters: exactly the equations
     # 31,371 parameters: the published build
     "icam-31k": IcamConfig(position="sinusoidal", first="projected", mixer=True),
+    # 28,073 parameters: its Φ can begin with ImageNet's weights
+    "icam-lite": IcamConfig(
+        activation="relu6",
+        convolution="tensorflow",
+        stages=LITE0_START,
+        position="sinusoidal",
+        first="projected",
+        mixer=True,
+    ),
     "icam-fast": FAST,  # 42,797 parameters: chosen by the clock, scripts/search_fast.py
 }
 
@@ -128,9 +141,34 @@ class Icam(nn.Module):
             nn.Linear(wide, middle), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(middle, config.classes)
         )
 
+    @property
+    def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """(mean, std) of the images that it takes: what Φ's weights to begin with were learned with."""
+        lite = self.config.convolution == "tensorflow"
+        return (LITE_MEAN, LITE_STD) if lite else (SEWER_MEAN, SEWER_STD)
+
     def example(self, batch: int = 1) -> tuple[Tensor, ...]:
         """Inputs that it takes."""
         return (torch.zeros(batch, 3, self.config.image, self.config.image),)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Of the maps of `features`: Φ's, inside of a patch."""
+        return self.phi.strides if gives_maps(self.phi) else (self._probed()[0],)  # type: ignore[return-value]
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return self.phi.widths if gives_maps(self.phi) else (self._probed()[1],)  # type: ignore[return-value]
+
+    def features(self, images: Tensor) -> list[Tensor]:
+        """What Φ saw, its patches put together: maps (B, C′, h, w), see models/features.py."""
+        patches, rows, columns = cut(images, self.config.patch)
+        check_dtype(self, "images", images, self.embed.weight)
+        maps = self.phi.features(patches) if gives_maps(self.phi) else [self.phi(patches)]  # type: ignore[operator]
+        return [grid_of(one, rows, columns).permute(0, 3, 1, 2) for one in maps]
+
+    def _probed(self) -> tuple[int, int]:
+        return probe(self.phi, lambda patches: [self.phi(patches)], self.config.patch)[0]
 
     def forward(self, images: Tensor) -> Tensor:
         return self.answer(self.queries(images))
@@ -170,7 +208,12 @@ class Icam(nn.Module):
 
 def own_phi(config: IcamConfig) -> Stages:
     return Stages(
-        config.stem, config.stages, kernel=config.stem_kernel, stride=config.stem_stride, activation=config.activation
+        config.stem,
+        config.stages,
+        kernel=config.stem_kernel,
+        stride=config.stem_stride,
+        activation=config.activation,
+        convolution=config.convolution,
     )
 
 
@@ -187,52 +230,6 @@ class Mixer(nn.Sequential):
     def forward(self, grid: Tensor) -> Tensor:
         mixed: Tensor = super().forward(grid.permute(0, 3, 1, 2))  # type: ignore[no-untyped-call]
         return mixed.permute(0, 2, 3, 1)
-
-
-class Static(nn.Module):
-    """The first queries are the same for every image: Q⁰ = W_emb(Q_latent)."""
-
-    def __init__(self, features: int, width: int, queries: int) -> None:
-        super().__init__()
-        self.latent = nn.Parameter(nn.init.xavier_uniform_(torch.empty(queries, features)))
-
-    def forward(self, embed: nn.Module, keys: Tensor, values: Tensor) -> Tensor:
-        queries: Tensor = embed(self.latent)
-        # len() would make a batch of any size a constant of an exported graph
-        return queries.expand(keys.shape[0], -1, -1)
-
-
-class Adaptive(Static):
-    """The first queries look at the image: Q⁰ = softmax(W_emb(Q_latent) Kᵀ/√C) V with K = V, positions included."""
-
-    def forward(self, embed: nn.Module, keys: Tensor, values: Tensor) -> Tensor:
-        queries = super().forward(embed, keys, keys)
-        return attend(queries[:, None], keys[:, None], keys[:, None])[:, 0]
-
-
-class Projected(Static):
-    """Adaptive, with projections of its own, and values that know no position:
-    Q⁰ = softmax(W_q(Q_latent) (W_k K)ᵀ/√C) W_v X.
-    """
-
-    def __init__(self, features: int, width: int, queries: int) -> None:
-        super().__init__(features, width, queries)
-        self.q, self.k, self.v = nn.Linear(features, width), nn.Linear(width, width), nn.Linear(width, width)
-
-    def forward(self, embed: nn.Module, keys: Tensor, values: Tensor) -> Tensor:
-        queries = super().forward(self.q, keys, values)
-        return attend(queries[:, None], self.k(keys)[:, None], self.v(values)[:, None])[:, 0]
-
-
-class ProjectedStatic(Static):
-    """Static, with a projection of its own: what is left of `Projected` when the queries do not look at the image."""
-
-    def __init__(self, features: int, width: int, queries: int) -> None:
-        super().__init__(features, width, queries)
-        self.q = nn.Linear(features, width)
-
-    def forward(self, embed: nn.Module, keys: Tensor, values: Tensor) -> Tensor:
-        return super().forward(self.q, keys, values)
 
 
 class CrossBlock(nn.Module):
@@ -254,34 +251,6 @@ POSITIONS: dict[str, Callable[[int, int], Position]] = {
     "sinusoidal": lambda width, _: Sinusoidal2d(width),
     "polar": lambda width, _: Polar(width),
 }
-FIRST: dict[str, type[Static]] = {
-    "adaptive": Adaptive,
-    "projected": Projected,
-    "static": Static,
-    "projected-static": ProjectedStatic,
-}
-
-
-def cut(images: Tensor, patch: int) -> tuple[Tensor, int, int]:
-    """Images (B, 3, h, w) → patches (B·P, 3, patch, patch), row by row, and the grid's sides."""
-    if not isinstance(images, Tensor):
-        raise FovealError(f"Icam's images: expected a tensor (B, 3, h, w), got {short_repr(images)}")
-    shape = tuple(images.shape)
-    if len(shape) != 4 or shape[1] != 3 or any(side < patch or side % patch for side in shape[2:]):
-        raise FovealError(
-            f"Icam's images: expected (B, 3, h, w) with sides that {patch} divides, got {shape}; resize them"
-        )
-    batch, channels, height, width = images.shape
-    rows, columns = height // patch, width // patch
-    tiles = images.reshape(batch, channels, rows, patch, columns, patch).permute(0, 2, 4, 1, 3, 5)
-    return tiles.reshape(batch * rows * columns, channels, patch, patch), rows, columns
-
-
-def grid_of(features: Tensor, rows: int, columns: int) -> Tensor:
-    """The cells of all patches (B·P, C, s, s) as one grid (B, rows·s, columns·s, C)."""
-    channels, side = features.shape[1], features.shape[2]
-    tiles = features.reshape(-1, rows, columns, channels, side, side).permute(0, 1, 4, 2, 5, 3)
-    return tiles.reshape(-1, rows * side, columns * side, channels)
 
 
 def _check(config: IcamConfig) -> None:

@@ -24,7 +24,12 @@ from torch.nn.grad import conv2d_input
 from foveal.errors import expect, expect_integer, short_repr, unknown
 from foveal.vision.squeeze_excitation import SqueezeExcitation
 
-ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"silu": nn.SiLU, "relu": nn.ReLU, "hardswish": nn.Hardswish}
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "silu": nn.SiLU,
+    "relu": nn.ReLU,
+    "relu6": nn.ReLU6,
+    "hardswish": nn.Hardswish,
+}
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,9 @@ class Stage:
 # Stem 3→32 stride 2; MBConv1 32→16; 2 × MBConv6 16→24 stride 2.
 EFFICIENTNET_B0_START = (Stage(16, expand=1), Stage(24, blocks=2, stride=2))
 
+# The same of EfficientNet-Lite0, which has no squeeze.
+LITE0_START = (Stage(16, expand=1, squeeze=False), Stage(24, blocks=2, stride=2, squeeze=False))
+
 
 class Stages(nn.Sequential):
     """A stem, then stages: an image (B, 3, h, w) → a feature map (B, width, h′, w′)."""
@@ -54,25 +62,52 @@ class Stages(nn.Sequential):
         kernel: int = 3,
         stride: int = 2,
         activation: str = "silu",
+        convolution: str = "torch",
     ) -> None:
-        """stem: its channels; kernel and stride: the stem's own."""
+        """stem: its channels; kernel and stride: the stem's own; convolution: one of CONVOLUTIONS."""
         for name, value in (("stem", stem), ("kernel", kernel), ("stride", stride)):
             expect_integer(value, f"Stages' {name}")
         expect(kernel >= stride, "Stages' kernel", f"at least the stride, {stride}, or pixels are skipped", kernel)
         expect(stride > 1 or kernel % 2 == 1, "Stages' kernel", "an odd number where the stride is 1", kernel)
         if not isinstance(activation, str) or activation not in ACTIVATIONS:
             raise unknown("activation", str(activation), ACTIVATIONS)
+        if not isinstance(convolution, str) or convolution not in CONVOLUTIONS:
+            raise unknown("convolution", str(convolution), CONVOLUTIONS)
         expect(isinstance(stages, (tuple, list)), "Stages' stages", "a tuple of Stage", short_repr(stages))
-        delta = ACTIVATIONS[activation]
-        parts: list[nn.Module] = [convolution(3, stem, kernel, delta(), stride=stride, kind=FewChannels)]
+        delta, make = ACTIVATIONS[activation], CONVOLUTIONS[convolution]
+        parts: list[nn.Module] = [make(3, stem, kernel, delta(), stride=stride, kind=FewChannels)]
         width = stem
+        levels = {stride: 0}  # each stride → the place of the last part that has it
         for stage in stages:
             _check(stage)
+            stride *= stage.stride
+            levels[stride] = len(parts) + stage.blocks - 1
             for block in range(stage.blocks):
-                parts.append(MBConv(width, stage, stage.stride if block == 0 else 1, delta))
+                parts.append(MBConv(width, stage, stage.stride if block == 0 else 1, delta, make))
                 width = stage.width
         super().__init__(*parts)
-        self.width = width
+        self.width, self.levels = width, levels
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Of the maps of `features`, the finest first."""
+        return tuple(self.levels)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of the same: read off the layers, which pruning makes narrower."""
+        last = [self[place] for place in self.levels.values()]
+        ends: list[Any] = [part.project if isinstance(part, MBConv) else part for part in last]
+        return tuple(end[0].out_channels for end in ends)
+
+    def features(self, images: Tensor) -> list[Tensor]:
+        """The last map (B, C, h, w) of each stride."""
+        maps, ends = [], set(self.levels.values())
+        for place, part in enumerate(self):
+            images = part(images)
+            if place in ends:
+                maps.append(images)
+        return maps
 
 
 def _check(stage: Stage) -> None:
@@ -91,15 +126,24 @@ def _check(stage: Stage) -> None:
 
 
 class MBConv(nn.Module):
-    def __init__(self, width: int, stage: Stage, stride: int, activation: Callable[[], nn.Module] = nn.SiLU) -> None:
+    def __init__(
+        self,
+        width: int,
+        stage: Stage,
+        stride: int,
+        activation: Callable[[], nn.Module] = nn.SiLU,
+        make: Callable[..., nn.Sequential] | None = None,
+    ) -> None:
+        """make: what makes a convolution with its BatchNorm and activation, `convolution` unless told."""
         super().__init__()
+        make = make or convolution
         hidden = width * stage.expand
-        self.expand = convolution(width, hidden, 1, activation()) if stage.expand != 1 else nn.Identity()
-        self.depthwise = convolution(hidden, hidden, stage.kernel, activation(), stride=stride, groups=hidden)
+        self.expand = make(width, hidden, 1, activation()) if stage.expand != 1 else nn.Identity()
+        self.depthwise = make(hidden, hidden, stage.kernel, activation(), stride=stride, groups=hidden)
         self.squeeze: nn.Module = nn.Identity()
         if stage.squeeze:
             self.squeeze = SqueezeExcitation(hidden, squeeze=max(1, width // 4), activation=activation())
-        self.project = convolution(hidden, stage.width, 1, nn.Identity())
+        self.project = make(hidden, stage.width, 1, nn.Identity())
         self.residual = stride == 1 and width == stage.width
 
     def forward(self, x: Tensor) -> Tensor:
@@ -117,11 +161,25 @@ class FewChannels(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         exact = x.is_cuda and torch.are_deterministic_algorithms_enabled() and not torch.is_autocast_enabled("cuda")
-        if exact and self.training and self.bias is None:
+        if exact and self.training and self.bias is None and self.groups == 1:
             stride, padding = self.stride[0], self.padding[0]
             y: Tensor = _FewChannels.apply(x, self.weight, stride, padding)  # type: ignore[no-untyped-call]
             return y
         return super().forward(x)
+
+
+class Same(FewChannels):
+    """A strided convolution that pads as TensorFlow's "SAME" does: what is missing to ⌈side / stride⌉ windows,
+    half of it before and the rest after the map. Windows on an even side lie a pixel further than torch's.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(F.pad(x, (*self._missing(x, 1), *self._missing(x, 0))))
+
+    def _missing(self, x: Tensor, axis: int) -> tuple[int, int]:
+        side, kernel, stride = x.shape[2 + axis], self.kernel_size[axis], self.stride[axis]
+        missing = max(((side + stride - 1) // stride - 1) * stride + kernel - side, 0)
+        return missing // 2, missing - missing // 2
 
 
 class _FewChannels(torch.autograd.Function):
@@ -164,3 +222,32 @@ def convolution(
         nn.BatchNorm2d(out),
         activation,
     )
+
+
+def same_convolution(
+    width: int,
+    out: int,
+    kernel: int,
+    activation: nn.Module,
+    *,
+    stride: int = 1,
+    groups: int = 1,
+    kind: type[nn.Conv2d] = nn.Conv2d,
+) -> nn.Sequential:
+    """The same as TensorFlow's EfficientNets have it: other padding where the stride is not 1, ε and momentum of
+    BatchNorm. Weights that were learned with one of the two are wrong in the other.
+    """
+    if stride == 1:
+        layer = kind(width, out, kernel, padding=kernel // 2, groups=groups, bias=False)
+    else:
+        layer = Same(width, out, kernel, stride, groups=groups, bias=False)
+    return nn.Sequential(layer, nn.BatchNorm2d(out, eps=1e-3, momentum=0.01), activation)
+
+
+def he_normal(layer: nn.Conv2d) -> None:
+    """Begin as the papers of small CNNs do (He et al., 2015), by how many cells a weight reaches."""
+    fan_out = layer.kernel_size[0] * layer.kernel_size[1] * layer.out_channels // layer.groups
+    nn.init.normal_(layer.weight, std=(2 / fan_out) ** 0.5)
+
+
+CONVOLUTIONS: dict[str, Callable[..., nn.Sequential]] = {"torch": convolution, "tensorflow": same_convolution}

@@ -29,6 +29,8 @@ import torch
 from torch import Tensor, nn
 
 from foveal.errors import FovealError, expect, expect_integer, short_repr, unknown
+from foveal.models.features import probe
+from foveal.models.mbconv import he_normal
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,13 @@ _BUILDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
 }
 VITS = ("deit-tiny", "vit-24")
+# Which of transformers' hidden states are the last of strides 4, 8, 16 and 32.
+LAST = {
+    "efficientnet-b0": (3, 5, 11, 16),
+    "mobilenet-v2": (1, 4, 11, 15),
+    "mobilevit-xxs": (1, 2, 3, 4),
+    "resnet-18": (1, 2, 3, 4),
+}
 PRESETS = {
     "efficientnet-b0": PeerConfig("efficientnet-b0"),
     "mobilenet-v2": PeerConfig("mobilenet-v2"),
@@ -115,7 +124,30 @@ class Peer(nn.Module):
         """Inputs that it takes."""
         return (torch.zeros(batch, 3, self.config.image, self.config.image),)
 
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Of the maps of `features`."""
+        return (self.net.config.patch_size,) if self.config.kind in VITS else (4, 8, 16, 32)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return tuple(width for _, width in probe(self, self.features, self.config.image))
+
+    def features(self, images: Tensor) -> list[Tensor]:
+        """The last map (B, C, h, w) of each stride, of a ViT its normalised patches: see models/features.py."""
+        self._check(images)
+        seen = self.net.base_model(pixel_values=images, output_hidden_states=True)
+        if self.config.kind not in VITS:
+            return [seen.hidden_states[place] for place in LAST[self.config.kind]]
+        side = self.config.image // self.net.config.patch_size
+        return [seen.last_hidden_state[:, 1:].mT.unflatten(2, (side, side))]  # without the class token
+
     def forward(self, images: Tensor) -> Tensor:
+        self._check(images)
+        logits: Tensor = self.net(pixel_values=images).logits
+        return logits
+
+    def _check(self, images: Tensor) -> None:
         size, kind = self.config.image, self.config.kind
         fits = isinstance(images, Tensor) and images.dim() == 4 and images.shape[1] == 3
         # A ViT has one position for each patch that it was built for; the others take any size.
@@ -125,8 +157,6 @@ class Peer(nn.Module):
                 f"{kind}'s images: expected {wanted}, got "
                 f"{tuple(images.shape) if isinstance(images, Tensor) else short_repr(images)}"
             )
-        logits: Tensor = self.net(pixel_values=images).logits
-        return logits
 
 
 def begin_well(part: nn.Module) -> None:
@@ -141,5 +171,4 @@ def begin_well(part: nn.Module) -> None:
         part.reset_parameters()
         part.momentum = 0.1
     elif isinstance(part, nn.Conv2d):
-        fan_out = part.kernel_size[0] * part.kernel_size[1] * part.out_channels // part.groups
-        nn.init.normal_(part.weight, std=(2 / fan_out) ** 0.5)  # He et al. (2015)
+        he_normal(part)

@@ -17,7 +17,7 @@ from foveal.file_names import utf8_name
 from foveal.models.shrink import Shapes, shorter, shrink
 from foveal.models.zoo import family
 from foveal.runtime import packaged
-from foveal.runtime.card import Card, read_card
+from foveal.runtime.card import SEWER_MEAN, SEWER_STD, Card, read_card
 from foveal.runtime.onnx_names import CARD
 
 Kind = TypeVar("Kind", bound=Card)
@@ -168,6 +168,12 @@ def describe(model: nn.Module) -> tuple[str, dict[str, Any]]:
     assert not isinstance(config, type)
     facts = json.loads(json.dumps(dataclasses.asdict(config)))
     return facts.pop("family"), facts
+
+
+def normalisation(model: nn.Module) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """(mean, std) of each colour, for its card: the model's own where its weights to begin with were learned so."""
+    own: tuple[tuple[float, ...], tuple[float, ...]] = getattr(model, "normalisation", (SEWER_MEAN, SEWER_STD))
+    return own
 
 
 def shapes_of(model: nn.Module) -> Shapes:

@@ -20,6 +20,7 @@ LARGEST_IMAGE = 4096  # side in pixels of an image that a model takes; more is a
 RESERVED = ("file", "found", "error")  # columns of a table of predictions beside the classes
 Kind = TypeVar("Kind", bound="Card")
 SEWER_MEAN, SEWER_STD = (0.523, 0.453, 0.345), (0.210, 0.199, 0.154)  # of Sewer-ML: images from inside of pipes
+LITE_MEAN, LITE_STD = (127 / 255,) * 3, (128 / 255,) * 3  # (u − 127)/128 of bytes u, as EfficientNet-Lite was trained
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from foveal.file_names import expanded
 WEIGHTS = Path(__file__).parent / "weights"
 SUFFIX, EXPORTED = ".safetensors", ".onnx"
 FILE = "model.safetensors"  # what a model is called in a run's folder
+IMAGENET = "imagenet"  # to begin with: weights out of packages of others, models/imagenet.py
 DEFAULT = "icam-fast-pipes"  # what inspects images where no model is named
 
 

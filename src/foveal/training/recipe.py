@@ -9,7 +9,7 @@ from typing import Any, Self
 from foveal.errors import expect, reading
 from foveal.file_names import expanded
 from foveal.options import Options, option
-from foveal.runtime.packaged import is_file
+from foveal.runtime.packaged import IMAGENET, is_file
 
 PRECISIONS = ("32", "tf32", "16", "bf16")
 FULL = ("32", "tf32")  # the others are mixed: weights in 32 bits, most products in 16
@@ -58,7 +58,7 @@ class Recipe(Options):
     def from_anywhere(self) -> Self:
         """With absolute paths: what a run keeps of its recipe holds in another folder, too."""
         expect(bool(self.data), "--data", "a path", "none")  # a task with data of its own has their name as default
-        init_from = None if self.init_from is None else located(self.init_from)
+        init_from = None if self.init_from is None else located_weights(self.init_from)
         model = located(self.model) if is_file(self.model) else self.model
         return self.changed(data=located(self.data), model=model, init_from=init_from)
 
@@ -68,3 +68,8 @@ def located(name: str) -> str:
     path = expanded(name)
     with reading(path):
         return str(path.resolve()) if path.exists() else name
+
+
+def located_weights(name: str) -> str:
+    """The same of weights to begin with: imagenet means ImageNet's, also beside a folder of images of that name."""
+    return name if name == IMAGENET else located(name)

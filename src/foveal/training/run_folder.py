@@ -10,10 +10,11 @@ from typing import Any
 from foveal.errors import FovealError, expect, reading
 from foveal.options import load_yaml
 from foveal.runtime.packaged import FILE
-from foveal.training.recipe import Recipe, located
+from foveal.training.recipe import Recipe, located, located_weights
 
 RECIPE, DATA, RESULT = "recipe.yaml", "data.json", "result.json"
-PATHS = ("data", "init_from")  # options that may be written as they were typed in another folder
+# Options that may be written as they were typed in another folder, and what makes absolute paths of them.
+PATHS = {"data": located, "init_from": located_weights}
 
 
 def finished(recipe: Recipe, folder: Path, resume: bool) -> dict[str, Any] | None:
@@ -69,7 +70,7 @@ def expect_same_recipe(recipe: Recipe, folder: Path) -> None:
             raise FovealError(f"{folder / RECIPE}: expected the recipe of a run, got a damaged file: {error}") from None
     expect(isinstance(kept, dict), str(folder / RECIPE), "the recipe of a run", "something else")
     kept = {recipe.renamed.get(key, key): value for key, value in kept.items()}
-    kept |= {name: located(kept[name]) for name in PATHS if isinstance(kept.get(name), str)}
+    kept |= {name: absolute(kept[name]) for name, absolute in PATHS.items() if isinstance(kept.get(name), str)}
     # options that are newer than the run had their defaults
     kept = load_yaml(type(recipe)().text()) | recipe.before | kept
     now = load_yaml(recipe.text())

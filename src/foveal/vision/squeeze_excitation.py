@@ -33,12 +33,11 @@ class SqueezeExcitation(nn.Module):
         squeeze = max(1, width // 16) if squeeze is None else squeeze
         check_sizes(self, squeeze=squeeze)
         check_parts(self, activation=activation, gate=gate)
-        self.width = width
         self.reduce, self.widen = nn.Conv2d(width, squeeze, 1), nn.Conv2d(squeeze, width, 1)
         self.activation = nn.ReLU() if activation is None else activation
         self.gate = nn.Sigmoid() if gate is None else gate
 
     def forward(self, maps: Tensor) -> Tensor:
-        check_maps(self, maps, self.width, self.reduce.weight)
+        check_maps(self, maps, self.reduce.in_channels, self.reduce.weight)  # pruning makes it narrower
         squeezed = maps.mean((2, 3), keepdim=True)  # z, (B, C, 1, 1)
         return maps * self.gate(self.widen(self.activation(self.reduce(squeezed))))  # type: ignore[no-any-return]

@@ -150,8 +150,9 @@ def test_what_sees_pixels_may_learn_more_slowly():
     assert not is_backbone(None, "net.classifier.1.weight")
     assert is_backbone(None, "net.resnet.embedder.convolution.weight")
     vit = create("vit-micro", width=8, heads=2, layers=1, hidden=5)
-    others = {name for name, _ in vit.named_parameters() if not is_backbone(vit, name)}
-    assert others == {"head.weight", "head.bias"}
+    for model in (vit, create("efficientnet-lite0")):
+        others = {name for name, _ in model.named_parameters() if not is_backbone(model, name)}
+        assert others == {"head.weight", "head.bias"}
 
 
 def models():
@@ -159,7 +160,7 @@ def models():
     config = {"image": 32, "patch": 8, "classes": 5, "dropout": 0.3}
     yield "icam-31k", {**config}
     yield "icam-30k", {**config, "layers": 3}
-    for name in ("resnet-18", "mobilenet-v2"):
+    for name in ("efficientnet-lite0", "resnet-18", "mobilenet-v2"):
         yield name, {"image": 32, "classes": 5}
     small = {"classes": 5, "dropout": 0.3, "drop_path": 0.4}
     yield "pvt-micro", {**small, "widths": (6, 6, 6, 6), "image": 32}

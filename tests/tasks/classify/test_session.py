@@ -99,8 +99,9 @@ def test_the_same_answers_as_torch(kind, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_peer(tmp_path):
-    model, card = made("one label", "mobilenet-v2")
+@pytest.mark.parametrize("name", ["mobilenet-v2", "efficientnet-lite0"])
+def test_a_peer(tmp_path, name):
+    model, card = made("one label", name)
     content = export_onnx(model, card)
     parity = prove(by_onnxruntime(content), model, card, ProofImages(frames(5, 64), "noise"))
     assert parity.frames == 5

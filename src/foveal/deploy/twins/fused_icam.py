@@ -27,7 +27,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from foveal.deploy.twins.fused_icam_decoder import LeanDecoder
 from foveal.errors import expect
 from foveal.models.icam import Icam
-from foveal.models.mbconv import MBConv, Stages
+from foveal.models.mbconv import MBConv, Same, Stages
 from foveal.runtime.blank import GREY, blank_mask
 from foveal.runtime.card import ImageCard
 from foveal.vision.squeeze_excitation import SqueezeExcitation
@@ -130,7 +130,7 @@ class LeanStages(nn.Module):
         super().__init__()
         stem, *blocks = stages
         self.stem = folded(cast("nn.Sequential", stem))
-        self.centred = self.stem.padding != (0, 0)
+        self.centred = self.stem.padding != (0, 0) or isinstance(self.stem, Same)
         with torch.no_grad():
             self.stem.weight /= 255 * torch.tensor(card.std)[:, None, None]
             if not self.centred:

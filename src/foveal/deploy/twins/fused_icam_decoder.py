@@ -22,7 +22,8 @@ from torch.nn import functional as F
 from foveal.layers.absorbed import Absorbed
 from foveal.layers.gated import Gated
 from foveal.layers.multihead import MultiHead
-from foveal.models.icam import Adaptive, CrossBlock, Icam, Projected
+from foveal.models.first_queries import Adaptive, Projected
+from foveal.models.icam import CrossBlock, Icam
 
 
 class LeanDecoder(nn.Module):

@@ -21,7 +21,7 @@ from foveal.data.source import UNLABELLED, Source
 from foveal.errors import reading
 from foveal.metrics.calibration import fit_temperature
 from foveal.metrics.threshold import thresholds
-from foveal.models.store import describe, model_file, read_text, save_model, shapes_of
+from foveal.models.store import describe, model_file, normalisation, read_text, save_model, shapes_of
 from foveal.runtime.answers import probabilities
 from foveal.runtime.card import read_card
 from foveal.runtime.packaged import FILE, is_file
@@ -85,6 +85,7 @@ def conclude(
         for part in parts:
             _write(folder / predictions(part.split), _table(part, source))
         family, config = describe(module.model)
+        mean, std = normalisation(module.model)
         card = ClassifyCard(
             model=name,
             family=family,
@@ -92,6 +93,8 @@ def conclude(
             classes=source.classes,
             multi_label=source.multi_label,
             size=recipe.size,
+            mean=mean,
+            std=std,
             threshold=None if chosen is None else tuple(float(threshold) for threshold in chosen),
             temperature=temperature,
             data=source.facts()

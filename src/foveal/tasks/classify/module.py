@@ -195,14 +195,14 @@ def is_backbone(model: nn.Module, name: str) -> bool:
 def blocks_of(model: nn.Module) -> Iterator[nn.Module]:
     """What is computed again under gradient checkpointing: the blocks of ICAM's Φ and its decoder's layers.
 
-    Of another model, its outermost lists of blocks.
+    Of another model, its stages or its outermost lists of blocks.
     """
     if isinstance(model, Icam):
         yield from model.phi.children() if isinstance(model.phi, Stages) else [model.phi]
         yield from model.layers
         return
     for part in model.children():
-        if isinstance(part, nn.ModuleList):
+        if isinstance(part, (nn.ModuleList, Stages)):
             yield from part
         else:
             yield from blocks_of(part)

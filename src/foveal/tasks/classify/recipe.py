@@ -33,6 +33,12 @@ class ClassifyRecipe(Recipe):
         "the model: a preset, or a model file, such as a pruned one, whose build and weights to begin with",
         metavar="NAME",
     )
+    init_from: str | None = option(
+        None,
+        "a trained model whose weights to begin with, wherever shapes agree, or imagenet for the models that have such "
+        "weights; none: random weights",
+        metavar="MODEL",
+    )
     epochs: int = option(90, "epochs: how often the training split is seen", least=1)
     weight_decay: float = option(0.01, "weight decay of AdamW, on matrices only", least=0)
     clip: float = option(1.0, "largest norm of the gradient; 0 clips nothing", least=0)

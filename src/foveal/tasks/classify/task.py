@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class ClassifyTask(Task):
     name = "classify"
     does = "classifies"
-    families = ("icam", "peer", "vit", "swin", "pvt")
+    families = ("icam", "efficientnet_lite", "peer", "vit", "swin", "pvt")
 
     @property
     def card(self) -> type[ClassifyCard]:
@@ -74,12 +74,14 @@ class ClassifyTask(Task):
         return stages[stage]
 
     def new_card(self, name: str, network: "nn.Module") -> ClassifyCard:
-        from foveal.models.store import describe
+        from foveal.models.store import describe, normalisation
 
         family, config = describe(network)
+        mean, std = normalisation(network)
         classes = tuple(f"class {number}" for number in range(config["classes"]))
         note = "random weights: nobody trained it"
-        return ClassifyCard(model=name, family=family, config=config, classes=classes, size=config["image"], note=note)
+        facts = {"size": config["image"], "mean": mean, "std": std, "note": note}
+        return ClassifyCard(model=name, family=family, config=config, classes=classes, **facts)
 
     def predictor(self, model: "Model", options: Any) -> Predictor:
         from foveal.tasks.classify.classifier import classifier_of

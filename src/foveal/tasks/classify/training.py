@@ -12,11 +12,11 @@ from torch import nn
 from foveal.atomic import write_atomic
 from foveal.data.source import Source
 from foveal.errors import FovealError, expect, short_repr
-from foveal.models.store import begin_with, load_for
+from foveal.models.imagenet import begin_with_imagenet
+from foveal.models.store import begin_with, load_for, normalisation
 from foveal.models.zoo import config_of, create
 from foveal.progress import Progress
-from foveal.runtime.card import SEWER_MEAN, SEWER_STD
-from foveal.runtime.packaged import is_file
+from foveal.runtime.packaged import IMAGENET, is_file
 from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.classify.data import ClassifyData, divided
 from foveal.tasks.classify.finish import conclude, write_bad
@@ -43,7 +43,8 @@ class ClassifyTraining(Training):
             len(source.classes) > 1 or source.multi_label, recipe.data, "at least 2 classes", f"{len(source.classes)}"
         )
         model = build(recipe, len(source.classes), fresh)
-        self.teachers = teachers_of(recipe, source, folder)
+        mean, std = normalisation(model)
+        self.teachers = teachers_of(recipe, source, folder, mean, std)
         splits = divided(source, recipe.fold)
         _share(recipe, len(splits.train), machine.devices)
         self.data: ClassifyData = ClassifyData(source, recipe, splits, machine.workers, progress)
@@ -56,8 +57,8 @@ class ClassifyTraining(Training):
             steps=self.data.steps * recipe.epochs,
             counts=self.data.counts,
             images=len(self.data.splits.train),
-            mean=SEWER_MEAN,
-            std=SEWER_STD,
+            mean=mean,
+            std=std,
             teachers=None if self.teachers is None else self.teachers[0],
         )
 
@@ -88,7 +89,8 @@ def build(recipe: ClassifyRecipe, classes: int, fresh: bool = True) -> nn.Module
         )
         model = create(recipe.model, classes=classes, **recipe.config)
     if recipe.init_from is not None and fresh:
-        fitting, all_ = begin_with(model, recipe.init_from), len(model.state_dict())
+        of_imagenet, all_ = recipe.init_from == IMAGENET, len(model.state_dict())
+        fitting = begin_with_imagenet(model, recipe.model) if of_imagenet else begin_with(model, recipe.init_from)
         if fitting < all_:
             line = f"{fitting} of {all_} tensors begin with {recipe.init_from}; the others do not fit and are new"
             print(line, file=sys.stderr, flush=True)
@@ -112,13 +114,18 @@ def _other_sizes(model: Any, recipe: ClassifyRecipe) -> str:
     return f"choose a multiple of {patch}{'' if is_file(recipe.model) else other}"
 
 
-def teachers_of(recipe: ClassifyRecipe, source: Source, folder: Path) -> tuple[Teachers, dict[str, str]] | None:
-    """The teachers, and a digest of each; an error if the run was begun with others."""
+def teachers_of(
+    recipe: ClassifyRecipe, source: Source, folder: Path, mean: tuple[float, ...], std: tuple[float, ...]
+) -> tuple[Teachers, dict[str, str]] | None:
+    """The teachers, and a digest of each; an error if the run was begun with others.
+
+    mean, std: what the pupil's images are normalised by.
+    """
     if recipe.teachers is None:
         return None
     blank = [list(box) for box in recipe.blank]
     finer = lambda label: read_for(recipe.changed(label=label))  # noqa: E731 — one line is clearer here
-    wanted = Wanted(source, recipe.size, SEWER_MEAN, SEWER_STD, recipe.fold, blank, finer)
+    wanted = Wanted(source, recipe.size, mean, std, recipe.fold, blank, finer)
     teachers, digests = load_teachers(recipe.teachers, wanted, folder)
     if (folder / TEACHERS).exists():
         kept = read_json(folder / TEACHERS)
