@@ -162,7 +162,7 @@ def test_without_a_compiler_the_others_are_timed(monkeypatch, tmp_path, capsys):
         "small (compile): left out: torch.compile: expected a C++ compiler, got none that works; install g++, or name "
         "one in CXX\n" in output
     )
-    assert "checked: 1 contenders" in output
+    assert "checked: 1 contender, with the same answers twice" in output
     assert "batch 1: small (torch): " in output
     assert "batch 1: small (compile)" not in output
     assert run_small(monkeypatch, tmp_path, "--runtime", "compile") == 2
