@@ -55,7 +55,7 @@ def test_whole_sentences_are_timed(tmp_path, capsys):
     words = [str(tmp_path / "t.onnx"), str(tmp_path / "run"), "--batch", "1,3", "--rounds", "2", "--out", str(tmp_path)]
     assert main(["bench", "models", *words]) == 0
     output = capsys.readouterr().out
-    assert "checked: 2 contenders answer the same twice" in output
+    assert "checked: 2 contenders, with the same answers twice" in output
     assert "batch 3: t: " in output
     assert "batch 3: run: " in output
 

@@ -32,7 +32,10 @@ def test_the_list_names_everything_within_100_columns(capsys: pytest.CaptureFixt
     families = [entry.name for entry in entries() if entry.presets]
     assert names == [*(entry.name for entry in entries()), *families]
     assert lines[0] == "masks"
-    assert f"  {'icam':{max(map(len, names))}}  icam-30k, icam-31k, icam-fast" in lines[lines.index("presets") :]
+    assert (
+        f"  {'icam':{max(map(len, names))}}  icam-30k, icam-31k, icam-lite, icam-fast"
+        in lines[lines.index("presets") :]
+    )
     starts = {line.index(line.split()[1]) for line in lines if line.startswith("  ")}
     assert len(starts) == 1  # the equations stand under each other
 

@@ -230,7 +230,7 @@ def test_another_safetensors_file(tmp_path):
 CARDS = {
     "another task": ({"task": "segment"}, "expected a model for the task classify, got one for 'segment'"),
     "a newer foveal": ({"foveal": "99.1.0"}, "got one of '99.1.0'; upgrade foveal"),
-    "another family": ({"family": "vit"}, "no family of models is called 'vit'"),
+    "another family": ({"family": "vat"}, "no family of models is called 'vat'"),
     "names of other classes": ({"classes": ("a", "b")}, "expected 3 names of classes, got 2"),
 }
 CONFIGS = {
