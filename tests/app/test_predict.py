@@ -330,7 +330,7 @@ def test_what_decodes_ahead_stops_with_whoever_asked(folder):
 
     threads = threading.active_count()
     stream = opened(endless(), 16, threads=2)
-    assert next(stream)[1].shape == (16, 16, 3)
+    assert next(stream)[1].pixels.shape == (16, 16, 3)
     stream.close()
     for _ in range(1000):
         before = len(asked)

@@ -18,12 +18,13 @@ class Means(ImagePredictor):
 
     def __init__(self, batch=3):
         super().__init__(SIDE, batch)
-        self.batches = []
+        self.batches, self.sizes = [], []
 
     def answers(self, names, frames):
         self.batches.append(len(frames))
-        assert all(frame.shape == (SIDE, SIDE, 3) for frame in frames)
-        return [(name, round(float(frame.mean()))) for name, frame in zip(names, frames, strict=True)]
+        assert all(frame.pixels.shape == (SIDE, SIDE, 3) for frame in frames)
+        self.sizes += [(frame.height, frame.width) for frame in frames]
+        return [(name, round(float(frame.pixels.mean()))) for name, frame in zip(names, frames, strict=True)]
 
 
 def plain(grey, height=17, width=19):
@@ -105,12 +106,24 @@ def test_what_goes_wrong_in_the_inputs_is_raised():
 
 def test_an_array_of_the_right_size_stays_as_it_is():
     exact = np.random.default_rng(0).integers(0, 256, (SIDE, SIDE, 3), np.uint8)
-    assert (frame_of(exact, SIDE) == exact).all()
+    assert (frame_of(exact, SIDE).pixels == exact).all()
+
+
+def test_a_model_knows_how_large_its_images_are(tmp_path):
+    """As they are looked at: a JPEG that is decoded at an eighth, and one that its EXIF turns on its side."""
+    wide = Image.fromarray(plain(7, 210, 301))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    wide.save(tmp_path / "wide.jpg")
+    wide.save(tmp_path / "turned.jpg", exif=exif)
+    model = Means()
+    list(model.predict([tmp_path / "wide.jpg", tmp_path / "turned.jpg", plain(3, 5, 23), wide]))
+    assert model.sizes == [(210, 301), (301, 210), (5, 23), (210, 301)]
 
 
 def test_a_grey_array_is_an_image():
     grey = np.random.default_rng(0).integers(0, 256, (SIDE + 2, SIDE + 3), np.uint8)
-    assert (frame_of(grey, SIDE) == frame_of(Image.fromarray(grey), SIDE)).all()
+    assert (frame_of(grey, SIDE).pixels == frame_of(Image.fromarray(grey), SIDE).pixels).all()
 
 
 @pytest.mark.parametrize("batch", [0, -1, 1.5, True])

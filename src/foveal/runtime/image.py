@@ -9,7 +9,7 @@ import os
 import stat
 import threading
 import warnings
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,16 @@ TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+ON_ITS_SIDE = tuple(TURNS[orientation] for orientation in (5, 6, 7, 8))  # height becomes width
 Box = tuple[float, float, float, float]
+
+
+class Frame(NamedTuple):
+    """An image as a model takes it, and its size as a person looks at it."""
+
+    pixels: Pixels  # (h, w, 3), or (size, size, 3)
+    height: int
+    width: int
 
 
 _one_large_image = threading.Lock()
@@ -60,20 +69,25 @@ class BadImage(FovealError):  # noqa: N818 — it reads as what it is
 
 def open_image(path: str | os.PathLike[str], size: int | None = None) -> Pixels:
     """The pixels of the file; with `size`, resized to exactly size × size, and decoded no finer than that needs."""
+    return open_frame(path, size).pixels
+
+
+def open_frame(path: str | os.PathLike[str], size: int | None = None) -> Frame:
+    """The same, with the height and width that the image has without resizing."""
     name = os.fspath(path)
     if size is not None:
         expect_integer(size, "size of an image")
     try:
         with _opened(name) as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what matters is raised as BadImage
-            image, box = _sized(file, name, size)
+            image, box, whole = _sized(file, name, size)
             if image.width * image.height <= LARGE:
-                return _pixels(image, box, size, name)
+                return _frame(image, box, whole, size, name)
             with _one_large_image:
                 # Pillow documents it, and exports it untyped.
                 Image.core.set_block_size(BLOCK)  # type: ignore[attr-defined]
                 try:
-                    return _pixels(image, box, size, name)
+                    return _frame(image, box, whole, size, name)
                 finally:
                     image.close()  # gives its pixels back before the next one begins
     except BadImage:
@@ -86,17 +100,18 @@ def open_image(path: str | os.PathLike[str], size: int | None = None) -> Pixels:
         raise BadImage(name, f"damaged: {error or type(error).__name__}") from None
 
 
-def from_pillow(image: Image.Image, size: int | None = None) -> Pixels:
+def from_pillow(image: Image.Image, size: int | None = None) -> Frame:
     """The same of an image that Pillow has opened already. Raises BadImage."""
     try:
-        return _pixels(image, None, size, str(getattr(image, "filename", "") or "an image"))
+        return _frame(image, None, image.size, size, str(getattr(image, "filename", "") or "an image"))
     except BadImage:
         raise
     except Exception as error:  # noqa: BLE001 — as above
         raise BadImage("an image", f"damaged: {error or type(error).__name__}") from None
 
 
-def _pixels(image: Image.Image, box: Box | None, size: int | None, name: str) -> Pixels:
+def _frame(image: Image.Image, box: Box | None, whole: tuple[int, int], size: int | None, name: str) -> Frame:
+    """box: the part of a drafted image that shows something; whole: width and height in the file."""
     image.load()
     turn = _turn(image)
     image = _in_colour(image, name)
@@ -104,7 +119,9 @@ def _pixels(image: Image.Image, box: Box | None, size: int | None, name: str) ->
         image = image.resize((size, size), Image.Resampling.BILINEAR, box)
     if turn is not None:
         image = image.transpose(turn)
-    return np.array(image, dtype=np.uint8)  # a copy: it can be written to, and the file can go
+    width, height = whole[::-1] if turn in ON_ITS_SIDE else whole
+    # a copy: it can be written to, and the file can go
+    return Frame(np.array(image, dtype=np.uint8), height, width)
 
 
 def kind_of(path: str | os.PathLike[str]) -> tuple[str, int, int]:
@@ -146,15 +163,17 @@ def _opened(name: str) -> BinaryIO:
         raise BadImage(name, f"cannot be opened ({getattr(error, 'strerror', None) or error})") from None
 
 
-def _sized(file: BinaryIO, name: str, size: int | None) -> tuple[Image.Image, Box | None]:
-    """The image, not decoded yet, and the part of it that shows something: an eighth of 1201 pixels is 150.1 of 151."""
+def _sized(file: BinaryIO, name: str, size: int | None) -> tuple[Image.Image, Box | None, tuple[int, int]]:
+    """The image, not decoded yet, the part of it that shows something: an eighth of 1201 pixels is 150.1 of 151;
+    and its width and height in the file.
+    """
     image = _identified(file, name)
-    drafted = None
+    whole, drafted = image.size, None
     if size is not None:
         drafted = image.draft(None, (size, size))  # a JPEG is decoded at 1/2, 1/4 or 1/8, never below size
     if image.width * image.height > LARGEST:
         raise BadImage(name, f"{_too_large()}, got {image.width}×{image.height}")
-    return image, drafted[1] if drafted else None
+    return image, drafted[1] if drafted else None, whole
 
 
 def _identified(file: BinaryIO, name: str) -> Image.Image:

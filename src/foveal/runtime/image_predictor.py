@@ -21,7 +21,7 @@ import numpy as np
 from PIL import Image
 
 from foveal.errors import expect_integer, short_repr
-from foveal.runtime.image import BadImage, Pixels, from_pillow, open_image
+from foveal.runtime.image import BadImage, Frame, from_pillow, open_frame
 from foveal.runtime.paths import image_files
 
 THREADS = min(4, os.cpu_count() or 1)  # that decode; more of them would wait for the model
@@ -47,38 +47,38 @@ class ImagePredictor(ABC):
         self.size, self.batch = size, batch
 
     @abstractmethod
-    def answers(self, names: Sequence[str], frames: Sequence[Pixels]) -> Iterable[Any]:
-        """One result per image. frames: (S, S, 3) uint8 each."""
+    def answers(self, names: Sequence[str], frames: Sequence[Frame]) -> Iterable[Any]:
+        """One result per image, whose pixels are (S, S, 3) uint8, and whose own height and width are known."""
 
     def inputs(self, words: Sequence[str]) -> Sequence[str]:
         return image_files(words)
 
     def predict(self, inputs: Iterable[Any]) -> Iterator[Any]:
         """Results in the order of the inputs: paths, arrays (H, W, 3) uint8, or images of Pillow."""
-        waiting: list[tuple[str, Pixels | Problem]] = []
+        waiting: list[tuple[str, Frame | Problem]] = []
         good = 0
-        for name, pixels in opened(inputs, self.size):
-            waiting.append((name, pixels))
-            good += not isinstance(pixels, Problem)
+        for name, frame in opened(inputs, self.size):
+            waiting.append((name, frame))
+            good += not isinstance(frame, Problem)
             if good == self.batch or not good:  # a problem that waits for nobody is reported at once
                 yield from self._results(waiting)
                 waiting, good = [], 0
         yield from self._results(waiting)
 
-    def _results(self, waiting: list[tuple[str, Pixels | Problem]]) -> Iterator[Any]:
-        usable = [(name, pixels) for name, pixels in waiting if not isinstance(pixels, Problem)]
-        results = iter(self.answers([name for name, _ in usable], [pixels for _, pixels in usable]) if usable else ())
-        for _, pixels in waiting:
-            yield pixels if isinstance(pixels, Problem) else next(results)
+    def _results(self, waiting: list[tuple[str, Frame | Problem]]) -> Iterator[Any]:
+        usable = [(name, frame) for name, frame in waiting if not isinstance(frame, Problem)]
+        results = iter(self.answers([name for name, _ in usable], [frame for _, frame in usable]) if usable else ())
+        for _, frame in waiting:
+            yield frame if isinstance(frame, Problem) else next(results)
 
 
-def opened(inputs: Iterable[Any], size: int, threads: int = THREADS) -> Iterator[tuple[str, Pixels | Problem]]:
-    """(name, pixels (S, S, 3) or a Problem) of each input in their order, decoded in threads a little ahead.
+def opened(inputs: Iterable[Any], size: int, threads: int = THREADS) -> Iterator[tuple[str, Frame | Problem]]:
+    """(name, frame or a Problem) of each input in their order, decoded in threads a little ahead.
 
     The inputs are read in a thread of their own: where they come slowly, the images that are there do not wait for the
     next one.
     """
-    line: queue.Queue[tuple[str, Future[Pixels | Problem]] | BaseException | None] = queue.Queue(4 * threads)
+    line: queue.Queue[tuple[str, Future[Frame | Problem]] | BaseException | None] = queue.Queue(4 * threads)
 
     def feed() -> None:
         try:
@@ -110,10 +110,10 @@ def name_of(one: Any, number: int) -> str:
     return str(getattr(one, "filename", "") or f"image {number}")
 
 
-def frame_of(one: Any, size: int) -> Pixels:
-    """An input as (S, S, 3) uint8, by the same resizing as a file's. Raises BadImage."""
+def frame_of(one: Any, size: int) -> Frame:
+    """An input as (S, S, 3) uint8, by the same resizing as a file's, and its own size. Raises BadImage."""
     if isinstance(one, (str, Path)):
-        return open_image(one, size)
+        return open_frame(one, size)
     if isinstance(one, Image.Image):
         return from_pillow(one, size)
     if isinstance(one, np.ndarray) and one.ndim == 2:  # grey
@@ -126,12 +126,13 @@ def frame_of(one: Any, size: int) -> Pixels:
         raise BadImage(
             "an image", f"expected a path, pixels (H, W, 3) or (H, W) of uint8, or an image of Pillow, got {got}"
         )
-    if one.shape[:2] == (size, size):
-        return np.asarray(one)
-    return np.array(Image.fromarray(one).resize((size, size), Image.Resampling.BILINEAR))
+    height, width = one.shape[:2]
+    if (height, width) == (size, size):
+        return Frame(np.asarray(one), height, width)
+    return Frame(np.array(Image.fromarray(one).resize((size, size), Image.Resampling.BILINEAR)), height, width)
 
 
-def _frame(one: Any, name: str, size: int) -> Pixels | Problem:
+def _frame(one: Any, name: str, size: int) -> Frame | Problem:
     try:
         return frame_of(one, size)
     except BadImage as bad:

@@ -21,6 +21,8 @@ from foveal.packages import foreign, left_out, loaded
 from foveal.runtime.card import Card
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from torch import Tensor, nn
 
     from foveal.progress import Progress
@@ -36,6 +38,7 @@ class Predictor(ABC):
     """A model at work: inputs in, one result per input, in their order, as they come."""
 
     formats: tuple[str, ...] = ("table", "csv", "jsonl")
+    suffixes: Mapping[str, str] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}  # how a file ends → its format
     noun = "input"  # what is counted: "image", "line"
 
     @abstractmethod
@@ -60,6 +63,15 @@ class Predictor(ABC):
         """The head of a table in this format, and the function that makes a row of a result,
         each with its end of line.
         """
+
+    def writer(self, form: str, out: Path | None, widest: int) -> "AbstractContextManager[Callable[[Any], None]]":
+        """What writes one result after the other: rows to the file `out`, whole or not at all, or to stdout.
+
+        A task whose results are files, such as label maps, writes them into the folder `out` here.
+        """
+        from foveal.tasks.rows import written_rows
+
+        return written_rows(*self.rows(form, widest), out)
 
 
 class Evaluation(ABC):

@@ -1,24 +1,22 @@
 """`foveal predict [MODEL] INPUT…`: what a model finds, one row per input as soon as it is known."""
 
 import argparse
-import contextlib
 import itertools
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from foveal.app.command.flags import add_device, add_stage_options, expect_not_input, stage_options
-from foveal.atomic import beside
 from foveal.errors import FovealError, expect, unknown
 from foveal.report.progress import progress
 from foveal.runtime.image import SUFFIXES, BadImage, kind_of
 from foveal.runtime.paths import STDIN
 from foveal.tasks.load import default_model, is_model, load
 from foveal.tasks.model import Model
+from foveal.tasks.task import Predictor
 
-ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 WIDEST = 60  # columns for the name of a file
 
 
@@ -53,18 +51,16 @@ def run(args: argparse.Namespace) -> int:
     named = [] if words == [STDIN] else predictor.inputs([word for word in words if word != STDIN])
     if args.out is not None:  # an image in a folder that is read
         expect_not_input(args.out, [one for one in map(str, named) if one.endswith(args.out.name)])
-    form = _format(args.format, args.out, predictor.formats)
+    form = _format(args.format, args.out, predictor)
     results: Iterable[Any] = predictor.predict(itertools.chain(named, predictor.stream(args.null)) if live else named)
-    if not live and (
-        args.out is not None or not sys.stdout.isatty()
-    ):  # on a terminal the rows themselves show how far it is
+    # on a terminal the rows themselves show how far it is
+    if not live and (args.out is not None or not sys.stdout.isatty()):
         results = progress(results, len(named), "predicting")
-    head, row = predictor.rows(form, min(max((len(str(one)) for one in named), default=WIDEST), WIDEST))
+    widest = min(max((len(str(one)) for one in named), default=WIDEST), WIDEST)
     total = failed = 0
-    with _written(args.out) if args.out is not None else contextlib.nullcontext(sys.stdout) as stream:
+    with predictor.writer(form, args.out, widest) as write:
         for result in results:
-            stream.write((head if not total else "") + row(result))
-            stream.flush()
+            write(result)
             total += 1
             failed += bool(result.error)
         if not total:
@@ -122,21 +118,15 @@ def _expect_image(word: str) -> None:
         ) from None
 
 
-def _format(asked: str | None, out: Path | None, formats: Sequence[str]) -> str:
+def _format(asked: str | None, out: Path | None, predictor: Predictor) -> str:
     if asked is not None:
-        if asked not in formats:
-            raise unknown("format", asked, formats)
+        if asked not in predictor.formats:
+            raise unknown("format", asked, predictor.formats)
         return asked
     if out is not None:
-        expect(
-            out.suffix in ENDINGS, "--out", f"a name that ends in {' or '.join(ENDINGS)}", str(out), "or add --format"
-        )
-        return ENDINGS[out.suffix]
-    return "table" if sys.stdout.isatty() else "csv"
-
-
-@contextlib.contextmanager
-def _written(path: Path) -> Iterator[TextIO]:
-    """A stream beside the name that takes its place at the end, in one step."""
-    with beside(path) as part, part.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
-        yield stream
+        endings = predictor.suffixes
+        wanted = f"a name that ends in {' or '.join(endings)}"
+        expect(out.suffix in endings, "--out", wanted, str(out), "or add --format")
+        return endings[out.suffix]
+    first, *others = predictor.formats  # for a terminal, and for a pipe
+    return first if sys.stdout.isatty() or not others else others[0]

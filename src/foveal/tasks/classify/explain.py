@@ -114,7 +114,7 @@ def _torch_maps(classifier: "TorchClassifier") -> Maps:
 
 def _explained(classifier: Classifier, maps: Maps, subject: Any) -> ClassifyExplanation:
     card, name = classifier.card, name_of(subject, 0)
-    frame = frame_of(subject, card.size)
+    frame = frame_of(subject, card.size).pixels
     (answer,) = classifier.predict([frame])
     if answer.error:
         raise FovealError(f"{name}: {answer.error}")
@@ -154,7 +154,7 @@ def _explained(classifier: Classifier, maps: Maps, subject: Any) -> ClassifyExpl
             "average": attention.average[0],
             **{f"attention {layer}": grid[0] for layer, grid in attention.maps.items()},
         }
-    sharp = frame_of(subject, SHARP)
+    sharp = frame_of(subject, SHARP).pixels
     paint(sharp, card.blank)  # the sheet shows what the model was given
     listed = [(label, value, label in answer.found) for label, value in ranked]
     sheet = _sheet(name, classifier, sharp, listed, attention, {about: losses[index]}, slopes)

@@ -107,7 +107,7 @@ def _rendered(classifier: TorchClassifier, options: ExplainOptions) -> Iterator[
     for index in range(options.faithful or 0):
         frame = render(_first(options.seed) + index, classifier.size)
         masks = {finding.kind: finding.mask for finding in frame.findings}
-        yield Sample(frame_of(frame.image, classifier.size), frozenset(masks), masks)
+        yield Sample(frame_of(frame.image, classifier.size).pixels, frozenset(masks), masks)
 
 
 def _first(seed: int) -> int:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from foveal.errors import expect, is_number, printable, short_repr, unknown
 from foveal.runtime.answers import Array, found, probabilities_or_nan
-from foveal.runtime.image import Pixels
+from foveal.runtime.image import Frame, Pixels
 from foveal.runtime.image_predictor import ImagePredictor, Problem
 from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.classify.session import Session
@@ -69,8 +69,8 @@ class Classifier(ImagePredictor, Predictor):
         """(B, C) → (B, C): what counts as found."""
         return found(probability, self.card.multi_label, self.threshold)
 
-    def answers(self, names: Sequence[str], frames: Sequence[Pixels]) -> Iterator[Prediction | Problem]:
-        for name, probability, marks in zip(names, *self.decided(frames), strict=True):
+    def answers(self, names: Sequence[str], frames: Sequence[Frame]) -> Iterator[Prediction | Problem]:
+        for name, probability, marks in zip(names, *self.decided([one.pixels for one in frames]), strict=True):
             if np.isnan(probability).any():
                 yield Problem(name, "the model's answer is no number")
                 continue
