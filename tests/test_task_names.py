@@ -79,3 +79,14 @@ def test_a_broken_package_costs_its_own_task_only(tmp_path, monkeypatch, capsys)
     finally:
         for found in (task_names, find_task):
             found.cache_clear()
+
+
+def test_no_task_imports_another():
+    folders = {file.parent.name for file in (HOME / "tasks").glob("*/task.py")}
+    assert len(folders) > 1
+    for folder in folders:
+        others = re.compile(rf"foveal\.tasks\.({'|'.join(folders - {folder})})\b")
+        found = [
+            str(file) for file in (HOME / "tasks" / folder).rglob("*.py") if others.search(file.read_text("utf-8"))
+        ]
+        assert not found
