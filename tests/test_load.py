@@ -311,7 +311,14 @@ def test_which_words_name_models(run, exported, tmp_path):
 
 
 def test_a_list_of_models():
-    assert list_models("icam*") == ["icam-30k", "icam-31k", "icam-fast", "icam-fast-pipes", "icam-pipes"]
+    assert list_models("icam*") == [
+        "icam-30k",
+        "icam-31k",
+        "icam-lite",
+        "icam-fast",
+        "icam-fast-pipes",
+        "icam-pipes",
+    ]
     assert "transformer-base" in list_models(task="translate")
     assert not set(list_models(task="translate")) & set(list_models(task="classify"))
     with pytest.raises(FovealError, match="no task is called 'classfy'"):

@@ -24,7 +24,8 @@ def loaded(point: metadata.EntryPoint, load: Callable[[], Thing]) -> Thing:
         return load()
     except (Exception, SystemExit) as error:  # noqa: BLE001 — the code is anybody's
         package = point.value if point.dist is None else f"{point.dist.name} {point.dist.version}"
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:160]
+        known = isinstance(error, FovealError)  # one line already, which says what to do
+        reason = str(error) if known else " ".join(f"{type(error).__name__}: {error}".split())[:160]
         raise FovealError(
             f"{point.group} {point.name}: expected the package {package} to bring it, got {reason}; mend or remove "
             "the package"

@@ -28,7 +28,8 @@ def test_the_list_names_everything_within_100_columns(capsys: pytest.CaptureFixt
     assert main(["show"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 100
-    names = [line.split()[0] for line in lines if line.startswith("  ")]
+    listed = [line for line in lines if line.startswith("  ") and line[2] != " "]  # long lists go on below
+    names = [line.split()[0] for line in listed]
     families = [entry.name for entry in entries() if entry.presets]
     assert names == [*(entry.name for entry in entries()), *families]
     assert lines[0] == "masks"
@@ -36,7 +37,7 @@ def test_the_list_names_everything_within_100_columns(capsys: pytest.CaptureFixt
         f"  {'icam':{max(map(len, names))}}  icam-30k, icam-31k, icam-lite, icam-fast"
         in lines[lines.index("presets") :]
     )
-    starts = {line.index(line.split()[1]) for line in lines if line.startswith("  ")}
+    starts = {line.index(line.split()[1]) for line in listed}
     assert len(starts) == 1  # the equations stand under each other
 
 

@@ -220,7 +220,7 @@ def test_a_family_without_its_one_module_says_what_is_missing_and_where(foreign,
     with pytest.raises(FovealError) as caught:
         family("tiny")
     wanted = "one nn.Module with __init__(self, config: TinyConfig) and a method example"
-    assert str(caught.value) == f"{foreign}: expected {wanted}, got {found}"
+    assert f"tiny_model to bring it, got {foreign}: expected {wanted}, got {found}; mend" in str(caught.value)
 
 
 @pytest.mark.usefixtures("foreign")

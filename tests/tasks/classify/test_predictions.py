@@ -52,7 +52,7 @@ def test_what_a_run_writes_is_read_back(tmp_path, multi_label):
     images = FileImages("/", Names.of(["x.png", "y.png", "z.png"]))
     source = Source("set", "csv", ("a", "b"), multi_label, labels, np.zeros(3, np.int8), images)
     logits = np.array([[0.5, -1], [2, 3], [4, 7]], np.float32)
-    text = finish._table(finish.Predicted("test", logits, np.arange(3)), source)
+    text = finish._table(finish.SplitLogits("test", logits, np.arange(3)), source)
     assert f"y.png,{UNLABELLED}," in text
     found = read_predicted(written(tmp_path, text.strip()), multi_label)
     assert found.files == ("x.png", "z.png")

@@ -12,6 +12,7 @@ from torch import nn
 from foveal.atomic import write_atomic
 from foveal.data.source import Source
 from foveal.errors import FovealError, expect, short_repr
+from foveal.models.icam import Icam
 from foveal.models.imagenet import begin_with_imagenet
 from foveal.models.store import begin_with, load_for, normalisation
 from foveal.models.zoo import config_of, create
@@ -107,7 +108,7 @@ def build(recipe: ClassifyRecipe, classes: int, fresh: bool = True) -> nn.Module
 def _other_sizes(model: Any, recipe: ClassifyRecipe) -> str:
     """What to choose instead of a size that the model's patches do not divide."""
     size, patch = recipe.size, getattr(model.config, "patch", 0)
-    if not patch or size % patch == 0:
+    if not isinstance(model, Icam) or size % patch == 0:
         return ""
     grid = model.config.image // patch
     other = f", or --config '{{image: {size}, patch: {size // grid}}}'" if size % grid == 0 else ""
