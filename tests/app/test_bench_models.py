@@ -138,8 +138,9 @@ def run_small(monkeypatch, tmp_path, *words):
 
 @pytest.mark.slow
 def test_compiling_is_timed_apart_from_running(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("torch._inductor.config.cpp_cache_precompile_headers", False)  # pays for many graphs only
-    assert run_small(monkeypatch, tmp_path, "--runtime", "torch,compile", "--batch", "3") == 0
+    # pays for many graphs only. Inductor's own patch: pytest's takes a setting away where it ends
+    with torch._inductor.config.patch(cpp_cache_precompile_headers=False):
+        assert run_small(monkeypatch, tmp_path, "--runtime", "torch,compile", "--batch", "3") == 0
     output = capsys.readouterr().out
     assert "checked: 2 contenders" in output
     (file,) = tmp_path.glob("models-*.json")
@@ -156,7 +157,6 @@ def test_compiling_is_timed_apart_from_running(monkeypatch, tmp_path, capsys):
 
 def test_without_a_compiler_the_others_are_timed(monkeypatch, tmp_path, capsys):
     torch._dynamo.reset()
-    # inductor's own patch: pytest's takes the setting away where it ends, and nothing compiles any more
     with torch._inductor.config.patch({"cpp.cxx": (None, str(tmp_path / "g++"))}):
         check_without_a_compiler(monkeypatch, tmp_path, capsys)
 
