@@ -163,7 +163,7 @@ def test_with_attention_and_the_same_seed():
     torch.manual_seed(0)
     model = create("icam-31k", classes=len(KINDS), image=40, patch=8)
     card = classify_card("icam-31k", "icam", {}, KINDS, True, size=40, threshold=(0.0,) * len(KINDS))
-    given = [dataclasses.replace(one, pixels=frame_of(one.pixels, 40)) for one in (frame(1, 5), frame(4, 0))]
+    given = [dataclasses.replace(one, pixels=frame_of(one.pixels, 40).pixels) for one in (frame(1, 5), frame(4, 0))]
     run = [measured(model, card, given, orders=2, steps=5, resamples=30, seed=5) for _ in range(2)]
     assert run[0] == run[1]
     assert json.loads(json.dumps(run[0])) == run[0]
