@@ -134,7 +134,7 @@ class MBConv(nn.Module):
         activation: Callable[[], nn.Module] = nn.SiLU,
         make: Callable[..., nn.Sequential] | None = None,
     ) -> None:
-        """make: what makes a convolution with its BatchNorm and activation, `convolution` unless told."""
+        """make: what makes a convolution with its BatchNorm and activation, `convolution` unless given."""
         super().__init__()
         make = make or convolution
         hidden = width * stage.expand

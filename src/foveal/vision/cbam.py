@@ -19,32 +19,16 @@ from torch import Tensor, nn
 from foveal.layers.attention import check_sizes
 from foveal.vision.maps import check_maps, check_parts
 from foveal.vision.spatial import SpatialAttention
+from foveal.vision.squeeze_excitation import SqueezeExcitation
 
 
-class ChannelAttention(nn.Module):
-    """Maps (B, width, h, w) → the same shape, each channel scaled by its gate M_c."""
-
-    def __init__(
-        self,
-        width: int,
-        *,
-        squeeze: int | None = None,
-        activation: nn.Module | None = None,
-        gate: nn.Module | None = None,
-    ) -> None:
-        """squeeze: channels between W₀ and W₁, width/16 and at least 1 unless given."""
-        super().__init__()
-        check_sizes(self, width=width)
-        squeeze = max(1, width // 16) if squeeze is None else squeeze
-        check_sizes(self, squeeze=squeeze)
-        check_parts(self, activation=activation, gate=gate)
-        self.width = width
-        self.reduce, self.widen = nn.Conv2d(width, squeeze, 1), nn.Conv2d(squeeze, width, 1)  # W₀, W₁
-        self.activation = nn.ReLU() if activation is None else activation
-        self.gate = nn.Sigmoid() if gate is None else gate
+class ChannelAttention(SqueezeExcitation):
+    """Maps (B, width, h, w) → the same shape, each channel scaled by its gate M_c: squeeze-and-excitation of the mean
+    and of the largest value, W₀ its W_a and W₁ its W_b.
+    """
 
     def forward(self, maps: Tensor) -> Tensor:
-        check_maps(self, maps, self.width, self.reduce.weight)
+        check_maps(self, maps, self.reduce.in_channels, self.reduce.weight)
         pools = maps.mean((2, 3), keepdim=True), maps.amax((2, 3), keepdim=True)  # each (B, C, 1, 1)
         mean, largest = (self.widen(self.activation(self.reduce(pool))) for pool in pools)
         return maps * self.gate(mean + largest)  # type: ignore[no-any-return]

@@ -180,7 +180,7 @@ class LeanBlock(nn.Module):
         super().__init__()
         self.expand = None if isinstance(block.expand, nn.Identity) else folded(block.expand)
         self.depthwise = folded(block.depthwise)
-        self.squeeze = block.squeeze if isinstance(block.squeeze, SqueezeExcitation) else None
+        self.squeeze = block.squeeze if type(block.squeeze) is SqueezeExcitation else None
         project = folded(block.project)
         self.register_buffer("weight", project.weight[:, :, 0, 0])
         self.register_buffer("bias", project.bias)
