@@ -26,6 +26,7 @@ NAMES = ("icam-31k", "icam-30k", "efficientnet-lite0", *PEERS)
 BUILDS = {name: (name, {}) for name in NAMES} | {
     "several queries": ("icam-31k", {"queries": 3, "layers": 1}),
     "two cells a patch": ("icam-31k", {"pool": 2, "position": "polar", "first": "static"}),
+    "positions in keys only": ("icam-31k", {"first": "adaptive", "value_position": False}),
     "another's Φ": ("icam-31k", {"phi": "resnet-18:1"}),
 }
 
