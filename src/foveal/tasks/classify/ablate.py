@@ -44,7 +44,17 @@ PARTS: dict[
     "mixer": {"mixer": {"mixer": True}, "no mixer": {"mixer": False}},
     "dropout": {f"dropout {share}": {"dropout": share} for share in (0.1, 0.0, 0.2, 0.3)},
 }
-PEERS = ("icam-31k", "efficientnet-b0", "mobilenet-v2", "mobilevit-xxs", "deit-tiny", "resnet-18")
+PEERS = (
+    "icam-31k",
+    "efficientnet-b0",
+    "mobilenet-v2",
+    "mobilenet-v3-s",
+    "mobilenet-v4-s",
+    "mobilevit-xxs",
+    "deit-tiny",
+    "resnet-18",
+    "xie-2019",
+)
 GRIDS = (4, 8, 2)  # patches beside each other: the published 4 × 4 first
 
 
