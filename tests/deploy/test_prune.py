@@ -229,8 +229,8 @@ def test_targets_that_cannot_be(target, unit, by, words, icam):
     assert "\n" not in str(caught.value)
 
 
-def test_only_our_models_are_pruned():
-    with pytest.raises(FovealError, match="expected an Icam, an EfficientNetLite or a peer, got a Linear"):
+def test_a_module_of_somebody_elses_needs_an_example():
+    with pytest.raises(FovealError, match="expected an example of what a Linear takes, got none; give example="):
         prune(nn.Linear(3, 4), 5)
 
 
