@@ -74,6 +74,7 @@ def test_numbers_as_people_type_them(text, value):
     assert number(text, "--parameters") == value
 
 
+@pytest.mark.slow
 def test_pruned_trained_evaluated_exported_and_explained(small, data, tmp_path, capsys):
     pruned, run = tmp_path / "pruned.safetensors", tmp_path / "run"
     status, out, err = run_cli(capsys, "prune", small, "--parameters", "20k", "--out", pruned)
