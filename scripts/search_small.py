@@ -135,9 +135,9 @@ def batch_of(index: Tensor, labels: Tensor) -> Batch:
 def main(path: str) -> None:
     search = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     base, seeds, variants = search["base"], search.get("seeds", [0]), search["variants"]
-    for name, changes in variants.items():
-        unknown = set(changes.get(TEACHERS, [])) - set(variants)
-        expect(not unknown, f"{TEACHERS} of {name}", "names of variants", ", ".join(unknown))
+    for place, (name, changes) in enumerate(variants.items()):
+        unknown = set(changes.get(TEACHERS, [])) - set(list(variants)[:place])
+        expect(not unknown, f"{TEACHERS} of {name}", "names of variants before it", ", ".join(sorted(unknown)))
     folds = range(search["folds"]) if "folds" in search else [None]
     first = ClassifyRecipe(**base)
     state = Search(read_for(first), choose("auto"))
