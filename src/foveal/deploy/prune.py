@@ -36,6 +36,7 @@ from foveal.errors import FovealError, expect, is_integer, short_repr, unknown
 from foveal.layers.gated import Gated
 from foveal.models.efficientnet_lite import EfficientNetLite
 from foveal.models.icam import CrossBlock, Icam
+from foveal.models.mbconv import MBConv, Stages
 from foveal.models.patches import cut, grid_of
 from foveal.models.peer import Peer
 from foveal.models.shrink import fit, query_of
@@ -196,7 +197,8 @@ def _way(model: nn.Module) -> Way:
 def _way_of_icam(model: Icam) -> Way:
     """The width of tokens stays: positions, heads and queries are made for it.
 
-    What sees pixels, the gated networks and the head lose channels.
+    What sees pixels, the gated networks and the head lose channels. Φ's map keeps its own where attention stands
+    behind it, which is made for them.
     """
     blocks = [cast("CrossBlock", layer) for layer in model.layers]
     networks = [cast("Gated", block.feed_forward.layer) for block in blocks]
@@ -208,10 +210,14 @@ def _way_of_icam(model: Icam) -> Way:
     ]
     # Several queries lie behind each other where the head reads them, which torch-pruning cannot follow.
     rest = [model.head[-1], *([model.out] if model.config.queries > 1 else [])]
+    if not isinstance(model.attention, nn.Identity):
+        own = isinstance(model.phi, Stages)
+        expect(own, "to prune", "an Icam with a Φ of its own, or without attention", f"Φ {model.config.phi}")
+        rest += [model.attention, last_layer(cast("Stages", model.phi))]
     asks = cast("nn.Linear", getattr(model.first, "q", model.embed))
 
     def forward(icam: Icam, images: Tensor) -> Tensor:
-        """Who reads whose channels, without attention: that joins nothing but tokens."""
+        """Who reads whose channels, without attention: that joins nothing but tokens, or places of a map."""
         patches, rows, columns = cut(images, icam.config.patch)
         grid = icam.norm(icam.mixer(grid_of(icam.pool(icam.phi(patches)), rows, columns)))
         queries = icam.embed(grid).mean((1, 2))[:, None] + asks(icam.first.latent)
@@ -221,6 +227,12 @@ def _way_of_icam(model: Icam) -> Way:
 
     gated: dict[nn.Module, int] = {network.inner: 2 for network in networks}  # what passes, and how much of it
     return Way([*tokens, *rest], alike=gated, forward=forward)
+
+
+def last_layer(stages: Stages) -> nn.Module:
+    """The convolution that makes the last map."""
+    last = stages[-1]
+    return cast("nn.Module", last.project[0] if isinstance(last, MBConv) else cast("nn.Sequential", last)[0])
 
 
 def pruned_card(card: Kind, pruned: nn.Module, words: str) -> Kind:
