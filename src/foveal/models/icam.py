@@ -165,7 +165,10 @@ class Icam(nn.Module):
         return self.phi.widths if gives_maps(self.phi) else (self._probed()[1],)  # type: ignore[return-value]
 
     def features(self, images: Tensor) -> list[Tensor]:
-        """What Φ saw, its patches put together: maps (B, C′, h, w), see models/features.py; the last behind `attention`."""
+        """What Φ saw, its patches put together: maps (B, C′, h, w), see models/features.py.
+
+        `attention` has worked on the last.
+        """
         patches, rows, columns = cut(images, self.config.patch)
         check_dtype(self, "images", images, self.embed.weight)
         maps = self.phi.features(patches) if gives_maps(self.phi) else [self.phi(patches)]  # type: ignore[operator]

@@ -94,7 +94,9 @@ def run(args: argparse.Namespace) -> int:
     )
     runs = plans | further
     if args.train_only:
-        print(f"all runs of {folder} are trained: the same command with --resume instead of --train-only makes the table")
+        print(
+            f"all runs of {folder} are trained: the same command with --resume instead of --train-only makes the table"
+        )
         return 0
     tables = ablation.results(variants, runs, data)
     title, caption = f"{args.task} on {data.name}", ablation.caption(recipe, data, len(seeds))
@@ -110,7 +112,7 @@ def trained_on(runs: "Iterable[PlannedRun]") -> dict[str, str]:
     from foveal.training.run_folder import RESULT, read_result
 
     origins = [read_result(run.folder).get("origin", {}) for run in runs if (run.folder / RESULT).exists()]
-    words = [f"{one.get('gpu', one.get('machine'))}, torch {one.get('torch')}, commit {one.get('commit')}" for one in origins]
+    words = [" ".join(str(one[name]) for name in ("gpu", "machine", "commit") if name in one) for one in origins]
     return {"trained on": "; ".join(dict.fromkeys(words))} if words else {}
 
 

@@ -54,7 +54,9 @@ class Frames(nn.Module):
             self.decoder = LeanDecoder(model, card.size // self.patch, card.size // self.patch)
             self.scaled = not isinstance(model.phi, Stages)  # a lean Φ has the divisor in its weights
             attention = None if isinstance(model.attention, nn.Identity) else model.attention
-            phi = model.phi if self.scaled else LeanStages(cast("Stages", model.phi), card, model.config.pool, attention)
+            phi = (
+                model.phi if self.scaled else LeanStages(cast("Stages", model.phi), card, model.config.pool, attention)
+            )
             self.centred = self.scaled or cast("LeanStages", phi).centred
             if runs and not self.centred:
                 self.run = cast("LeanStages", phi).read_runs(self.patch)

@@ -1,4 +1,4 @@
-"""The table of an ablation of classifiers: what each variant costs, what it scores, and how far that is from the first."""
+"""The table of an ablation of classifiers: what each variant costs and scores, and how far that is from the first."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,8 +21,9 @@ from foveal.training.sweep import PlannedRun
 def table_of(
     table: str, variants: Mapping[str, Sequence[PlannedRun]], data: Any, precisions: Sequence[str] = ()
 ) -> Table:
-    """variants: name → its runs over folds and seeds; the first is what the others are compared with. precisions: of the
-    files that are timed on this machine.
+    """variants: name → its runs over folds and seeds; the first is what the others are compared with.
+
+    precisions: of the files that are timed on this machine.
     """
     tests = {name: _tested(runs, data.multi_label) for name, runs in variants.items()}
     base = next(iter(variants))

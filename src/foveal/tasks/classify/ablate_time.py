@@ -23,8 +23,8 @@ from foveal.training.sweep import PlannedRun
 CALLED = {"fp32": "float32", "int8": "int8"}
 METHOD = (
     "ms: time per image of the file that is exported from the first run, batch 1, one thread, onnxruntime; "
-    f"all files take turns, {WARM_UP} rounds of warm-up and {ROUNDS} that count; the median, with the 10th and the 90th "
-    "of a hundred in brackets. change: against the first row."
+    f"all files take turns, {WARM_UP} rounds of warm-up and {ROUNDS} that count; the median, with the 10th and the "
+    "90th of a hundred in brackets. change: against the first row."
 )
 
 
