@@ -87,7 +87,8 @@ def test_every_precision_and_runtime_says_the_same(answering, batch):
     assert parity.before is None
 
 
-@pytest.mark.parametrize("name", first_is_quick(sorted(SAME_SHAPE, key="NonLocal:gaussian".__ne__)))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAME_SHAPE)
 def test_attention_on_the_map_is_exported(name):
     """Inside of the loop over patches, as the rest of Φ is; and with 8 bits, on maps that are large enough for them."""
     model, card = small(patch=28, attention=name)
