@@ -232,7 +232,7 @@ def _way_of_icam(model: Icam) -> Way:
 def last_layer(stages: Stages) -> nn.Module:
     """The convolution that makes the last map."""
     last = stages[-1]
-    return cast("nn.Module", last.project[0] if isinstance(last, MBConv) else cast("nn.Sequential", last)[0])
+    return last.project[0] if isinstance(last, MBConv) else cast("nn.Sequential", last)[0]
 
 
 def pruned_card(card: Kind, pruned: nn.Module, words: str) -> Kind:

@@ -112,7 +112,7 @@ def trained_on(runs: "Iterable[PlannedRun]") -> dict[str, str]:
     from foveal.training.run_folder import RESULT, read_result
 
     origins = [read_result(run.folder).get("origin", {}) for run in runs if (run.folder / RESULT).exists()]
-    words = [" ".join(str(one[name]) for name in ("gpu", "machine", "commit") if name in one) for one in origins]
+    words = [", ".join(str(one[name]) for name in ("gpu", "machine", "commit") if name in one) for one in origins]
     return {"trained on": "; ".join(dict.fromkeys(words))} if words else {}
 
 

@@ -16,10 +16,11 @@ from foveal.errors import FovealError
 from foveal.report.table import UNDEFINED
 from foveal.runtime.onnx_names import EXPORTED
 from foveal.runtime.packaged import FILE
-from foveal.tasks.classify.prove import ROUNDS, WARM_UP, Answering, by_onnxruntime, timed
+from foveal.tasks.classify.prove import WARM_UP, Answering, by_onnxruntime, timed
 from foveal.tasks.load import load
 from foveal.training.sweep import PlannedRun
 
+ROUNDS = 101  # variants differ by a few per cent
 CALLED = {"fp32": "float32", "int8": "int8"}
 METHOD = (
     "ms: time per image of the file that is exported from the first run, batch 1, one thread, onnxruntime; "
@@ -40,7 +41,7 @@ def time_columns(runs: Mapping[str, PlannedRun], precisions: Sequence[str]) -> d
     if not answers:
         return {head: dict.fromkeys(runs, UNDEFINED) for one in precisions for head in _heads(one)}
     size = next(iter(runs.values())).recipe.size
-    taken = timed(answers, np.random.default_rng(0).integers(0, 256, (size, size, 3), np.uint8))
+    taken = timed(answers, np.random.default_rng(0).integers(0, 256, (size, size, 3), np.uint8), ROUNDS)
     columns: dict[str, dict[str, str]] = {}
     base = next(iter(runs))
     for precision in precisions:

@@ -118,13 +118,13 @@ def _score(logits: NDArray[np.float64], truth: NDArray[np.integer], card: Classi
     return value if np.isfinite(value) else None
 
 
-def timed(answers: dict[str, Answering], frame: NDArray[np.uint8]) -> dict[str, dict[str, float]]:
+def timed(answers: dict[str, Answering], frame: NDArray[np.uint8], rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
     """Milliseconds per frame (S, S, 3) of every file, in turns, on one thread."""
     jobs = {name: partial(answer, frame[None]) for name, answer in answers.items()}
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        taken = interleaved(jobs, rounds=ROUNDS, warm_up=WARM_UP)
+        taken = interleaved(jobs, rounds=rounds, warm_up=WARM_UP)
     finally:
         torch.set_num_threads(threads)
     return {
