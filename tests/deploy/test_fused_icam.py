@@ -35,6 +35,7 @@ BUILDS = {
     "hard": {"activation": "hardswish"},
     "padded on one side": {"activation": "relu6", "convolution": "tensorflow", "stages": LITE0_START},
     "cells, padded on one side": {"convolution": "tensorflow", "stages": LITE0_START, "pool": 2},
+    "pooled": {"pooled": True, "pool": 2},
     **{f"{name} on the map": {"attention": name} for name in SAME_SHAPE},
     "attention on cells": {"attention": "SelectiveKernel", "pool": 2, "activation": "relu"},
     "attention on the stem's map": {"attention": "NonLocal:embedded_gaussian", "stages": ()},
@@ -80,6 +81,7 @@ PRUNED = {
     "fewer heads": (without_heads, {"queries": 2}),
     "fewer channels and heads": (thin, {}),
     "the same, several queries": (thin, {"queries": 3}),
+    "the same, pooled": (thin, {"pooled": True, "pool": 2}),
 }
 
 

@@ -209,7 +209,11 @@ def _way_of_icam(model: Icam) -> Way:
         *(network.outer for network in networks),
     ]
     # Several queries lie behind each other where the head reads them, which torch-pruning cannot follow.
-    rest = [model.head[-1], *([model.out] if model.config.queries > 1 else [])]
+    rest = [
+        model.head[-1],
+        *([model.pooled] if model.pooled is not None else []),
+        *([model.out] if model.config.queries > 1 else []),
+    ]
     if not isinstance(model.attention, nn.Identity):
         own = isinstance(model.phi, Stages)
         expect(own, "to prune", "an Icam with a Φ of its own, or without attention", f"Φ {model.config.phi}")
@@ -219,11 +223,11 @@ def _way_of_icam(model: Icam) -> Way:
     def forward(icam: Icam, images: Tensor) -> Tensor:
         """Who reads whose channels, without attention: that joins nothing but tokens, or places of a map."""
         patches, rows, columns = cut(images, icam.config.patch)
-        grid = icam.norm(icam.mixer(grid_of(icam.pool(icam.phi(patches)), rows, columns)))
-        queries = icam.embed(grid).mean((1, 2))[:, None] + asks(icam.first.latent)
+        grid = grid_of(icam.pool(icam.phi(patches)), rows, columns)
+        queries = icam.embed(icam.norm(icam.mixer(grid))).mean((1, 2))[:, None] + asks(icam.first.latent)
         for block in blocks:
             queries = block.feed_forward(queries)
-        return icam.answer(queries)
+        return icam.answer(queries, grid)
 
     gated: dict[nn.Module, int] = {network.inner: 2 for network in networks}  # what passes, and how much of it
     return Way([*tokens, *rest], alike=gated, forward=forward)

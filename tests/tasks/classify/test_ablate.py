@@ -86,8 +86,10 @@ def test_the_first_peer_is_the_one_to_compare_with():
     config = {"first": "static", "image": 128, "patch": 32}
     built = PEERS.variants(ClassifyRecipe(config=config, size=128), ["resnet-18", "vit-24", *OWN])["peers"]
     assert {name: recipe.config for name, recipe in built.items()} == {
-        name: config if name.startswith("icam") else {} if name == "pvt-micro" else {"image": 128}
-        for name in (BASE, *OWN, "vit-24", "resnet-18")
+        **{name: {"image": 128} for name in (*OWN, "vit-24", "resnet-18")},
+        BASE: config,
+        "icam-lite": {"image": 128, "patch": 128, "pool": 16},
+        "pvt-micro": {},
     }
     assert all(recipe.model == name and recipe.init_from is None for name, recipe in built.items())
 
@@ -220,3 +222,8 @@ def test_a_table_from_the_command_line(tmp_path, capsys):
         == 2
     )
     assert "--folds: expected numbers from 0 to 4, got 0,5" in capsys.readouterr().err
+
+
+def test_a_peer_of_the_usual_size_is_its_preset():
+    built = PEERS.variants(ClassifyRecipe(), OWN)["peers"]
+    assert all(create(name).config == create(name, **recipe.config).config for name, recipe in built.items())

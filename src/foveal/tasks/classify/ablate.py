@@ -44,7 +44,6 @@ PARTS: dict[
 BASE = "icam-31k"  # what peers are compared with
 # What foveal builds itself, beside all of models/peer.py.
 OWN = ("icam-lite", "efficientnet-lite0", "vit-micro", "swin-micro", "pvt-micro")
-OWN_SIDE = ("pvt-micro",)  # its positions are for half the side: their tables would be most of the model
 GRIDS = (4, 8, 2)  # patches beside each other: the published 4 × 4 first
 
 
@@ -172,9 +171,15 @@ ABLATIONS: dict[str, Ablation] = {
 
 
 def _peer(recipe: ClassifyRecipe, name: str) -> ClassifyRecipe:
-    """The recipe of a peer, of NAME or NAME:imagenet. Fields of --config are ICAM's."""
+    """The recipe of a peer, of NAME or NAME:imagenet, for images of the recipe's size; --config is of the first."""
     model, _, weights = name.partition(":")
-    config = recipe.config if model.startswith("icam") else {} if model in OWN_SIDE else {"image": recipe.size}
+    size = recipe.size
+    own: dict[str, Fields] = {
+        BASE: recipe.config,
+        "icam-lite": {"image": size, "patch": size, "pool": max(1, size // 8)},  # its map as a whole, cell by cell
+        "pvt-micro": {},  # its positions are for half the side: their tables would be most of the model
+    }
+    config = dict(own.get(model, {"image": size}))
     return recipe.changed(model=model, config=config, init_from=weights or None)
 
 
