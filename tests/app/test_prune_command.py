@@ -245,7 +245,7 @@ def test_a_table_of_peers_as_light_as_icam(data, tmp_path, capsys, monkeypatch):
     It has fewer flops than icam already, which is reported and left out.
     """
     pytest.importorskip("transformers")
-    monkeypatch.setattr(ablate, "PEERS", ("icam-31k", "vit-24"))
+    monkeypatch.setattr(ablate.PrunedPeers, "models", lambda self: ("icam-31k", "vit-24"))
     monkeypatch.setattr(ablate_pruned, "METHODS", ("l1",))
     done = []
 

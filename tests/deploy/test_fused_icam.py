@@ -7,10 +7,12 @@ from cards import classify_card
 from foveal.core.watch import watch
 from foveal.deploy.prune import prune
 from foveal.deploy.twins.fused_icam import Frames, cut_frames
+from foveal.explain.saliency import of_queries
 from foveal.models.heads import remove_heads
 from foveal.models.mbconv import LITE0_START, Stage
 from foveal.models.patches import cut
 from foveal.models.zoo import create
+from foveal.vision.same_shape import SAME_SHAPE
 
 BUILDS = {
     "published": {},
@@ -34,6 +36,9 @@ BUILDS = {
     "padded on one side": {"activation": "relu6", "convolution": "tensorflow", "stages": LITE0_START},
     "cells, padded on one side": {"convolution": "tensorflow", "stages": LITE0_START, "pool": 2},
     "pooled": {"pooled": True, "pool": 2},
+    **{f"{name} on the map": {"attention": name} for name in SAME_SHAPE},
+    "attention on cells": {"attention": "SelectiveKernel", "pool": 2, "activation": "relu"},
+    "attention on the stem's map": {"attention": "NonLocal:embedded_gaussian", "stages": ()},
     "several queries": {"queries": 3, "layers": 1, "heads": 4},
     "adaptive, polar": {"first": "adaptive", "position": "polar", "queries": 2, "mixer": False},
     "static, learned": {"first": "static", "position": "learned"},
@@ -100,7 +105,9 @@ def test_it_says_the_same(build, runs):
             model((frames.permute(0, 3, 1, 2) / 255 - mean) / std)
         said, looked = lean(frames)
     torch.testing.assert_close(said, expected, rtol=1e-6, atol=1e-7)
-    torch.testing.assert_close(looked, torch.cat([record.weights for record in seen.values()], 1), rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(
+        looked, torch.cat([one.weights for one in of_queries(seen).values()], 1), rtol=1e-6, atol=1e-8
+    )
     assert expected.std() > 1e-3
 
 

@@ -19,6 +19,7 @@ from foveal.models.store import describe, load_for, load_model, save_model, shap
 from foveal.models.xie import SIDE as SIDE_OF_XIE
 from foveal.models.zoo import create
 from foveal.tasks.classify.card import ClassifyCard
+from foveal.vision.same_shape import SAME_SHAPE
 
 pytest.importorskip("torch_pruning")
 SIDE = 64
@@ -29,6 +30,7 @@ BUILDS = {name: (name, {}) for name in NAMES} | {
     "two cells a patch": ("icam-31k", {"pool": 2, "position": "polar", "first": "static"}),
     "positions in keys only": ("icam-31k", {"first": "adaptive", "value_position": False}),
     "another's Φ": ("icam-31k", {"phi": "resnet-18:1"}),
+    "attention on the map": ("icam-31k", {"attention": "DynamicMixture"}),
 }
 
 
@@ -353,3 +355,22 @@ def test_as_many_channels_are_left_as_are_asked_for_in_every_head_and_both_halve
             )
             seen += 1
     assert seen
+
+
+@pytest.mark.parametrize("name", first_is_quick(list(SAME_SHAPE)))
+@torch.no_grad()
+def test_attention_on_the_map_stays_as_it_is(name):
+    model = built("icam-31k", attention=name)
+    target = 8 * parameters(model) // 10
+    pruned = prune(model, target)
+    assert 0.9 * target <= parameters(pruned) <= target
+    kept = model.attention.state_dict()
+    assert all(torch.equal(kept[key], tensor) for key, tensor in pruned.attention.state_dict().items())
+    assert pruned.phi[-1].project[0].out_channels == 24, "what it is made for"
+    assert pruned.phi[0][0].out_channels < 32
+    assert pruned(some_images()).shape == (3, 4)
+
+
+def test_attention_on_the_map_of_anothers_phi_is_refused():
+    with pytest.raises(FovealError, match="to prune: expected an Icam with a Φ of its own, or without attention, got"):
+        prune(built("icam-31k", phi="resnet-18:1", attention="CBAM"), 20_000)

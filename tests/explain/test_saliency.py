@@ -49,6 +49,19 @@ def test_an_icam_looks_as_its_parts_say():
     np.testing.assert_array_equal(each[5 + 7][3], looks.maps["layer 1"][1, 1, 2])
 
 
+def test_attention_on_its_map_is_no_place_that_a_query_looked_at():
+    torch.manual_seed(0)
+    build = {"classes": 3, "image": 24, "patch": 8, "attention": "NonLocal:gaussian"}
+    model, images = create("icam-31k", **build).eval(), torch.randn(2, 3, 24, 56)
+    with watch(model) as seen:
+        model(images)
+    assert any(name.startswith("attention") for name in seen)
+    assert attention_maps(model, images).layers == ("first query", "layer 1", "layer 2")
+    blind = create("icam-31k", **build, first="static", layers=0).eval()
+    with pytest.raises(FovealError, match="no attention map can be had of this model: expected queries that look"):
+        attention_maps(blind, images)
+
+
 def test_the_map_lies_as_the_image_does():
     """What changes in one patch changes the weights of the others by a common factor:
     the odd one is where the change was.

@@ -18,8 +18,9 @@ from foveal.errors import FovealError
 from foveal.models.first_queries import FIRST
 from foveal.models.icam import POSITIONS, Icam, IcamConfig
 from foveal.models.mbconv import Stage
-from foveal.models.patches import cut
+from foveal.models.patches import cut, grid_of
 from foveal.models.zoo import create, presets
+from foveal.vision.same_shape import SAME_SHAPE
 
 SMALL = {
     "classes": 5,
@@ -473,3 +474,38 @@ def test_a_phi_that_does_not_fit_is_named_in_one_line():
     for phi, shape in ((Flat(), r"\(9, 147\)"), (Wide(), r"\(9, 3, 7, 7\)")):
         with pytest.raises(FovealError, match=rf"Icam's phi: expected a map .* got {shape}"):
             Icam(IcamConfig(**SMALL), phi)(torch.zeros(1, 3, 21, 21))
+
+
+# --- attention on Φ's map ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SAME_SHAPE)
+def test_attention_stands_between_the_map_and_the_pooling(name):
+    model, shown = small(attention=name, pool=2), images(3, 3, 21, 21)
+    patches, rows, columns = cut(shown, 7)
+    seen = model.attention(model.phi(patches))
+    grid = grid_of(model.pool(seen), rows, columns)
+    near(model(shown), model.answer(model.gather(*model.tokens(grid)), grid))
+    assert not torch.equal(seen, model.phi(patches))
+    last = model.features(shown)[-1]
+    assert last.shape == (3, model.widths[-1], rows * seen.shape[2], columns * seen.shape[3])
+    near(last[:, :, : seen.shape[2], : seen.shape[3]], seen.unflatten(0, (3, -1))[:, 0])
+
+
+def test_without_attention_a_model_is_what_it_was():
+    torch.manual_seed(3)
+    plain, after = Icam(IcamConfig(**SMALL)), torch.rand(1)
+    assert not any("attention" in name.split(".")[0] for name in plain.state_dict())
+    torch.manual_seed(3)
+    attending = Icam(IcamConfig(**SMALL, attention="CBAM"))
+    kept = attending.state_dict()
+    assert all(torch.equal(kept[name], tensor) for name, tensor in plain.state_dict().items()), "the same to begin with"
+    torch.manual_seed(3)
+    Icam(IcamConfig(**SMALL, attention=""))
+    assert torch.equal(torch.rand(1), after), "nothing is drawn for it"
+
+
+@pytest.mark.parametrize("name", ["cbam", None, 3])
+def test_attention_that_is_none_is_refused(name):
+    with pytest.raises(FovealError, match="no module on one feature map is called"):
+        Icam(IcamConfig(**SMALL, attention=name))

@@ -16,6 +16,8 @@ from foveal.layers.gated import Gated
 from foveal.layers.multihead import MultiHead
 from foveal.models.efficientnet_lite import EfficientNetLite
 from foveal.models.icam import CrossBlock, Icam
+from foveal.models.mbconv import MBConv, Stages
+from foveal.models.patches import cut, grid_of
 from foveal.models.peer import Peer
 from foveal.models.shrink import query_of
 
@@ -108,7 +110,8 @@ def _heads(module: nn.Module) -> dict[nn.Module, int]:
 def _way_of_icam(model: Icam) -> Way:
     """The width of tokens stays: positions, heads and queries are made for it.
 
-    What sees pixels, the gated networks and the head lose channels.
+    What sees pixels, the gated networks and the head lose channels. Φ's map keeps its own where attention stands
+    behind it, which is made for them.
     """
     blocks = [cast("CrossBlock", layer) for layer in model.layers]
     networks = [cast("Gated", block.feed_forward.layer) for block in blocks]
@@ -124,11 +127,16 @@ def _way_of_icam(model: Icam) -> Way:
         *([model.pooled] if model.pooled is not None else []),
         *([model.out] if model.config.queries > 1 else []),
     ]
+    if not isinstance(model.attention, nn.Identity):
+        own = isinstance(model.phi, Stages)
+        expect(own, "to prune", "an Icam with a Φ of its own, or without attention", f"Φ {model.config.phi}")
+        rest += [model.attention, _last_layer(cast("Stages", model.phi))]
     asks = cast("nn.Linear", getattr(model.first, "q", model.embed))
 
     def forward(icam: Icam, inputs: Inputs) -> Tensor:
-        """Who reads whose channels, without attention: that joins nothing but tokens."""
-        grid = icam.see(inputs.positional[0])
+        """Who reads whose channels, without attention: that joins nothing but tokens, or places of a map."""
+        patches, rows, columns = cut(inputs.positional[0], icam.config.patch)
+        grid = grid_of(icam.pool(icam.phi(patches)), rows, columns)
         queries = icam.embed(icam.norm(icam.mixer(grid))).mean((1, 2))[:, None] + asks(icam.first.latent)
         for block in blocks:
             queries = block.feed_forward(queries)
@@ -136,6 +144,12 @@ def _way_of_icam(model: Icam) -> Way:
 
     gated: dict[nn.Module, int] = {network.inner: 2 for network in networks}  # what passes, and how much of it
     return Way([*tokens, *rest], alike=gated, forward=forward)
+
+
+def _last_layer(stages: Stages) -> nn.Module:
+    """The convolution that makes the last map."""
+    last = stages[-1]
+    return last.project[0] if isinstance(last, MBConv) else cast("nn.Sequential", last)[0]
 
 
 def torch_pruning() -> Any:

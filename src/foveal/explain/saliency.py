@@ -12,7 +12,7 @@ Papers: Shrikumar et al., Learning Important Features Through Propagating Activa
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -39,10 +39,12 @@ def attention_maps(model: nn.Module, images: Tensor) -> SaliencyMaps:
         raise FovealError(f"no attention map can be had of this model: {error}") from None
     if isinstance(model, Icam):
         rows, columns = sides_of(model, images)
+        records = of_queries(seen)
+        expect(bool(records), "no attention map can be had of this model", "queries that look at the image", "none")
         return SaliencyMaps(
             {
                 _named(name): _array(record.weights).reshape(*record.shape[:3], rows, columns)
-                for name, record in seen.items()
+                for name, record in records.items()
             }
         )
     maps = {name: grid for name, record in seen.items() if (grid := _of_class_token(record)) is not None}
@@ -56,6 +58,11 @@ def attention_maps(model: nn.Module, images: Tensor) -> SaliencyMaps:
             )
         )
     return SaliencyMaps(maps)
+
+
+def of_queries(seen: Mapping[str, Record]) -> dict[str, Record]:
+    """Of what was seen of an Icam: where its queries looked. Attention on Φ's map looks inside of one patch."""
+    return {name: record for name, record in seen.items() if name.split(".")[0] in ("first", "layers")}
 
 
 def sides_of(model: nn.Module, images: Tensor) -> Sides:

@@ -12,7 +12,7 @@ Paper: Hannibal730 (2025). Instance-adaptive Cross-Attention Model.
     github.com/Hannibal730/On-device-Sewer-Defect-Inspection.
 Departs from the paper: the plain build is the equations above. The published build (`Projected`, a mixer over the grid
     of patches, first queries whose values know no position) scales the first softmax by 1/√C, as the equation does and
-    its code does not.
+    its code does not. `attention` puts a module of vision/ between Φ and the mean, which the paper has not.
 Cost: Φ's on every pixel, and O(P·C) for each query and layer.
 Example: Icam(IcamConfig(image=64, patch=16, width=14, classes=3))(torch.rand(2, 3, 64, 64))
 """
@@ -39,6 +39,7 @@ from foveal.position.polar import Polar
 from foveal.position.position import Position
 from foveal.position.sinusoidal_2d import Sinusoidal2d
 from foveal.runtime.card import LITE_MEAN, LITE_STD, SEWER_MEAN, SEWER_STD
+from foveal.vision.same_shape import same_shape
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class IcamConfig:
     activation: str = "silu"  # of Φ: "silu", "relu", "relu6" or "hardswish"
     convolution: str = "torch"  # of Φ; or "tensorflow": padding, BatchNorm and images as EfficientNet-Lite has them
     stages: tuple[Stage, ...] = EFFICIENTNET_B0_START  # of Φ
+    attention: str = ""  # on Φ's last map, before the pooling: a name of vision/same_shape.py, such as "CBAM"
     pool: int = 1  # Φ's map is pooled to pool × pool cells, each a token of its own
     width: int = 24  # C
     heads: int = 2
@@ -154,6 +156,8 @@ class Icam(nn.Module):
             self.pooled = nn.Linear(2 * features, config.classes)
             nn.init.zeros_(self.head[3].weight)
             nn.init.zeros_(self.head[3].bias)
+        # Made last: of one seed, all other weights begin as they do without it.
+        self.attention = nn.Identity() if config.attention == "" else same_shape(config.attention, features)
 
     @property
     def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -175,10 +179,14 @@ class Icam(nn.Module):
         return self.phi.widths if gives_maps(self.phi) else (self._probed()[1],)  # type: ignore[return-value]
 
     def features(self, images: Tensor) -> list[Tensor]:
-        """What Φ saw, its patches put together: maps (B, C′, h, w), see models/features.py."""
+        """What Φ saw, its patches put together: maps (B, C′, h, w), see models/features.py.
+
+        `attention` has worked on the last.
+        """
         patches, rows, columns = cut(images, self.config.patch)
         check_dtype(self, "images", images, self.embed.weight)
         maps = self.phi.features(patches) if gives_maps(self.phi) else [self.phi(patches)]  # type: ignore[operator]
+        maps = [*maps[:-1], self.attention(maps[-1])]
         return [grid_of(one, rows, columns).permute(0, 3, 1, 2) for one in maps]
 
     def _probed(self) -> tuple[int, int]:
@@ -205,7 +213,7 @@ class Icam(nn.Module):
             raise FovealError(
                 f"Icam's phi: expected a map (B, {wide}, h, w), as its attribute `width` says, got {tuple(seen.shape)}"
             )
-        return grid_of(self.pool(seen), rows, columns)
+        return grid_of(self.pool(self.attention(seen)), rows, columns)
 
     def tokens(self, grid: Tensor) -> tuple[Tensor, Tensor]:
         """What Φ saw (B, h, w, C′) → its tokens without and with their position: (B, P, C) each."""

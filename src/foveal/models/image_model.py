@@ -1,4 +1,7 @@
-"""What the image models of Transformer blocks share: how they begin, what they take, and their stochastic depth."""
+"""What the image models of Transformer blocks share: how they begin, what they take, and their stochastic depth.
+
+And how any image model lies in memory.
+"""
 
 from typing import Any
 
@@ -46,6 +49,17 @@ def begin(model: nn.Module, epsilon: float) -> None:
 def token(width: int) -> nn.Parameter:
     """One learned vector, (1, 1, C)."""
     return nn.Parameter(nn.init.trunc_normal_(torch.empty(1, 1, width), std=DEVIATION))
+
+
+def channels_last(model: nn.Module) -> nn.Module:
+    """The same model, whose convolutions' weights lie in memory as images do.
+
+    torch's own `to` refuses a model in which a weight has five axes, such as kernels that are mixed.
+    """
+    for tensor in (*model.parameters(), *model.buffers()):
+        if tensor.dim() == 4:
+            tensor.data = tensor.data.contiguous(memory_format=torch.channels_last)
+    return model
 
 
 def check_images(model: nn.Module, images: Tensor, least: int, weight: Tensor) -> None:

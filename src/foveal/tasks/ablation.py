@@ -17,8 +17,12 @@ Plans = Mapping[tuple[str, str], Sequence["PlannedRun"]]  # (table, variant) →
 
 class Ablation(ABC):
     task: str  # whose recipe it varies
-    tables: tuple[str, ...]  # what --only may name
     diverging: bool = False  # whether a run whose numbers become NaN is an outcome, and not a failure
+
+    @property
+    @abstractmethod
+    def tables(self) -> tuple[str, ...]:
+        """What --only may name."""
 
     @abstractmethod
     def variants(self, recipe: Any, only: Sequence[str] | None) -> dict[str, dict[str, Any]]:

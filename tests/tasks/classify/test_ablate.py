@@ -1,17 +1,31 @@
 """`foveal ablate`: which variants there are, and a table of them."""
 
+import re
+
 import numpy as np
 import pytest
+from cards import classify_card
 from PIL import Image
+from training.little import a_set, trained
 
 from foveal.app.cli import main
 from foveal.deploy.measure.cost import parameters
 from foveal.errors import FovealError
-from foveal.models.zoo import create
-from foveal.tasks.classify.ablate import ABLATIONS, PARTS, PEERS
+from foveal.models import imagenet
+from foveal.models.zoo import create, presets
+from foveal.tasks.classify import ablate_time
+from foveal.tasks.classify.ablate import ABLATIONS, BASE, OWN, PARTS
+from foveal.tasks.classify.graph import export_onnx
 from foveal.tasks.classify.recipe import ClassifyRecipe
+from foveal.tasks.load import load
+from foveal.training import sweep
+from foveal.training.harness import Machine
+from foveal.training.run_folder import finished
+from foveal.training.sweep import PlannedRun
+from foveal.vision.same_shape import SAME_SHAPE
 
-ICAM, PEERS_ABLATION = ABLATIONS["icam"], ABLATIONS["peers"]
+ICAM, MAPS, PEERS = ABLATIONS["icam"], ABLATIONS["maps"], ABLATIONS["peers"]
+LITTLE = ["--size", 32, "--config", "{image: 32, patch: 16}", "--batch", 5, "--epochs", 1, "--device", "cpu"]
 
 
 @pytest.mark.parametrize("size", [224, 112, 64])
@@ -48,13 +62,130 @@ def test_static_queries_are_adaptive_ones_without_their_projections():
     assert counts == {"adaptive": 31_371, "static": 31_371 - 2 * 600}
 
 
+def test_every_module_that_can_stand_on_the_map_is_a_variant():
+    recipe = ClassifyRecipe(config={"layers": 1})
+    found = MAPS.variants(recipe, None)["maps"]
+    assert list(found) == ["none", *SAME_SHAPE] == ["none", *MAPS.tables]
+    assert found["none"].config == {"layers": 1, "attention": ""}
+    assert found["CBAM"] == recipe.changed(config={"layers": 1, "attention": "CBAM"})
+    assert list(MAPS.variants(recipe, ["CBAM"])["maps"]) == ["none", "CBAM"]
+    with pytest.raises(FovealError, match=r"the variant none of maps: no field of vit-micro's config is called"):
+        MAPS.variants(ClassifyRecipe(model="vit-micro"), None)
+
+
+def test_peers_are_what_foveal_builds_and_all_that_are_registered():
+    tables = PEERS.tables
+    assert tables[:3] == (BASE, "icam-lite", "icam-lite:imagenet")
+    assert {*tables} == {BASE, *OWN, "icam-lite:imagenet", "efficientnet-lite0:imagenet", *presets("peer")}
+    assert ABLATIONS["pruned"].tables == (BASE, *presets("peer"))
+
+
 def test_the_first_peer_is_the_one_to_compare_with():
     pytest.importorskip("transformers")
-    assert list(PEERS_ABLATION.variants(ClassifyRecipe(), ["resnet-18"])["peers"]) == [PEERS[0], "resnet-18"]
-    built = PEERS_ABLATION.variants(ClassifyRecipe(config={"first": "static"}, size=112 * 2), None)["peers"]
-    assert {name: recipe.config for name, recipe in built.items()} == {name: {"image": 224} for name in PEERS} | {
-        PEERS[0]: {"first": "static"}
+    assert list(PEERS.variants(ClassifyRecipe(), ["resnet-18"])["peers"]) == [BASE, "resnet-18"]
+    config = {"first": "static", "image": 128, "patch": 32}
+    built = PEERS.variants(ClassifyRecipe(config=config, size=128), ["resnet-18", "vit-24", *OWN])["peers"]
+    assert {name: recipe.config for name, recipe in built.items()} == {
+        **{name: {"image": 128} for name in (*OWN, "vit-24", "resnet-18")},
+        BASE: config,
+        "icam-lite": {"image": 128, "patch": 128, "pool": 16},
+        "pvt-micro": {},
     }
+    assert all(recipe.model == name and recipe.init_from is None for name, recipe in built.items())
+
+
+def test_a_line_that_begins_with_imagenet(monkeypatch):
+    asked = []
+    monkeypatch.setattr(imagenet, "begin_with_imagenet", lambda model, name: asked.append(name))
+    found = PEERS.variants(ClassifyRecipe(), ["icam-lite", "icam-lite:imagenet"])["peers"]
+    assert {name: one.init_from for name, one in found.items()} == {
+        BASE: None,
+        "icam-lite": None,
+        "icam-lite, ImageNet": "imagenet",
+    }
+    assert found["icam-lite, ImageNet"].changed(init_from=None) == found["icam-lite"]
+    assert asked == ["icam-lite"], "whether the weights are there is asked before anything is trained"
+    with pytest.raises(FovealError, match="--init-from: expected none, for models from scratch, got icam-pipes"):
+        PEERS.variants(ClassifyRecipe(init_from="icam-pipes"), None)
+
+
+def test_weights_that_are_not_there_are_named_before_anything_is_trained(monkeypatch):
+    missing = imagenet.Weights("no_such_package", "none.pth", "")
+    monkeypatch.setitem(imagenet.WEIGHTS, "efficientnet-lite0", missing)
+    with pytest.raises(FovealError, match=r"the variant icam-lite, ImageNet of peers: .*no_such_package"):
+        PEERS.variants(ClassifyRecipe(), ["icam-lite:imagenet"])
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """Every run of a sweep, without a process of its own; what was run."""
+    done = []
+
+    def run_all(runs, flags, jobs, diverging=False):
+        for run in runs:
+            if finished(run.recipe, run.folder, resume=True) is None:
+                done.append(run.folder.parent.name)
+                trained(run.recipe, run.folder, resume=True, machine=Machine("cpu"), origin={"gpu": "a GPU"})
+
+    monkeypatch.setattr(sweep, "run_all", run_all)
+    return done
+
+
+@pytest.mark.slow
+def test_trained_there_and_timed_here(tmp_path, capsys, in_this_process):
+    flags = [*LITTLE, "--data", a_set(tmp_path / "set"), "--only", "SqueezeExcitation", "--seeds", 2]
+    flags = ["ablate", "maps", *flags, "--out", tmp_path / "there"]
+    assert main([str(word) for word in (*flags, "--train-only")]) == 0
+    assert in_this_process == ["maps-none"] * 2 + ["maps-SqueezeExcitation"] * 2
+    assert "with --resume instead of --train-only makes the table" in capsys.readouterr().out
+    assert not list((tmp_path / "there").rglob("*.onnx"))
+    assert not (tmp_path / "there/ablation.md").exists()
+    (tmp_path / "there").rename(tmp_path / "here")
+    flags[-1] = tmp_path / "here"
+    assert main([str(word) for word in (*flags, "--resume")]) == 0
+    assert len(in_this_process) == 4, "nothing is trained again"
+    out = capsys.readouterr().out
+    head, _, none, squeeze = (line.strip("| ").split(" | ") for line in out.splitlines() if line.startswith("|"))
+    assert head[-5:] == ["against none (95 %)", "float32 ms", "float32 change", "int8 ms", "int8 change"]
+    assert int(squeeze[1].replace(",", "")) - int(none[1].replace(",", "")) == 24 * 1 + 1 + 24 + 24
+    assert (none[-5], none[-3], none[-1]) == ("–", "–", "–")
+    for row in (none, squeeze):
+        median, low, high = map(float, re.fullmatch(r"(\S+) \((\S+)–(\S+)\)", row[-4]).groups())
+        assert 0 < low <= median <= high
+    assert re.fullmatch(r"[+-]\d+ %", squeeze[-3])
+    text = (tmp_path / "here/ablation.md").read_text(encoding="utf-8")
+    assert "2 seeds, from 0 on" in text
+    assert "all files take turns" in text
+    assert "| trained on | a GPU |" in text
+    file = tmp_path / "here/maps-none/seed0-float32.onnx"
+    before = file.stat().st_mtime_ns
+    assert load(file).card.config["attention"] == ""
+    assert main([str(word) for word in (*flags, "--resume")]) == 0
+    assert file.stat().st_mtime_ns == before, "nor exported again"
+    assert not (tmp_path / "here/maps-none/seed1-float32.onnx").exists(), "the first run alone is timed"
+
+
+def test_a_file_that_cannot_be_had_has_no_time(tmp_path, monkeypatch, capsys):
+    runs = {name: PlannedRun("classify", ClassifyRecipe(size=32), tmp_path / name) for name in ("none", "CBAM")}
+    good = exported_icam()
+
+    def made(run, precision):
+        if precision == "int8" and run.folder.name == "CBAM":
+            raise FovealError("the int8 file: expected logits near the model's, got others")
+        (tmp_path / "some.onnx").write_bytes(good)
+        return tmp_path / "some.onnx"
+
+    monkeypatch.setattr(ablate_time, "exported", made)
+    columns = ablate_time.time_columns(runs, ("fp32", "int8"))
+    assert columns["int8 ms"]["CBAM"] == columns["int8 change"]["CBAM"] == "–"
+    assert columns["int8 ms"]["none"] != "–"
+    assert columns["float32 change"]["CBAM"] != "–"
+    assert capsys.readouterr().err.startswith("CBAM in int8 is not timed: the int8 file: expected")
+
+
+def exported_icam():
+    model = create("icam-31k", classes=2, image=32, patch=8).eval()
+    return export_onnx(model, classify_card("icam-31k", "icam", {}, size=32))
 
 
 @pytest.mark.slow
@@ -91,3 +222,8 @@ def test_a_table_from_the_command_line(tmp_path, capsys):
         == 2
     )
     assert "--folds: expected numbers from 0 to 4, got 0,5" in capsys.readouterr().err
+
+
+def test_a_peer_of_the_usual_size_is_its_preset():
+    built = PEERS.variants(ClassifyRecipe(), OWN)["peers"]
+    assert all(create(name).config == create(name, **recipe.config).config for name, recipe in built.items())

@@ -20,10 +20,10 @@ from foveal.training.schedule import cosine
 COUNTS = np.array([2, 3, 11, 1, 7])
 
 
-def task_of(multi_label=False, counts=COUNTS, **options):
+def task_of(multi_label=False, counts=COUNTS, attention="", **options):
     recipe = ClassifyRecipe(size=32, config={"image": 32, "patch": 8}, **options)
     torch.manual_seed(0)
-    model = create("icam-30k", classes=len(counts), image=32, patch=8)
+    model = create("icam-30k", classes=len(counts), image=32, patch=8, attention=attention)
     mean, std = (0.5, 0.4, 0.3), (0.2, 0.25, 0.5)
     return ClassifyModule(
         model,
@@ -233,3 +233,13 @@ def test_gradient_checkpointing_holds_less_memory():
         images = torch.randn(16, 3, 64, 64)
         held.append(peak(lambda: task.model(images).sum().backward()))
     assert held[1] < 0.8 * held[0]
+
+
+@pytest.mark.parametrize("attention", ["", "DynamicMixture"])
+def test_convolutions_lie_as_images_do_and_other_weights_as_they_were(attention):
+    lies = dict(task_of(attention=attention).model.named_parameters())
+    fours = [weight for weight in lies.values() if weight.dim() == 4]
+    assert fours
+    assert all(weight.is_contiguous(memory_format=torch.channels_last) for weight in fours)
+    assert all(weight.is_contiguous() for weight in lies.values() if weight.dim() != 4)
+    assert any(weight.dim() == 5 for weight in lies.values()) == bool(attention)

@@ -30,6 +30,7 @@ from foveal.tasks.classify.graph import Answers, export_onnx
 from foveal.tasks.classify.graph_torch import export_program, export_script, load_program, load_script
 from foveal.tasks.classify.prove import ProofImages, by_onnxruntime, by_torch, prove
 from foveal.tasks.load import load
+from foveal.vision.same_shape import SAME_SHAPE
 
 LEAN = {
     "activation": "relu",
@@ -84,6 +85,29 @@ def test_every_precision_and_runtime_says_the_same(answering, batch):
         assert parity.largest < limit, name
         assert parity.maps < limit, name
     assert parity.before is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAME_SHAPE)
+def test_attention_on_the_map_is_exported(name):
+    """Inside of the loop over patches, as the rest of Φ is; and with 8 bits, on maps that are large enough for them."""
+    model, card = small(patch=28, attention=name)
+    with torch.no_grad():
+        for part in model.attention.modules():
+            if isinstance(part, torch.nn.BatchNorm2d):
+                part.weight.uniform_(0.5, 1)  # NonLocal's begins at 0, as if it were not there
+    plain, images = export_onnx(model, card), ProofImages(frames(3), "noise")
+    parity = prove(by_onnxruntime(plain), model, card, images)
+    assert parity.largest < 1e-4
+    assert parity.maps < 1e-4
+    kinds = [node.op_type for node in onnx.load_model_from_string(plain).graph.node]
+    assert (kinds.count("Scan"), kinds.count("Conv")) == (1, 1), "the mixer's convolution alone is outside"
+    shown = frames(16, seed=1)
+    found = plans(export_onnx(model, card, quantised=shown), shown, images.frames)
+    for plan in found:
+        near = prove(by_onnxruntime(plan.content), model, card, images)
+        assert near.mean < 0.1, plan.name
+        assert np.isfinite(near.maps)
 
 
 def test_half_the_file():

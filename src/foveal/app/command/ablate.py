@@ -3,9 +3,9 @@ and tabulate what each part is worth.
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foveal.app.command.train import add_arguments as add_training
 from foveal.app.command.train import check_machine, folds_of, machine_flags, seeds_of
@@ -15,6 +15,9 @@ from foveal.report.table import plain_name, write_tables
 from foveal.tasks.ablation import Ablation
 from foveal.tasks.task import all_tasks, find_task
 from foveal.tasks.train import recipe_of
+
+if TYPE_CHECKING:
+    from foveal.training.sweep import PlannedRun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--only", metavar="A,B", help="some of its tables or models; `foveal ablate WHAT --only ?` lists them"
+    )
+    parser.add_argument(
+        "--train-only",
+        action="store_true",
+        help="stop when all runs are trained; the same command with --resume makes the table, on another machine too",
     )
 
 
@@ -84,12 +92,28 @@ def run(args: argparse.Namespace) -> int:
     run_all(
         [one for runs in further.values() for one in runs], machine_flags(args), args.jobs, diverging=ablation.diverging
     )
-    tables = ablation.results(variants, plans | further, data)
+    runs = plans | further
+    if args.train_only:
+        print(
+            f"all runs of {folder} are trained: the same command with --resume instead of --train-only makes the table"
+        )
+        return 0
+    tables = ablation.results(variants, runs, data)
     title, caption = f"{args.task} on {data.name}", ablation.caption(recipe, data, len(seeds))
-    write_tables(folder, "ablation", tables, title, caption, origin(str(choose(args.device))))
+    facts = origin(str(choose(args.device))) | trained_on(one for some in runs.values() for one in some)
+    write_tables(folder, "ablation", tables, title, caption, facts)
     print("\n".join(table.markdown() for table in tables))
     print(f"the table is {folder / 'ablation.md'}, and .csv and .tex beside it")
     return 0
+
+
+def trained_on(runs: "Iterable[PlannedRun]") -> dict[str, str]:
+    """Where the runs were trained, each machine once: not always where the table is made."""
+    from foveal.training.run_folder import RESULT, read_result
+
+    origins = [read_result(run.folder).get("origin", {}) for run in runs if (run.folder / RESULT).exists()]
+    words = [", ".join(str(one[name]) for name in ("gpu", "machine", "commit") if name in one) for one in origins]
+    return {"trained on": "; ".join(dict.fromkeys(words))} if words else {}
 
 
 def _ablation(name: str) -> Ablation:

@@ -10,7 +10,8 @@
     Σ_row Σ_column Σ_colour = Σ_row Σ_(column, colour)         k pixels of a row are one of 3k channels, for int8
 
 Symbols: u bytes of the image; μ, σ mean and deviation; s the gate of squeeze-and-excitation, made from mean h, which
-is there already. 255μ stays a subtraction where the stem pads with 0 after it: a bias would not be 0 at the border. A
+is there already. Where attention stands between Φ and the mean, it reads the map, and the last projection is of the
+map. 255μ stays a subtraction where the stem pads with 0 after it: a bias would not be 0 at the border. A
 stem that does not pad has it in its bias. Departs from the trained model by rounding only; holds in evaluation mode
 only, as BatchNorm in training needs the map that is left out.
 """
@@ -52,11 +53,14 @@ class Frames(nn.Module):
             check_cut(card.size, self.patch)
             self.decoder = LeanDecoder(model, card.size // self.patch, card.size // self.patch)
             self.scaled = not isinstance(model.phi, Stages)  # a lean Φ has the divisor in its weights
-            phi = model.phi if self.scaled else LeanStages(cast("Stages", model.phi), card, model.config.pool)
+            attention = None if isinstance(model.attention, nn.Identity) else model.attention
+            phi = (
+                model.phi if self.scaled else LeanStages(cast("Stages", model.phi), card, model.config.pool, attention)
+            )
             self.centred = self.scaled or cast("LeanStages", phi).centred
             if runs and not self.centred:
                 self.run = cast("LeanStages", phi).read_runs(self.patch)
-            self.net: nn.Module = nn.Sequential(phi, model.pool) if self.scaled else phi
+            self.net: nn.Module = nn.Sequential(phi, model.attention, model.pool) if self.scaled else phi
         else:
             self.net = model
         self.register_buffer("blank", blanked(card))
@@ -125,8 +129,8 @@ def cut_frames(frames: Tensor, patch: int, run: int = 1) -> Tensor:
 class LeanStages(nn.Module):
     """Φ on pixels (B, 3, h, w), minus 255μ if it wants them centred → its map, pooled to s × s cells: (B, C′, s, s)."""
 
-    def __init__(self, stages: Stages, card: ImageCard, pool: int) -> None:
-        """pool: s."""
+    def __init__(self, stages: Stages, card: ImageCard, pool: int, attention: nn.Module | None = None) -> None:
+        """pool: s. attention: what the map goes through before it is pooled."""
         super().__init__()
         stem, *blocks = stages
         self.stem = folded(cast("nn.Sequential", stem))
@@ -139,7 +143,7 @@ class LeanStages(nn.Module):
                     self.stem.bias.dtype
                 )
         self.blocks = nn.Sequential(*(LeanBlock(cast("MBConv", block)) for block in blocks))
-        self.pool, self.activation = pool, cast("nn.Sequential", stem)[2]
+        self.pool, self.attention, self.activation = pool, attention, cast("nn.Sequential", stem)[2]
         for place, (block, after) in enumerate(itertools.pairwise(self.blocks)):
             last = place == len(self.blocks) - 2
             cast("LeanBlock", block).hand_on_bias(cast("LeanBlock", after), last)
@@ -164,6 +168,8 @@ class LeanStages(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         x: Tensor = self.activation(self.stem(pixels))
+        if self.attention is not None:
+            return F.adaptive_avg_pool2d(self.attention(self.blocks(x)), self.pool)
         if len(self.blocks) == 0:
             return F.adaptive_avg_pool2d(x, self.pool)
         for block in list(self.blocks)[:-1]:

@@ -1,17 +1,15 @@
 """Ablations of classifiers: variants of one recipe on the same images, and what each part is worth.
 
-icam: its parts, one after the other. peers: other models, whole. pruned: these, and each of them cut down to ICAM's
-flops and to its parameters.
+icam: its parts, one after the other. maps: attention on Φ's map. peers: other models, whole. pruned: these, and each of
+them cut down to ICAM's flops and to its parameters.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from foveal.errors import FovealError, expect
-from foveal.report.table import UNDEFINED, Table
+from foveal.report.table import Table
+from foveal.runtime.packaged import IMAGENET
 from foveal.tasks.ablation import Ablation, Plans, Variants
 from foveal.tasks.classify.recipe import ClassifyRecipe
 
@@ -44,17 +42,9 @@ PARTS: dict[
     "mixer": {"mixer": {"mixer": True}, "no mixer": {"mixer": False}},
     "dropout": {f"dropout {share}": {"dropout": share} for share in (0.1, 0.0, 0.2, 0.3)},
 }
-PEERS = (
-    "icam-31k",
-    "efficientnet-b0",
-    "mobilenet-v2",
-    "mobilenet-v3-s",
-    "mobilenet-v4-s",
-    "mobilevit-xxs",
-    "deit-tiny",
-    "resnet-18",
-    "xie-2019",
-)
+BASE = "icam-31k"  # what peers are compared with
+# What foveal builds itself, beside all of models/peer.py.
+OWN = ("icam-lite", "efficientnet-lite0", "vit-micro", "swin-micro", "pvt-micro")
 GRIDS = (4, 8, 2)  # patches beside each other: the published 4 × 4 first
 
 
@@ -62,23 +52,35 @@ class ClassifyAblation(Ablation):
     """What all ablations of classifiers share: how variants are compared."""
 
     task = "classify"
+    precisions: tuple[str, ...] = ()  # of the exported files that are timed
 
     def check(self, data: Any) -> None:
         tested = data.fold is not None or data.known(data.indices("test")).any()
         expect(bool(tested), data.name, "labelled test images to compare models on", "none")
 
     def results(self, variants: Variants, plans: Plans, data: Any) -> list[Table]:
-        return [_table(table, [name for of, name in plans if of == table], plans, data) for table in variants]
+        from foveal.tasks.classify.ablate_table import table_of
+
+        return [
+            table_of(table, {name: runs for (of, name), runs in plans.items() if of == table}, data, self.precisions)
+            for table in variants
+        ]
 
     def caption(self, recipe: Any, data: Any, seeds: int) -> str:
         from foveal.tasks.classify.compare import score_name
 
         right = "" if data.multi_label else "; accuracy: share of right answers"
         over = "one seed" if seeds == 1 else f"{seeds} seeds, from {recipe.seed} on"
+        timed = ""
+        if self.precisions:
+            from foveal.tasks.classify.ablate_time import METHOD
+
+            timed = f" {METHOD}"
         return (
             f"Split test, {over}. score: {score_name(data.multi_label)} × 100 of all test images, mean over seeds; "
             "spread: standard deviation over "
             f"seeds{right}. The interval of a difference resamples images that belong together, for both models alike."
+            f"{timed}"
         )
 
 
@@ -96,20 +98,63 @@ class IcamParts(ClassifyAblation):
         return found
 
 
-class Peers(ClassifyAblation):
-    tables = PEERS
-    title = "peers"
+class MapAttention(ClassifyAblation):
+    """Each module of vision/ that can stand on Φ's last map, in turn."""
+
+    title, none = "maps", "none"
+    precisions = ("fp32", "int8")
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        from foveal.vision.same_shape import SAME_SHAPE
+
+        return tuple(SAME_SHAPE)
 
     def variants(self, recipe: ClassifyRecipe, only: Sequence[str] | None) -> dict[str, dict[str, ClassifyRecipe]]:
-        names = [name for name in PEERS if only is None or name in only or name == PEERS[0]]
-        config = {name: recipe.config if name == PEERS[0] else {"image": recipe.size} for name in names}
-        found = {self.title: {name: recipe.changed(model=name, config=config[name]) for name in names}}
-        _expect_buildable(found)
-        return found
+        names = {self.none: ""} | {name: name for name in self.tables if only is None or name in only}
+        built = {name: recipe.changed(config=recipe.config | {"attention": one}) for name, one in names.items()}
+        _expect_buildable({self.title: built})
+        return {self.title: built}
+
+
+class Peers(ClassifyAblation):
+    """Models of others and foveal's own, each from scratch; those that have ImageNet's weights with these, too."""
+
+    title = "peers"
+    precisions: tuple[str, ...] = ("fp32",)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        from foveal.models.imagenet import ICAM, WEIGHTS
+
+        have = (*WEIGHTS, ICAM)
+        return tuple(
+            one for name in self.models() for one in ((name, f"{name}:{IMAGENET}") if name in have else (name,))
+        )
+
+    def models(self) -> tuple[str, ...]:
+        """The first is the one to compare with."""
+        from foveal.models.zoo import presets
+
+        return (BASE, *OWN, *presets("peer"))
+
+    def variants(self, recipe: ClassifyRecipe, only: Sequence[str] | None) -> dict[str, dict[str, ClassifyRecipe]]:
+        do = "leave it out: where there are weights of ImageNet, the table has a line for them"
+        expect(recipe.init_from is None, "--init-from", "none, for models from scratch", recipe.init_from, do)
+        chosen = [name for name in self.tables if only is None or name in only or name == BASE]
+        built = {name.replace(f":{IMAGENET}", ", ImageNet"): _peer(recipe, name) for name in chosen}
+        _expect_buildable({self.title: built})
+        return {self.title: built}
 
 
 class PrunedPeers(Peers):
     title = "pruned"
+    precisions = ()
+
+    def models(self) -> tuple[str, ...]:
+        from foveal.models.zoo import presets
+
+        return (BASE, *presets("peer"))
 
     def further(self, plans: Plans, place: Any) -> dict[tuple[str, str], list[Any]]:
         from foveal.tasks.classify.ablate_pruned import pruned_runs
@@ -118,7 +163,25 @@ class PrunedPeers(Peers):
         return {(self.title, name): runs for name, runs in pruned_runs(wholes, lambda name: place(self.title, name))}
 
 
-ABLATIONS: dict[str, Ablation] = {"icam": IcamParts(), "peers": Peers(), "pruned": PrunedPeers()}
+ABLATIONS: dict[str, Ablation] = {
+    "icam": IcamParts(),
+    "maps": MapAttention(),
+    "peers": Peers(),
+    "pruned": PrunedPeers(),
+}
+
+
+def _peer(recipe: ClassifyRecipe, name: str) -> ClassifyRecipe:
+    """The recipe of a peer, of NAME or NAME:imagenet, for images of the recipe's size; --config is of the first."""
+    model, _, weights = name.partition(":")
+    size = recipe.size
+    own: dict[str, Fields] = {
+        BASE: recipe.config,
+        "icam-lite": {"image": size, "patch": size, "pool": max(1, size // 8)},  # its map as a whole, cell by cell
+        "pvt-micro": {},  # its positions are for half the side: their tables would be most of the model
+    }
+    config = dict(own.get(model, {"image": size}))
+    return recipe.changed(model=model, config=config, init_from=weights or None)
 
 
 def patches(recipe: ClassifyRecipe) -> dict[str, Fields]:
@@ -139,80 +202,14 @@ def _expect_buildable(variants: Mapping[str, Mapping[str, ClassifyRecipe]]) -> N
 
     Two classes do: the data is not read yet.
     """
+    from foveal.models.imagenet import begin_with_imagenet
     from foveal.tasks.classify.training import build
 
     for table, builds in variants.items():
         for name, recipe in builds.items():
             try:
-                build(recipe, 2, fresh=False)
+                model = build(recipe, 2, fresh=False)
+                if recipe.init_from == IMAGENET:
+                    begin_with_imagenet(model, recipe.model)
             except FovealError as error:
                 raise FovealError(f"the variant {name} of {table}: {error}; name other tables with --only") from None
-
-
-def _table(table: str, names: Sequence[str], plans: Plans, data: Any) -> Table:
-    tests = {name: _tested(plans[table, name], data.multi_label) for name in names}
-    base = names[0]
-    groups = _groups(next(iter(tests[base].values())).files, data)
-    rows = []
-    for name in names:
-        cost = _cost(plans[table, name][0].recipe, len(data.classes))
-        against = _against(base, name, tests, data.multi_label, groups)
-        rows.append([name, *cost, *_figures(tests[name], data.multi_label), against])
-    accuracy = [] if data.multi_label else ["accuracy"]
-    return Table(
-        [table, "parameters", "GFLOP", "score", "spread", *accuracy, f"against {base} (95 %)"], rows, title=table
-    )
-
-
-def _tested(runs: Sequence[Any], multi_label: bool) -> dict[int, Any]:
-    """seed → the tests of its folds as one."""
-    from foveal.tasks.classify.compare import pooled
-    from foveal.tasks.classify.finish import predictions
-    from foveal.tasks.classify.predictions import read_predicted
-
-    seeds: dict[int, list[Any]] = {}
-    for one in runs:
-        seeds.setdefault(one.recipe.seed, []).append(read_predicted(one.folder / predictions("test"), multi_label))
-    return {seed: pooled(tests) for seed, tests in seeds.items()}
-
-
-def _figures(tests: Mapping[int, Any], multi_label: bool) -> list[str]:
-    from foveal.tasks.classify.compare import headline
-
-    scores = np.array([float(headline(test, multi_label)(None)) for test in tests.values()])
-    right = (
-        []
-        if multi_label
-        else [f"{100 * np.mean([np.mean(test.logits.argmax(1) == test.truth) for test in tests.values()]):.1f}"]
-    )
-    return [f"{100 * scores.mean():.1f}", f"{100 * scores.std(ddof=1):.1f}" if len(scores) > 1 else UNDEFINED, *right]
-
-
-def _against(
-    base: str, name: str, tests: Mapping[str, Mapping[int, Any]], multi_label: bool, groups: "NDArray[np.int64] | None"
-) -> str:
-    from foveal.tasks.classify.compare import difference
-
-    if name == base:
-        return UNDEFINED
-    found = difference(tests[base], tests[name], multi_label, groups)
-    return f"{100 * found.value:+.1f} ({100 * found.low:+.1f} to {100 * found.high:+.1f})"
-
-
-def _cost(recipe: ClassifyRecipe, classes: int) -> list[str]:
-    import torch
-
-    from foveal.deploy.measure.cost import flops, parameters
-    from foveal.tasks.classify.training import build
-
-    model = build(
-        recipe, classes, fresh=False
-    ).eval()  # what it costs is of its shape: a run's weights may be thrown away
-    return [f"{parameters(model):,}", f"{flops(model, torch.zeros(1, 3, recipe.size, recipe.size)) / 1e9:.3f}"]
-
-
-def _groups(files: Sequence[str], source: Any) -> "NDArray[np.int64] | None":
-    if source.group is None:
-        return None
-    place = {source.file(index): index for index in range(len(source))}
-    return np.array([source.group[place[file]] for file in files])

@@ -16,6 +16,7 @@ from foveal.errors import expect
 from foveal.losses.classification import class_weights, classification_loss, distillation_loss, log_prior
 from foveal.metrics.classification import average_precision, balanced_accuracy, mean
 from foveal.models.icam import Icam
+from foveal.models.image_model import channels_last
 from foveal.models.mbconv import Stages
 from foveal.runtime.answers import decide, probabilities
 from foveal.tasks.classify.recipe import ClassifyRecipe
@@ -51,7 +52,7 @@ class ClassifyModule(TaskModule):
         """steps: of the optimizer in the whole run. counts (C,): images of each class in the training split,
         images: all in it.
         """
-        super().__init__(model.to(memory_format=torch.channels_last), recipe)  # type: ignore[call-overload]
+        super().__init__(channels_last(model), recipe)
         self.classes, self.multi_label, self.steps = classes, multi_label, steps
         self.augment, self.input = augmentation(recipe.augment), ImageInput(mean, std)
         self.register_buffer(

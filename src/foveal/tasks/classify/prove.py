@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from foveal.core.watch import watch
 from foveal.deploy.measure.clock import interleaved
+from foveal.explain.saliency import of_queries
 from foveal.runtime.onnx_names import INPUT, LOOKED, OUTPUTS
 from foveal.runtime.onnx_session import opened
 from foveal.tasks.classify.card import ClassifyCard
@@ -92,7 +93,7 @@ def prove(answer: Answering, model: nn.Module, card: ClassifyCard, images: Proof
         errors.append(float(np.abs(probability - expected).max()))
         same.append(found == classifier.found(expected))
         if has_maps:
-            weights = torch.cat([record.weights for record in seen.values()], 1).cpu().numpy()
+            weights = torch.cat([record.weights for record in of_queries(seen).values()], 1).cpu().numpy()
             map_errors.append(float(np.abs(maps[0] - weights).max()))
     after, before = np.concatenate(theirs).astype(np.float64), np.concatenate(ours)
     error = np.abs(after - before)
@@ -117,13 +118,13 @@ def _score(logits: NDArray[np.float64], truth: NDArray[np.integer], card: Classi
     return value if np.isfinite(value) else None
 
 
-def timed(answers: dict[str, Answering], frame: NDArray[np.uint8]) -> dict[str, dict[str, float]]:
+def timed(answers: dict[str, Answering], frame: NDArray[np.uint8], rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
     """Milliseconds per frame (S, S, 3) of every file, in turns, on one thread."""
     jobs = {name: partial(answer, frame[None]) for name, answer in answers.items()}
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        taken = interleaved(jobs, rounds=ROUNDS, warm_up=WARM_UP)
+        taken = interleaved(jobs, rounds=rounds, warm_up=WARM_UP)
     finally:
         torch.set_num_threads(threads)
     return {

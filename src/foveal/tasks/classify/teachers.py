@@ -30,6 +30,7 @@ from torch.nn import functional as F
 
 from foveal.data.source import Source
 from foveal.errors import expect
+from foveal.models.image_model import channels_last
 from foveal.models.store import load_model, model_file
 from foveal.runtime.packaged import FILE
 from foveal.tasks.classify.card import ClassifyCard
@@ -60,7 +61,7 @@ class Teachers:
     def to(self, device: torch.device, sample: Tensor | None) -> None:
         """sample: a batch as all will be, on a GPU where a graph of them all can be recorded."""
         for model in self.models:
-            model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+            channels_last(model.to(device))
         self.coarser = [None if matrix is None else matrix.to(device) for matrix in self.coarser]
         if sample is not None:
             self.cuda_graphs = self._record(sample.contiguous(memory_format=torch.channels_last))

@@ -1,0 +1,74 @@
+"""What the variants of an ablation take on this machine: one image on one thread, all exported files in turns.
+
+    change = median of a variant / median of the first one − 1
+
+The file of a variant is that of its first run, with its proof, beside the run's folder. A file that cannot be had, such
+as an int8 one that is too far from its model, has no time, and a line says why.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from foveal.errors import FovealError
+from foveal.report.table import UNDEFINED
+from foveal.runtime.onnx_names import EXPORTED
+from foveal.runtime.packaged import FILE
+from foveal.tasks.classify.prove import WARM_UP, Answering, by_onnxruntime, timed
+from foveal.tasks.load import load
+from foveal.training.sweep import PlannedRun
+
+ROUNDS = 101  # variants differ by a few per cent
+CALLED = {"fp32": "float32", "int8": "int8"}
+METHOD = (
+    "ms: time per image of the file that is exported from the first run, batch 1, one thread, onnxruntime; "
+    f"all files take turns, {WARM_UP} rounds of warm-up and {ROUNDS} that count; the median, with the 10th and the "
+    "90th of a hundred in brackets. change: against the first row."
+)
+
+
+def time_columns(runs: Mapping[str, PlannedRun], precisions: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Head of a column → its cell for each variant. runs: name of a variant → its first run."""
+    answers: dict[str, Answering] = {}
+    for name, run in runs.items():
+        for precision in precisions:
+            try:
+                answers[f"{name} {precision}"] = by_onnxruntime(exported(run, precision).read_bytes())
+            except FovealError as error:
+                print(f"{name} in {CALLED[precision]} is not timed: {error}", file=sys.stderr, flush=True)
+    if not answers:
+        return {head: dict.fromkeys(runs, UNDEFINED) for one in precisions for head in _heads(one)}
+    size = next(iter(runs.values())).recipe.size
+    taken = timed(answers, np.random.default_rng(0).integers(0, 256, (size, size, 3), np.uint8), ROUNDS)
+    columns: dict[str, dict[str, str]] = {}
+    base = next(iter(runs))
+    for precision in precisions:
+        times = {name: taken.get(f"{name} {precision}") for name in runs}
+        first, (ms, change) = times[base], _heads(precision)
+        columns[ms] = {name: UNDEFINED if one is None else _cell(one) for name, one in times.items()}
+        columns[change] = {
+            name: UNDEFINED
+            if one is None or first is None or name == base
+            else f"{100 * (one['median'] / first['median'] - 1):+.0f} %"
+            for name, one in times.items()
+        }
+    return columns
+
+
+def exported(run: PlannedRun, precision: str) -> Path:
+    """The file of a run in this precision. One that is there, and not older than its model, is not made again."""
+    file = run.folder.with_name(f"{run.folder.name}-{CALLED[precision]}{EXPORTED}")
+    if not file.exists() or file.stat().st_mtime < (run.folder / FILE).stat().st_mtime:
+        # An int8 file that is no faster is a result, too.
+        load(run.folder, device="cpu").export(file, precision=precision, anyway=True)
+    return file
+
+
+def _heads(precision: str) -> tuple[str, str]:
+    return f"{CALLED[precision]} ms", f"{CALLED[precision]} change"
+
+
+def _cell(one: Mapping[str, float]) -> str:
+    return f"{one['median']:.2f} ({one['p10']:.2f}–{one['p90']:.2f})"
