@@ -203,16 +203,19 @@ def _rehearse(task: Trainable, stages: Sequence[Stage], data: Any, machine: Mach
 
     What is wrong with a later stage is found here, before an earlier one has trained for long.
     """
-    paces: dict[str, float] = {}  # stages that differ in their seed take as long as each other
+    paces: dict[str, float] = {}  # seconds per epoch; stages that differ in their seed take as long as each other
+    seconds = []
     for stage in stages:
-        recipe, fresh = stage.recipe, not (stage.folder / CHECKPOINT).exists()
-        if (kind := recipe.changed(seed=0).text()) not in paces:
+        recipe, fresh, left = stage.recipe, not (stage.folder / CHECKPOINT).exists(), stage.epochs_left()
+        kind = recipe.changed(seed=0).text()
+        if left and kind not in paces:
             training, clock = task.rehearsal(recipe, data, stage.folder, machine, progress, fresh), Clock()
             trainer = trainer_of(recipe, machine, callbacks=[clock], **SHORT)
             with interruptible(), matmul_precision(recipe.precision):
                 trainer.fit(training.module, datamodule=training.data)
             paces[kind] = clock.epoch()
-    return [paces[stage.recipe.changed(seed=0).text()] * stage.epochs_left() for stage in stages]
+        seconds.append(left * paces[kind] if left else 0.0)
+    return seconds
 
 
 def _claim(stage: Stage, data: Any) -> None:

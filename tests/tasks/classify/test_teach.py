@@ -4,6 +4,7 @@ before it begins how long it will take.
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from importlib import metadata
 
 import pytest
 import yaml
-from training.little import ENVIRONMENT, FIELDS, FLAGS, a_set, result, same_run, trained, typed
+from training.little import ENVIRONMENT, FIELDS, FLAGS, SLOW, a_set, result, same_run, trained, typed
 
 import foveal
 from foveal.errors import FovealError
@@ -24,7 +25,16 @@ from foveal.training.harness import Machine
 
 CPU = Machine("cpu")
 # another model than the pupil's, normalised otherwise, on larger images
-LITTLE = {"model": "efficientnet-lite0", "size": 40, "batch": 5, "epochs": 2, "ema": 0.9, "augment": "none"}
+LITTLE = {
+    "model": "efficientnet-lite0",
+    "config": {"width_multiplier": 0.25, "depth_multiplier": 0.4},
+    "size": 40,
+    "batch": 5,
+    "epochs": 2,
+    "ema": 0.9,
+    "augment": "none",
+    "checkpoint": "last",
+}
 NAMES = ("teachers/seed6", "teachers/seed7")
 
 
@@ -94,6 +104,7 @@ def kill_after(patch, folder, name):
     patch.setattr(journal_module, "write_atomic", deadly)
 
 
+@pytest.mark.slow
 def test_killed_in_any_stage_and_resumed_it_is_the_run_that_was_never_stopped(
     data, teacher, whole, tmp_path, monkeypatch, capsys
 ):
@@ -154,8 +165,9 @@ def test_changed_data_or_another_recipe_of_the_teachers_are_refused(data, teache
     with pytest.raises(FovealError, match=r"seed6: expected the options it was begun with, got others for clip"):
         trained(recipe, folder, resume=True, machine=CPU)
     own.write_text(teacher.read_text())
+    shutil.copy(moved / "0.png", moved / "more.png")
     with (moved / "labels.csv").open("a") as table:
-        table.write("0.png,left,train,0\n")
+        table.write("more.png,left,train,0\n")
     with pytest.raises(FovealError, match=r"run: expected the data it was begun with, .* got data that have changed"):
         trained(recipe, folder, resume=True, machine=CPU)
 
@@ -227,16 +239,6 @@ def test_teachers_are_trained_or_given(tmp_path, monkeypatch):
     assert ClassifyRecipe(teach=1, teacher="mine.yaml").from_anywhere().teacher == str(tmp_path / "mine.yaml")
 
 
-SLOW = """
-import sys, time
-from foveal.app import cli
-real = ClassifyModule.on_validation_epoch_start
-# So that it does not end before it is killed:
-ClassifyModule.on_validation_epoch_start = lambda self: (time.sleep(0.3), real(self))
-sys.exit(cli.main())
-"""
-
-
 @pytest.mark.slow
 def test_sigkill_and_ctrl_c_of_a_true_process(data, teacher, whole, tmp_path):
     folder = tmp_path / "run"
@@ -248,16 +250,17 @@ def test_sigkill_and_ctrl_c_of_a_true_process(data, teacher, whole, tmp_path):
         ("epoch 1 of 3 ", signal.SIGKILL),
     ):
         command = [sys.executable, "-c", SLOW, *map(str, words)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
-        seen = []
-        for line in process.stderr:
-            seen.append(line)
-            if line.startswith(begins):
-                break
-        else:
-            pytest.fail("".join(seen))
-        os.kill(process.pid, end)
-        process.communicate(timeout=300)
+        with subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+        ) as process:
+            seen = []
+            for line in process.stderr:
+                seen.append(line)
+                if line.startswith(begins):
+                    os.kill(process.pid, end)
+                    break
+            process.communicate(timeout=300)
+        assert seen[-1].startswith(begins), "".join(seen)
         assert process.returncode == (-9 if end == signal.SIGKILL else 130)
     done = typed(*words)
     assert done.returncode == 0, done.stderr
