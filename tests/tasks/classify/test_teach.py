@@ -297,7 +297,7 @@ def test_the_shipped_recipe_small(tmp_path):
         pytest.skip("pip install foveal[imagenet]")
     lines = []
     run = foveal.train(
-        "classify", recipe="small", data="pipes:40", size=64, config={"image": 64, "patch": 16}, epochs=1, device="cpu",
+        "classify", recipe="small", data="pipes:40", size=64, config={"image": 64, "patch": 64}, epochs=1, device="cpu",
         out=tmp_path / "run", announce=lines.append,
     )  # fmt: skip
     assert lines[1].startswith("teachers/seed0: efficientnet-lite0, 20 epochs; then icam-lite, 1 epoch: about ")

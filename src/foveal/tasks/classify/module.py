@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from foveal.data.augment import augmentation, mixed
+from foveal.data.augment import augmentation, cut_mixed, mixed
 from foveal.data.batches import Batch
 from foveal.data.image_input import ImageInput
 from foveal.errors import expect
@@ -108,6 +108,8 @@ class ClassifyModule(TaskModule):
             targets = batch.labels if self.multi_label else F.one_hot(batch.labels, self.classes).float()
             if self.recipe.mixup:
                 images, targets = mixed(images, targets, self.recipe.mixup)
+            if self.recipe.cutmix:
+                images, targets = cut_mixed(images, targets, self.recipe.cutmix)
             images = self.normalised(images)
         logits = self.model(images)
         loss = self.loss(logits, targets, batch.good)

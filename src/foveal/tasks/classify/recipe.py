@@ -20,7 +20,7 @@ TEACHER = "teacher"
 # What a teacher that is trained first has of its pupil: always, and where its own recipe says nothing.
 SAME = ("data", "label", "fold_column", "fold", "blank")
 OTHERWISE_SAME = ("size", "precision", "cuda_graphs")
-AUGMENTATIONS = ("none", "light", "lamp", "mild", "pipe", "strong")
+AUGMENTATIONS = ("none", "light", "lamp", "mild", "pipe", "crop", "surface", "turns", "strong")
 BALANCES = ("none", "weights", "margin", "sampling")
 
 
@@ -98,6 +98,9 @@ class ClassifyRecipe(Recipe):
         least=0,
     )
     mixup: float = option(0.0, "α of mixup; 0: none", least=0)
+    cutmix: float = option(
+        0.0, "share of the images that get a window of another one, their labels mixed by area", least=0
+    )
     augment: str = option("pipe", "how strongly images are augmented", AUGMENTATIONS)
     fold_column: str | None = option(
         None, "the column of labels.csv whose values are the folds, such as a campaign; none: fold", metavar="COLUMN"
@@ -113,6 +116,7 @@ class ClassifyRecipe(Recipe):
         super().__post_init__()
         for box in self.blank:
             expect_box(box)
+        expect(self.cutmix <= 1, "--cutmix", "a share of the images, at most 1", f"{self.cutmix:g}")
         fits = self.margin == 1 or self.balance == "margin"
         expect(
             fits,
