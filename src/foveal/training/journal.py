@@ -188,8 +188,8 @@ class Bar(RichProgressBar):
         items = super().get_metrics(trainer, pl_module)
         items.pop("v_num", None)
         share = trainer.fit_loop.epoch_loop.batch_progress.current.ready / max(1, trainer.num_training_batches)
-        stage = {"run": self.journal.name} if self.journal.name else {}
-        return items | stage | (self.journal.pace(trainer, pl_module, share) if self.journal.trained else {})
+        pace = self.journal.pace(trainer, pl_module, share) if self.journal.trained else {}
+        return items | pace | ({"run": self.journal.name} if self.journal.name else {})
 
 
 class AtomicCheckpoint(TorchCheckpointIO):

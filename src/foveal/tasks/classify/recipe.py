@@ -126,7 +126,8 @@ class ClassifyRecipe(Recipe):
             "choose --margin 1 or --balance margin",
         )
         alone = not self.teach or self.teachers is None
-        expect(alone, "--teach", "0 beside --teachers, which are trained already", self.teach, "choose one of the two")
+        do = "add --teach 0, or leave --teachers out"
+        expect(alone, "--teach", "0 beside --teachers, which are trained already", self.teach, do)
         used = self.teach > 0 or self.teacher == TEACHER
         expect(used, "--teacher", "--teach beside it, which says how many are trained", "--teach 0")
 
