@@ -91,8 +91,15 @@ def test_the_build_for_imagenet_has_the_start_of_lite0():
     assert [str(part) for part in model.phi] == [str(part) for part in list(lite.stages)[:5]]  # padding, ε and all
     for name in ("position", "first", "mixer", "width", "heads", "hidden"):
         assert getattr(model.config, name) == getattr(create("icam-31k").config, name), name
-    assert model.remember(torch.zeros(1, 3, 224, 224))[1].shape == (1, 196, 24)
+    assert model.remember(torch.zeros(1, 3, 224, 224))[1].shape == (1, 784, 24)
     assert model.normalisation == lite.normalisation == ((127 / 255,) * 3, (128 / 255,) * 3)
+
+
+@torch.no_grad()
+def test_a_pooled_build_begins_with_what_its_pools_say():
+    model, image = Icam(IcamConfig(**SMALL, pooled=True)).eval(), images(2, 3, 14, 21, dtype=torch.float32)
+    cells = model.see(image).flatten(1, 2)
+    assert torch.equal(model(image), model.pooled(torch.cat([cells.mean(1), cells.amax(1)], 1)))
 
 
 @pytest.mark.parametrize("name", list(presets("icam")))

@@ -33,7 +33,8 @@ class Variation:
     shear: float = 0.0
     crop: float = 1.0  # least share of the area that is shown: a window anywhere in the image
     stretch: float = 0.0  # log of how much wider than high that window is
-    turned: bool = False  # quarter turns and upside down, for what has no up and down
+    upside_down: bool = False  # half of the images, for what has no up and down
+    transposed: bool = False  # half of the images, for what has no direction either
     brightness: float = 0.0
     contrast: float = 0.0
     saturation: float = 0.0
@@ -71,13 +72,11 @@ VARIATIONS: dict[str, Variation | None] = {
         hidden=0.5,
     ),
     # photos of anything: windows of them, as ImageNet's are shown to a network
-    "crop": Variation(10, crop=0.55, stretch=0.25, brightness=0.4, contrast=0.4, saturation=0.4, tint=0.1),
+    "crop": Variation(10, crop=0.55, stretch=0.25, brightness=0.4, contrast=0.4, saturation=0.4),
     # a surface seen from above, which has no up and down
-    "surface": Variation(
-        10, crop=0.55, stretch=0.25, turned=True, brightness=0.4, contrast=0.4, saturation=0.4, tint=0.1
-    ),
-    # no pixel is lost or made up: for faults of a few pixels
-    "turns": Variation(turned=True),
+    "surface": Variation(crop=0.55, upside_down=True, brightness=0.4, contrast=0.4),
+    # no pixel is lost or made up: for faults of a few pixels, on squares that may lie in any way
+    "turns": Variation(upside_down=True, transposed=True),
     "strong": Variation(
         15,
         0.12,
@@ -141,13 +140,13 @@ def bernoulli(images: Tensor, share: float) -> Tensor:
 
 
 def moved(images: Tensor, v: Variation) -> Tensor:
-    """Mirrored (never upside down unless `turned`: water lies at the bottom), rolled, shifted, nearer or farther.
+    """Mirrored (upside down only where it says so: water lies at the bottom), rolled, shifted, nearer or farther.
 
     What comes into sight is a reflection.
     """
-    if v.turned:
-        if images.shape[2] == images.shape[3]:
-            images = torch.where(bernoulli(images, 0.5), images.mT, images)
+    if v.transposed and images.shape[2] == images.shape[3]:
+        images = torch.where(bernoulli(images, 0.5), images.mT, images)
+    if v.upside_down:
         images = torch.where(bernoulli(images, 0.5), images.flip(2), images)
     mirror = bernoulli(images, 0.5)
     if not (v.turn or v.shift or v.zoom or v.shear or v.crop < 1):
@@ -246,5 +245,6 @@ def cut_mixed(images: Tensor, targets: Tensor, share: float) -> tuple[Tensor, Te
     middle = torch.rand(len(images), 2, 1, 1, device=images.device)
     under = (along[None, None, None, :] - middle[:, :1]).abs() < side / 2
     under = under & ((down[None, None, :, None] - middle[:, 1:]).abs() < side / 2) & bernoulli(images, share)
-    other, t = torch.randperm(len(images), device=images.device), 1 - under.float().mean((1, 2, 3))[:, None]
+    other = torch.rand(len(images), device=images.device).argsort()  # a permutation, also in a CUDA graph
+    t = 1 - under.float().mean((1, 2, 3))[:, None]
     return torch.where(under, images[other], images), t * targets + (1 - t) * targets[other]

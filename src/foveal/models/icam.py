@@ -101,7 +101,7 @@ PRESETS = {
     # 41,895 parameters: its Φ, which sees the image as a whole, can begin with ImageNet's weights
     "icam-lite": IcamConfig(
         patch=224,
-        pool=14,
+        pool=28,
         activation="relu6",
         convolution="tensorflow",
         stages=LITE0_START,
@@ -146,7 +146,11 @@ class Icam(nn.Module):
         self.head = nn.Sequential(
             nn.Linear(wide, middle), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(middle, config.classes)
         )
-        self.pooled = nn.Linear(2 * features, config.classes) if config.pooled else None
+        self.pooled = None
+        if config.pooled:  # which answers alone to begin with: what queries say at random only gets in its way
+            self.pooled = nn.Linear(2 * features, config.classes)
+            nn.init.zeros_(self.head[3].weight)
+            nn.init.zeros_(self.head[3].bias)
 
     @property
     def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
