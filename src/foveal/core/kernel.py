@@ -57,7 +57,7 @@ def _sdpa(call: Call, mask: Tensor | None) -> Tensor:
 def _on_backend(backend: SDPBackend) -> Callable[[Call], Tensor]:
     # In a graph torch cannot be asked what a backend takes (`_asked`), so it gets a choice. Flash has no mask to be
     # inexact with: there torch may take any, and takes cuDNN where that is faster.
-    in_graph = [] if backend == SDPBackend.FLASH_ATTENTION else [backend, SDPBackend.MATH]
+    in_graph: list[SDPBackend] = [] if backend == SDPBackend.FLASH_ATTENTION else [backend, SDPBackend.MATH]
 
     def run(call: Call) -> Tensor:
         mask = call.dense_mask()
