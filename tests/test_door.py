@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from grid import first_is_quick
 
 ROOT = Path(__file__).parent.parent
 SLOWEST = 0.15  # seconds of a core that `import foveal` may take
@@ -118,6 +119,7 @@ def test_load_of_packaged_weights_is_one_object():
     assert python(code).split() == ["classify", "15", "icam-fast"]
 
 
+@pytest.mark.slow
 def test_load_of_a_translation_asks_the_file_what_it_is(tmp_path):
     code = (
         "import foveal\n"
@@ -129,6 +131,7 @@ def test_load_of_a_translation_asks_the_file_what_it_is(tmp_path):
     assert python(code, cwd=tmp_path).startswith("'")
 
 
+@pytest.mark.slow
 def test_load_of_an_exported_file_is_a_model_and_needs_no_torch(exported):
     code = "import sys; sys.modules['torch'] = None\nimport foveal\nm = foveal.load('m.onnx')\n"
     code += "found = list(m.predict('photos/bright/1.png'))\nprint(m.task, found[0].found)"
@@ -168,7 +171,8 @@ def test_the_name_that_torch_has_is_answered_with_ours():
 
 
 @pytest.mark.parametrize(
-    ("room", "some"), [("layers", "MultiHead"), ("position", "Rotary"), ("mask", "causal"), ("score", "dot")]
+    ("room", "some"),
+    first_is_quick([("layers", "MultiHead"), ("position", "Rotary"), ("mask", "causal"), ("score", "dot")]),
 )
 def test_import_star_brings_what_the_room_has_and_nothing_else(room, some):
     names = python(
@@ -178,6 +182,7 @@ def test_import_star_brings_what_the_room_has_and_nothing_else(room, some):
     assert not {"Any", "importlib", "unknown", "TYPE_CHECKING"} & set(names)
 
 
+@pytest.mark.slow
 def test_a_model_is_saved_and_loaded_by_the_hubs_conventions(place, tmp_path):
     code = (
         "import sys, foveal\nm = foveal.load('run')\nm.save_pretrained(sys.argv[1])\nagain = foveal.load(sys.argv[1])\n"
@@ -209,6 +214,7 @@ def test_a_verb_that_is_a_models_is_answered_with_where_it_is():
     assert [line for says, line in zip(wanted.values(), lines, strict=True) if says not in line] == []
 
 
+@pytest.mark.slow
 def test_train_evaluate_predict_and_export_work_from_python(place, tmp_path):
     code = "import sys, foveal\nm = foveal.load('run')\nprint(sorted(m.evaluate(split='test').figures)[0])\n"
     code += "print(sum(1 for _ in m.predict('photos/')))\nprint(bool(m.export(sys.argv[1]).proof))"
@@ -227,6 +233,7 @@ def test_predict_takes_a_list_a_pattern_an_array_and_an_image(place):
     python(code, cwd=place)
 
 
+@pytest.mark.slow
 def test_the_session_of_an_exported_file_is_at_hand(exported):
     code = "import sys; sys.modules['torch'] = None\nimport foveal\nm = foveal.load('m.onnx')\n"
     code += "print(type(m.exported.session).__name__, m.exported.session.get_inputs()[0].name)"

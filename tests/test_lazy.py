@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from grid import first_is_quick
 
 import foveal
 from foveal.lazy import ROOMS, places, public, stubs
@@ -57,13 +58,13 @@ def test_names_are_there_before_anything_is_loaded():
     ]
 
 
-@pytest.mark.parametrize("room", [*ROOMS, "mask", "score"])
+@pytest.mark.parametrize("room", first_is_quick([*ROOMS, "mask", "score"]))
 def test_a_star_imports_what_is_public_and_nothing_else(room):
     code = f"before = {{*globals(), 'before'}}\nfrom foveal.{room} import *\nprint(*sorted({{*globals()}} - before))"
     assert python(code).split() == sorted(getattr(foveal, room).__all__)
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", first_is_quick(ROOMS))
 def test_help_lists_every_class(room):
     page = python(f"import pydoc, foveal.{room}; print(pydoc.plain(pydoc.render_doc(foveal.{room})))")
     for name in getattr(foveal, room).__all__:

@@ -101,6 +101,7 @@ def test_it_predicts_from_the_run_and_from_python(place):
     assert python(code, place / "run", *files).split() == [row["value"] for row in rows]
 
 
+@pytest.mark.slow
 def test_it_explains_by_looking_at_the_disc(place, tmp_path):
     centres = json.loads((place / "centres.json").read_text(encoding="utf-8"))
     facts = [
@@ -127,6 +128,7 @@ def test_the_exported_file_carries_its_card_and_its_proof(place):
     assert "already" in foveal("export", place / "gauge.onnx", "--out", place / "again.onnx", status=2)
 
 
+@pytest.mark.slow
 def test_the_exported_file_predicts_and_is_evaluated_where_torch_cannot_be_imported(place, tmp_path):
     files = [place / "discs/0004.png", place / "discs/0009.png"]
     ours = foveal("predict", place / "run", *files, "--format", "jsonl")
@@ -175,6 +177,7 @@ def _recipe(folder, text):
     return folder / "mine.yaml"
 
 
+@pytest.mark.slow
 def test_python_knows_it_as_it_knows_the_others(place, tmp_path):
     code = "import sys, foveal\nfrom foveal.tasks.task import task_names\nassert 'gauge' in task_names()\n"
     code += "assert foveal.list_models('gauge*') == ['gauge-tiny'], foveal.list_models('gauge*')\n"

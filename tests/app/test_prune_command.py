@@ -74,6 +74,7 @@ def test_numbers_as_people_type_them(text, value):
     assert number(text, "--parameters") == value
 
 
+@pytest.mark.slow
 def test_pruned_trained_evaluated_exported_and_explained(small, data, tmp_path, capsys):
     pruned, run = tmp_path / "pruned.safetensors", tmp_path / "run"
     status, out, err = run_cli(capsys, "prune", small, "--parameters", "20k", "--out", pruned)
@@ -125,6 +126,7 @@ def test_training_begins_with_the_pruned_weights(small, data, tmp_path):
     assert all(torch.equal(before[name], after[name]) for name in learned)
 
 
+@pytest.mark.slow
 def test_heads_by_name_and_by_what_they_matter(small, tmp_path, capsys):
     status, out, _ = run_cli(capsys, "prune", small, "--heads", "0:1", "--out", tmp_path / "h.safetensors")
     assert status == 0
@@ -147,6 +149,7 @@ def test_heads_by_name_and_by_what_they_matter(small, tmp_path, capsys):
     }
 
 
+@pytest.mark.slow
 def test_a_peer_with_random_weights_as_light_as_another_model(tmp_path, capsys):
     pytest.importorskip("transformers")
     status, out, _ = run_cli(

@@ -27,6 +27,7 @@ def test_the_widest_map_of_a_patch():
     assert frames.widest() == 96 * 28 * 28 * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", first_is_quick([{}, {"pool": 2}, {"queries": 3, "first": "static"}]))
 def test_chunks_are_the_whole(settings, monkeypatch):
     torch.manual_seed(0)

@@ -33,6 +33,7 @@ BUILDS = {
     "hard": {"activation": "hardswish"},
     "padded on one side": {"activation": "relu6", "convolution": "tensorflow", "stages": LITE0_START},
     "cells, padded on one side": {"convolution": "tensorflow", "stages": LITE0_START, "pool": 2},
+    "pooled": {"pooled": True, "pool": 2},
     "several queries": {"queries": 3, "layers": 1, "heads": 4},
     "adaptive, polar": {"first": "adaptive", "position": "polar", "queries": 2, "mixer": False},
     "static, learned": {"first": "static", "position": "learned"},
@@ -75,6 +76,7 @@ PRUNED = {
     "fewer heads": (without_heads, {"queries": 2}),
     "fewer channels and heads": (thin, {}),
     "the same, several queries": (thin, {"queries": 3}),
+    "the same, pooled": (thin, {"pooled": True, "pool": 2}),
 }
 
 

@@ -116,7 +116,6 @@ CONVERTED = [
         "convert: --out is the model",
         ("convert", "model.safetensors", "--to", "torch", "--out", "model.safetensors"),
         "another name",
-        quick=True,
     ),
     Situation(
         "convert: --out is the run", ("convert", "run", "--to", "marian", "--out", "run"), "another name|new or empty"

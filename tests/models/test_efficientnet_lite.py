@@ -118,6 +118,22 @@ def carry(mine, convolution, norm):
     norm.load_state_dict(mine[1].state_dict())
 
 
+@torch.no_grad()
+def test_a_pooled_head_sees_the_mean_and_the_maximum_of_every_map():
+    model, x = small(pooled=True).eval(), torch.rand(2, 3, 40, 33, generator=torch.Generator().manual_seed(3))
+    model.norm.running_mean.uniform_(-1, 1)
+    model.norm.running_var.uniform_(0.5, 2)
+    wanted = []
+    for maps, last in zip(zip(*model.features(x), strict=True), model.top(model.features(x)[-1]), strict=True):
+        seen = [channel.mean().item() for channel in last]
+        for one in maps:
+            seen += [channel.mean().item() for channel in one] + [channel.max().item() for channel in one]
+        scaled = (torch.tensor(seen) - model.norm.running_mean) / (model.norm.running_var + 1e-5).sqrt()
+        wanted.append(model.head.weight @ scaled + model.head.bias)
+    assert model.head.in_features == 1280 + 2 * (24 + 40 + 112 + 320)
+    torch.testing.assert_close(model(x), torch.stack(wanted), rtol=1e-4, atol=1e-5)
+
+
 def test_it_learns_and_takes_any_side():
     model = small()
     images = torch.randn(4, 3, 33, 47)

@@ -27,7 +27,7 @@ MODELS = {  # strides and widths
     "swin-micro": (PYRAMID, (16, 32, 64, 128)),
     "pvt-micro": (PYRAMID, (16, 32, 48, 96)),
     "icam-31k": ((2, 4), (16, 24)),
-    "icam-lite": ((2, 4), (16, 24)),
+    "icam-lite": ((2, 4, 8), (16, 24, 40)),
     "icam-fast": ((4, 8), (64, 32)),
 }
 OURS = ("icam", "efficientnet-lite", "vit-micro", "swin", "pvt")

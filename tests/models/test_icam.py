@@ -87,11 +87,19 @@ def test_the_fast_build_has_its_weights():
 
 def test_the_build_for_imagenet_has_the_start_of_lite0():
     model, lite = create("icam-lite"), create("efficientnet-lite0")
-    assert count(model) == 28_073
-    assert [str(part) for part in model.phi] == [str(part) for part in list(lite.stages)[:4]]  # padding, ε and all
-    for name in ("position", "first", "mixer", "width", "heads", "layers", "queries", "hidden", "patch", "pool"):
+    assert count(model) == 41_895
+    assert [str(part) for part in model.phi] == [str(part) for part in list(lite.stages)[:5]]  # padding, ε and all
+    for name in ("position", "first", "mixer", "width", "heads", "hidden"):
         assert getattr(model.config, name) == getattr(create("icam-31k").config, name), name
+    assert model.remember(torch.zeros(1, 3, 224, 224))[1].shape == (1, 784, 24)
     assert model.normalisation == lite.normalisation == ((127 / 255,) * 3, (128 / 255,) * 3)
+
+
+@torch.no_grad()
+def test_a_pooled_build_begins_with_what_its_pools_say():
+    model, image = Icam(IcamConfig(**SMALL, pooled=True)).eval(), images(2, 3, 14, 21, dtype=torch.float32)
+    cells = model.see(image).flatten(1, 2)
+    assert torch.equal(model(image), model.pooled(torch.cat([cells.mean(1), cells.amax(1)], 1)))
 
 
 @pytest.mark.parametrize("name", list(presets("icam")))
@@ -177,7 +185,7 @@ def test_it_is_the_oracle(first, position, mixer):
 
 @torch.no_grad()
 def test_it_is_the_oracle_with_cells_in_its_patches_and_on_its_own_grid():
-    model, image = small(pool=2, layers=3, mixer=True), images(2, 3, 21, 21)
+    model, image = small(pool=2, layers=3, mixer=True, pooled=True), images(2, 3, 21, 21)
     assert model.position.table.shape == (6, 6, 15)
     want = torch.tensor(like(model, features(model, image)), dtype=torch.float64)
     assert near(model(image), want, 1e-9)

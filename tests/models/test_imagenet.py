@@ -67,9 +67,9 @@ def test_phi_of_an_icam_begins_with_the_start_of_lite0():
     model, lite = create("icam-lite", classes=5).eval(), create("efficientnet-lite0", classes=1000).eval()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     begin_with_imagenet(lite, "efficientnet-lite0")
-    assert begin_with_imagenet(model, "icam-lite") == len(model.phi.state_dict()) == 54
+    assert begin_with_imagenet(model, "icam-lite") == len(model.phi.state_dict()) == 72
     x = wave()
-    assert torch.equal(model.phi(x), nn.Sequential(*list(lite.stages)[:4])(x))
+    assert torch.equal(model.phi(x), nn.Sequential(*list(lite.stages)[:5])(x))
     for name, tensor in model.state_dict().items():
         assert name.startswith("phi.") or torch.equal(tensor, before[name]), name
 
@@ -80,6 +80,17 @@ def test_a_longer_or_shorter_phi_begins_with_as_many_of_its_stages():
     for stages in (0, 1, 4):
         model = create("icam-lite", stages=lite_stages(1, 1)[:stages])
         assert begin_with_imagenet(model, "icam-lite") == len(model.phi.state_dict())
+    with pytest.raises(FovealError, match="such weights"):  # more blocks than Lite0 has there
+        begin_with_imagenet(create("icam-lite", stages=(Stage(16, blocks=2, expand=1, squeeze=False),)), "mine")
+
+
+@torch.no_grad()
+def test_a_head_that_sees_every_map_is_new_and_the_rest_begins_with_them():
+    installed("efficientnet-lite0")
+    model, plain = create("efficientnet-lite0", classes=5, pooled=True), create("efficientnet-lite0", classes=1000)
+    all_ = begin_with_imagenet(plain, "efficientnet-lite0")
+    assert begin_with_imagenet(model, "efficientnet-lite0") == all_ - 2
+    assert torch.equal(model.eval().stages(wave()), plain.eval().stages(wave()))
 
 
 @pytest.mark.parametrize(

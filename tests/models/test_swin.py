@@ -117,6 +117,7 @@ def test_new_weights_are_a_truncated_normal_of_a_fiftieth():
     assert not model.patches.bias.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sides", [(64, 64), (93, 116)])
 def test_onnx_equals_torch(sides):
     torch.manual_seed(0)

@@ -140,6 +140,7 @@ def test_stochastic_depth_grows_with_the_blocks_and_is_off_in_evaluation():
     assert not torch.equal(model(x), model(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sides", [(64, 64), (49, 80)])
 def test_onnx_equals_torch(sides):
     torch.manual_seed(0)

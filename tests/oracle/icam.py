@@ -83,8 +83,16 @@ def like(model, features):
     return [_one(model, grid) for grid in features]
 
 
+def pooled(features, weight, bias):
+    """W [mean of the cells; maximum of the cells] + b."""
+    cells = [cell for line in features for cell in line]
+    channels = list(zip(*cells, strict=True))
+    return linear([sum(one) / len(one) for one in channels] + [max(one) for one in channels], weight, bias)
+
+
 def _one(model, grid):
     config = model.config
+    more = pooled(grid, *pair(model.pooled)) if config.pooled else [0.0] * config.classes
     if config.mixer:
         convolution, norm, _ = model.mixer
         kernel = [channel[0] for channel in convolution.weight.tolist()]
@@ -104,7 +112,8 @@ def _one(model, grid):
     }[config.first]()
     head = pair(model.head[0]), pair(model.head[3])
     layers = [_layer(layer) for layer in model.layers]
-    return icam(grid, pair(model.norm), pair(model.embed), places, start, layers, pair(model.out), head, config.heads)
+    told = icam(grid, pair(model.norm), pair(model.embed), places, start, layers, pair(model.out), head, config.heads)
+    return [a + b for a, b in zip(told, more, strict=True)]
 
 
 def _layer(layer):

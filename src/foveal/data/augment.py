@@ -31,6 +31,10 @@ class Variation:
     shift: float = 0.0  # shares of the side
     zoom: float = 0.0  # log of the scale
     shear: float = 0.0
+    crop: float = 1.0  # least share of the area that is shown: a window anywhere in the image
+    stretch: float = 0.0  # log of how much wider than high that window is
+    upside_down: bool = False  # half of the images, for what has no up and down
+    transposed: bool = False  # half of the images, for what has no direction either
     brightness: float = 0.0
     contrast: float = 0.0
     saturation: float = 0.0
@@ -52,15 +56,34 @@ VARIATIONS: dict[str, Variation | None] = {
     # for rendered frames
     "lamp": Variation(brightness=0.3, contrast=0.3, tint=0.08, gamma=0.35, noise=0.03, hide=0.06, hidden=0.5),
     # for weights that know pipes already
-    "mild": Variation(5, 0.05, 0.1, 0.0, 0.15, 0.15, tint=0.04, hide=0.06, hidden=0.3),
-    "pipe": Variation(10, 0.08, 0.2, 0.0, 0.3, 0.3, tint=0.08, gamma=0.3, blur=1.5, noise=0.03, hide=0.1, hidden=0.5),
+    "mild": Variation(5, 0.05, 0.1, brightness=0.15, contrast=0.15, tint=0.04, hide=0.06, hidden=0.3),
+    "pipe": Variation(
+        10,
+        0.08,
+        0.2,
+        0.0,
+        brightness=0.3,
+        contrast=0.3,
+        tint=0.08,
+        gamma=0.3,
+        blur=1.5,
+        noise=0.03,
+        hide=0.1,
+        hidden=0.5,
+    ),
+    # photos of anything: windows of them, as ImageNet's are shown to a network
+    "crop": Variation(10, crop=0.55, stretch=0.25, brightness=0.4, contrast=0.4, saturation=0.4),
+    # a surface seen from above, which has no up and down
+    "surface": Variation(crop=0.55, upside_down=True, brightness=0.4, contrast=0.4),
+    # no pixel is lost or made up: for faults of a few pixels, on squares that may lie in any way
+    "turns": Variation(upside_down=True, transposed=True),
     "strong": Variation(
         15,
         0.12,
         0.4,
         0.1,
-        0.4,
-        0.4,
+        brightness=0.4,
+        contrast=0.4,
         tint=0.15,
         gamma=0.45,
         grey=0.15,
@@ -117,20 +140,36 @@ def bernoulli(images: Tensor, share: float) -> Tensor:
 
 
 def moved(images: Tensor, v: Variation) -> Tensor:
-    """Mirrored (never upside down: water lies at the bottom), rolled, shifted, nearer or farther.
+    """Mirrored (upside down only where it says so: water lies at the bottom), rolled, shifted, nearer or farther.
 
     What comes into sight is a reflection.
     """
+    if v.transposed and images.shape[2] == images.shape[3]:
+        images = torch.where(bernoulli(images, 0.5), images.mT, images)
+    if v.upside_down:
+        images = torch.where(bernoulli(images, 0.5), images.flip(2), images)
     mirror = bernoulli(images, 0.5)
-    if not (v.turn or v.shift or v.zoom or v.shear):
+    if not (v.turn or v.shift or v.zoom or v.shear or v.crop < 1):
         return torch.where(mirror, images.flip(3), images)
     side = torch.where(mirror, -1.0, 1.0).flatten()
     angle, zoom = even(images, math.radians(v.turn)).flatten(), torch.exp(-even(images, v.zoom).flatten())
     cos, sin = torch.cos(angle) * zoom, torch.sin(angle) * zoom
     dx, dy = even(images, 2 * v.shift, 2)[:, :, 0, 0].unbind(1)
     rows = torch.stack([cos * side, even(images, v.shear).flatten() - sin, dx, sin * side, cos, dy], 1)
+    if v.crop < 1:
+        size, middle = window(images, v)
+        rows = rows * size.repeat_interleave(3, 1)
+        rows[:, 2::3] += middle
     grid = F.affine_grid(rows.view(-1, 2, 3).to(images.dtype), list(images.shape), align_corners=False)
     return F.grid_sample(images, grid, padding_mode="reflection", align_corners=False)
+
+
+def window(images: Tensor, v: Variation) -> tuple[Tensor, Tensor]:
+    """A window inside of each image, its sides in shares of the image's, and its middle from −1 to 1: (B, 2) each."""
+    area = 1 - (1 - v.crop) * torch.rand(len(images), 1, device=images.device)
+    stretch = torch.exp(even(images, v.stretch)[:, :, 0, 0] * torch.tensor([1.0, -1.0], device=images.device))
+    size = (area * stretch).sqrt().clamp(max=1.0)
+    return size, even(images, 1.0, 2)[:, :, 0, 0] * (1 - size)
 
 
 def lit(images: Tensor, v: Variation) -> Tensor:
@@ -193,3 +232,19 @@ def mixed(images: Tensor, targets: Tensor, alpha: float) -> tuple[Tensor, Tensor
     other = torch.randperm(len(images), device=images.device)
     s, t = share[:, None, None, None], share[:, None]
     return s * images + (1 - s) * images[other], t * targets + (1 - t) * targets[other]
+
+
+def cut_mixed(images: Tensor, targets: Tensor, share: float) -> tuple[Tensor, Tensor]:
+    """CutMix: a window of another image in this share of the images, the targets mixed by area (Yun et al., 2019).
+
+    The window's area is drawn evenly from nothing to all, Beta(1, 1) as in the paper, and its middle anywhere: what
+    would reach over the border is cut off.
+    """
+    down, along = (torch.arange(side, device=images.device) / side for side in images.shape[2:])
+    side = torch.rand(len(images), 1, 1, 1, device=images.device).sqrt()
+    middle = torch.rand(len(images), 2, 1, 1, device=images.device)
+    under = (along[None, None, None, :] - middle[:, :1]).abs() < side / 2
+    under = under & ((down[None, None, :, None] - middle[:, 1:]).abs() < side / 2) & bernoulli(images, share)
+    other = torch.rand(len(images), device=images.device).argsort()  # a permutation, also in a CUDA graph
+    t = 1 - under.float().mean((1, 2, 3))[:, None]
+    return torch.where(under, images[other], images), t * targets + (1 - t) * targets[other]

@@ -36,7 +36,6 @@ from foveal.errors import FovealError, expect, is_integer, short_repr, unknown
 from foveal.layers.gated import Gated
 from foveal.models.efficientnet_lite import EfficientNetLite
 from foveal.models.icam import CrossBlock, Icam
-from foveal.models.patches import cut, grid_of
 from foveal.models.peer import Peer
 from foveal.models.shrink import fit, query_of
 from foveal.models.store import shapes_of
@@ -207,17 +206,20 @@ def _way_of_icam(model: Icam) -> Way:
         *(network.outer for network in networks),
     ]
     # Several queries lie behind each other where the head reads them, which torch-pruning cannot follow.
-    rest = [model.head[-1], *([model.out] if model.config.queries > 1 else [])]
+    rest = [
+        model.head[-1],
+        *([model.pooled] if model.pooled is not None else []),
+        *([model.out] if model.config.queries > 1 else []),
+    ]
     asks = cast("nn.Linear", getattr(model.first, "q", model.embed))
 
     def forward(icam: Icam, images: Tensor) -> Tensor:
         """Who reads whose channels, without attention: that joins nothing but tokens."""
-        patches, rows, columns = cut(images, icam.config.patch)
-        grid = icam.norm(icam.mixer(grid_of(icam.pool(icam.phi(patches)), rows, columns)))
-        queries = icam.embed(grid).mean((1, 2))[:, None] + asks(icam.first.latent)
+        grid = icam.see(images)
+        queries = icam.embed(icam.norm(icam.mixer(grid))).mean((1, 2))[:, None] + asks(icam.first.latent)
         for block in blocks:
             queries = block.feed_forward(queries)
-        return icam.answer(queries)
+        return icam.answer(queries, grid)
 
     gated: dict[nn.Module, int] = {network.inner: 2 for network in networks}  # what passes, and how much of it
     return Way([*tokens, *rest], alike=gated, forward=forward)

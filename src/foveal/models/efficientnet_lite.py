@@ -1,17 +1,19 @@
 """EfficientNet-Lite: EfficientNet for small machines, without squeeze-and-excitation, with ReLU6, and with ImageNet
 weights to begin with.
 
-    x = stem_32(image);   x = MBConv_(k, expand)(x), 16 to 21 times;   logits = W mean(δ(BN(W_top x))) + b
+    x = stem_32(image);   x = MBConv_(k, expand)(x), 16 to 21 times;   z = mean(δ(BN(W_top x)));   logits = W z + b
+    z = BN[z; mean m_4; max m_4; …; mean m_32; max m_32]  where it is `pooled`
     width of a stage = 8 ⌊w·C/8 + 1/2⌋, 8 more where that is below 0.9 w·C
     blocks of a stage = ⌈d·n⌉, of the first and the last n;   the stem and the top do not grow
 
-Symbols: δ ReLU6; C and n the widths and blocks of EfficientNet-B0; w and d the multipliers, 1 and 1 (Lite0), 1 and 1.1
-    (Lite1), 1.1 and 1.2 (Lite2).
+Symbols: δ ReLU6; m_s the last map of stride s; C and n the widths and blocks of EfficientNet-B0; w and d the
+    multipliers, 1 and 1 (Lite0), 1 and 1.1 (Lite1), 1.1 and 1.2 (Lite2).
 Paper: Mingxing Tan, Quoc V. Le (2019). EfficientNet: rethinking model scaling for convolutional neural networks. ICML.
     arXiv:1905.11946.
 Paper: Renjie Liu (2020). Higher accuracy on vision models with EfficientNet-Lite. TensorFlow blog.
-Departs from the paper: no stochastic depth. Padding and BatchNorm are TensorFlow's, and images are normalised to (u −
-    127)/128, so that its weights can be used: `--init-from imagenet`.
+Departs from the paper: no stochastic depth. `pooled` is ours: a fault of a few pixels is told from what lies around
+    it, which early maps show and the last mean has lost. Padding and BatchNorm are TensorFlow's, and images are
+    normalised to (u − 127)/128, so that its weights can be used: `--init-from imagenet`.
 Cost: 0.4 (Lite0), 0.6 (Lite1) and 0.9 (Lite2) billion multiplications for an image of its own side.
 Example: EfficientNetLite(EfficientNetLiteConfig(classes=3, image=64))(torch.rand(2, 3, 64, 64))
 """
@@ -37,6 +39,7 @@ class EfficientNetLiteConfig:
     width_multiplier: float = 1.0  # w
     depth_multiplier: float = 1.0  # d
     dropout: float = 0.2  # before the head
+    pooled: bool = False  # the head sees the mean and the maximum of the map of every stride, too
     family: str = field(default="efficientnet_lite", init=False)
 
     def depth(self) -> int:
@@ -76,12 +79,15 @@ class EfficientNetLite(nn.Module):
             "at least 0 and below 1",
             short_repr(config.dropout),
         )
+        expect(isinstance(config.pooled, bool), "EfficientNetLite's pooled", "True or False", short_repr(config.pooled))
         self.config = config
         scaled = lite_stages(config.width_multiplier, config.depth_multiplier)
         self.stages = Stages(STEM, scaled, activation="relu6", convolution="tensorflow")
         self.top = same_convolution(self.stages.width, TOP, 1, nn.ReLU6())
+        seen = TOP + (2 * sum(self.widths) if config.pooled else 0)
+        self.norm = nn.BatchNorm1d(seen) if config.pooled else nn.Identity()  # maps differ in scale
         self.dropout = nn.Dropout(config.dropout)
-        self.head = nn.Linear(TOP, config.classes)
+        self.head = nn.Linear(seen, config.classes)
         for part in self.modules():
             if isinstance(part, nn.Conv2d):
                 he_normal(part)
@@ -106,8 +112,11 @@ class EfficientNetLite(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         check_maps(self, images, 3, self.head.weight, "images")
-        seen = self.top(self.stages(images))
-        logits: Tensor = self.head(self.dropout(seen.mean((2, 3))))
+        maps = self.stages.features(images)[1:]
+        seen = [self.top(maps[-1]).mean((2, 3))]
+        if self.config.pooled:
+            seen += [pool for one in maps for pool in (one.mean((2, 3)), one.amax((2, 3)))]
+        logits: Tensor = self.head(self.dropout(self.norm(torch.cat(seen, 1))))
         return logits
 
 

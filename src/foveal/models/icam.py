@@ -3,7 +3,7 @@ image itself.
 
     f_i = mean(Φ(p_i));   X = [LN(f_1); …; LN(f_P)];   K = V = W_emb X + PE
     Q⁰ = softmax(W_emb(Q_latent) Kᵀ/√C) V;   Q̂ = LN(Q + MHCA(Q, K, V));   Q ← LN(Q̂ + FFN(Q̂)),  L times
-    logits = MLP(W_out Q)
+    logits = MLP(W_out Q)  (+ W_pool [mean_i f_i; max_i f_i] where it is `pooled`)
 
 Symbols: p_i the patches of the image, P of them; Φ one CNN shared by all; C the width; Q_latent a few learned vectors.
     No token looks at its like, so attention costs O(P) where a ViT's costs O(P²).
@@ -63,6 +63,7 @@ class IcamConfig:
     # "projected-static"
     first: str = "adaptive"
     mixer: bool = False  # a depthwise 3×3 convolution over the grid of patches
+    pooled: bool = False  # the mean and the maximum of what Φ saw are answered, too, by one linear map
     family: str = field(default="icam", init=False)
 
     def __post_init__(self) -> None:
@@ -97,14 +98,19 @@ PRESETS = {
     "icam-30k": IcamConfig(),  # 29,691 parameters: exactly the equations
     # 31,371 parameters: the published build
     "icam-31k": IcamConfig(position="sinusoidal", first="projected", mixer=True),
-    # 28,073 parameters: its Φ can begin with ImageNet's weights
+    # 41,895 parameters: its Φ, which sees the image as a whole, can begin with ImageNet's weights
     "icam-lite": IcamConfig(
+        patch=224,
+        pool=28,
         activation="relu6",
         convolution="tensorflow",
         stages=LITE0_START,
+        layers=1,
+        queries=2,
         position="sinusoidal",
         first="projected",
         mixer=True,
+        pooled=True,
     ),
     "icam-fast": FAST,  # 42,797 parameters: chosen by the clock, scripts/search_fast.py
 }
@@ -140,6 +146,11 @@ class Icam(nn.Module):
         self.head = nn.Sequential(
             nn.Linear(wide, middle), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(middle, config.classes)
         )
+        self.pooled = None
+        if config.pooled:  # which answers alone to begin with: what queries say at random only gets in its way
+            self.pooled = nn.Linear(2 * features, config.classes)
+            nn.init.zeros_(self.head[3].weight)
+            nn.init.zeros_(self.head[3].bias)
 
     @property
     def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -171,7 +182,8 @@ class Icam(nn.Module):
         return probe(self.phi, lambda patches: [self.phi(patches)], self.config.patch)[0]
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.answer(self.queries(images))
+        grid = self.see(images)
+        return self.answer(self.gather(*self.tokens(grid)), grid)
 
     def queries(self, images: Tensor) -> Tensor:
         """The last queries (B, N, C): what the model has gathered from the image."""
@@ -179,6 +191,10 @@ class Icam(nn.Module):
 
     def remember(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """One token for each patch, without and with its position: (B, P, C) each."""
+        return self.tokens(self.see(images))
+
+    def see(self, images: Tensor) -> Tensor:
+        """f: what Φ saw in each patch, or in each cell of it, as a grid (B, h, w, C′)."""
         patches, rows, columns = cut(images, self.config.patch)
         check_dtype(self, "images", images, self.embed.weight)
         seen, wide = self.phi(patches), self.norm.normalized_shape[0]
@@ -186,12 +202,11 @@ class Icam(nn.Module):
             raise FovealError(
                 f"Icam's phi: expected a map (B, {wide}, h, w), as its attribute `width` says, got {tuple(seen.shape)}"
             )
-        return self.tokens(self.pool(seen), rows, columns)
+        return grid_of(self.pool(seen), rows, columns)
 
-    def tokens(self, features: Tensor, rows: int, columns: int) -> tuple[Tensor, Tensor]:
-        """What Φ saw in each patch (B·P, C′, pool, pool) → tokens without and with their position."""
-        grid = self.norm(self.mixer(grid_of(features, rows, columns)))  # (B, h, w, C′)
-        content: Tensor = self.embed(grid)
+    def tokens(self, grid: Tensor) -> tuple[Tensor, Tensor]:
+        """What Φ saw (B, h, w, C′) → its tokens without and with their position: (B, P, C) each."""
+        content: Tensor = self.embed(self.norm(self.mixer(grid)))
         memory = self.position.embed(content)
         return self.dropout(content).flatten(1, 2), self.dropout(memory).flatten(1, 2)
 
@@ -201,9 +216,15 @@ class Icam(nn.Module):
             queries = layer(queries, memory)
         return queries
 
-    def answer(self, queries: Tensor) -> Tensor:
+    def answer(self, queries: Tensor, grid: Tensor) -> Tensor:
         logits: Tensor = self.head(self.out(queries).flatten(1))
-        return logits
+        return logits if self.pooled is None else logits + self.pooled(pools(grid))
+
+
+def pools(grid: Tensor) -> Tensor:
+    """The mean and the maximum of a grid (B, h, w, C): (B, 2C)."""
+    cells = grid.flatten(1, 2)
+    return torch.cat([cells.mean(1), cells.amax(1)], 1)
 
 
 def own_phi(config: IcamConfig) -> Stages:
@@ -267,7 +288,9 @@ def _check(config: IcamConfig) -> None:
         "at least 0 and below 1",
         short_repr(config.dropout),
     )
-    expect(isinstance(config.mixer, bool), "Icam's mixer", "True or False", short_repr(config.mixer))
+    for name in ("mixer", "pooled"):
+        value = getattr(config, name)
+        expect(isinstance(value, bool), f"Icam's {name}", "True or False", short_repr(value))
     for kind, name, known in (("position", config.position, POSITIONS), ("first query", config.first, FIRST)):
         if not isinstance(name, str) or name not in known:
             raise unknown(kind, str(name), known)

@@ -5,6 +5,7 @@ A package holds one file of tensors. None of its code is run: the file is found 
 its SHA-256 must be the known ones, and torch opens it as tensors and nothing else.
 """
 
+import dataclasses
 import hashlib
 import io
 import math
@@ -75,7 +76,7 @@ def begin_with_imagenet(model: nn.Module, name: str) -> int:
     if of_icam:
         blocks = len(cast("Stages", model.phi))
         tensors = {place.replace("stages.", "phi.", 1): one for place, one in tensors.items() if _place(place) < blocks}
-    wanted = {key for key in own if key.startswith("phi.") or not of_icam}
+    wanted = {key for key in own if (key.startswith("phi.") if of_icam else not key.startswith("norm."))}
     missing, left_over = sorted(wanted - tensors.keys()), sorted(tensors.keys() - wanted)
     expect(not missing, f"the weights of {preset}", "all tensors of the model", f"none for {', '.join(missing[:3])}")
     expect(
@@ -103,8 +104,12 @@ def _preset(model: nn.Module) -> str | None:
 
 
 def _preset_of_phi(model: Icam) -> str | None:
+    """Lite0's, if Φ is its first blocks; the last of its stages may have fewer than there."""
     stages = tuple(model.config.stages)
-    lite = IcamConfig(stem=STEM, stages=lite_stages(1, 1)[: len(stages)], activation="relu6", convolution="tensorflow")
+    starts = lite_stages(1, 1)[: len(stages)]
+    if stages and starts and stages[-1].blocks < starts[-1].blocks:
+        starts = (*starts[:-1], dataclasses.replace(starts[-1], blocks=stages[-1].blocks))
+    lite = IcamConfig(stem=STEM, stages=starts, activation="relu6", convolution="tensorflow")
     same = all(getattr(model.config, name) == getattr(lite, name) for name in PHI) and stages == lite.stages
     return "efficientnet-lite0" if same and isinstance(model.phi, Stages) else None
 

@@ -47,8 +47,12 @@ class Stage:
 # Stem 3→32 stride 2; MBConv1 32→16; 2 × MBConv6 16→24 stride 2.
 EFFICIENTNET_B0_START = (Stage(16, expand=1), Stage(24, blocks=2, stride=2))
 
-# The same of EfficientNet-Lite0, which has no squeeze.
-LITE0_START = (Stage(16, expand=1, squeeze=False), Stage(24, blocks=2, stride=2, squeeze=False))
+# The same of EfficientNet-Lite0, which has no squeeze, and one block more: MBConv6 24→40 stride 2.
+LITE0_START = (
+    Stage(16, expand=1, squeeze=False),
+    Stage(24, blocks=2, stride=2, squeeze=False),
+    Stage(40, stride=2, kernel=5, squeeze=False),
+)
 
 
 class Stages(nn.Sequential):

@@ -16,6 +16,7 @@ from foveal.tasks.classify.training import build
 CASES = [(name, size) for size in (75, 64) for name in ("swin-micro", "vit-micro", "pvt-micro")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "size"), first_is_quick(CASES))
 @torch.no_grad()
 def test_a_recipes_model_is_saved_opened_and_exported(name, size, tmp_path):

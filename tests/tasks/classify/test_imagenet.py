@@ -54,6 +54,7 @@ def test_a_run_begins_with_them_and_keeps_their_normalisation(run):
             torch.testing.assert_close(tensor, tensors[name], rtol=0, atol=1e-3)  # a learning rate of nearly 0
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_torch_and_the_exported_file_see_bytes_less_127_by_128(run):
     model, card = load_model(run, ClassifyCard)

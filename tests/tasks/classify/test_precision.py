@@ -92,6 +92,7 @@ def test_half_the_file():
     assert len(halved(plain)) < 0.75 * len(plain)
 
 
+@pytest.mark.slow
 def test_a_number_that_16_bits_cannot_hold_stays():
     model, card = small()
     with torch.no_grad():
@@ -100,6 +101,7 @@ def test_a_number_that_16_bits_cannot_hold_stays():
     assert np.isfinite(parity.largest)
 
 
+@pytest.mark.slow
 def test_the_figure_that_decides_is_in_the_proof():
     model, card = small()
     images = ProofImages(frames(12), "noise", np.arange(12) % 3)
@@ -115,6 +117,7 @@ def test_the_figure_that_decides_is_in_the_proof():
     assert parity.after == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_a_first_convolution_reads_bytes_as_they_come():
     model, card = small(image=112, patch=56, stem_kernel=4, stem_stride=4, **LEAN)
     card = dataclasses.replace(card, size=112)
@@ -142,6 +145,7 @@ def kinds_of(content):
     return [node.op_type for node in graph.node if node.op_type != "Cast" or node.input[0] not in held]
 
 
+@pytest.mark.slow
 def test_what_stays_in_float_lies_in_16_bits_and_is_widened_once(tmp_path):
     model, card = small(queries=4)
     whole = plans(export_onnx(model, card, quantised=frames(16, seed=1)), frames(16, seed=1), frames(8, seed=2))[
@@ -163,6 +167,7 @@ def test_what_stays_in_float_lies_in_16_bits_and_is_widened_once(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_blame_names_the_worst_first():
     model, card = small(image=112, patch=56, **LEAN)
     card = dataclasses.replace(card, size=112)

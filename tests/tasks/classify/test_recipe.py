@@ -37,6 +37,7 @@ OTHERS = {  # a value for each option that is not its default, as typed and as m
     "margin": ("1.8", 1.8),
     "ema": ("0", 0),
     "mixup": ("1e-1", 0.1),
+    "cutmix": ("0.5", 0.5),
     "augment": ("none", "none"),
     "checkpoint": ("last", "last"),
     "patience": ("5", 5),

@@ -271,6 +271,7 @@ def test_wrong_frames(file):
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", first_is_quick(["several labels", "text masked"]))
 def test_export_as_it_is_typed(kind, tmp_path, capsys, monkeypatch):
     model, card = made(kind)
@@ -327,6 +328,7 @@ def test_an_exported_file_is_on_the_processor(file, tmp_path, capsys):
     assert "--device: expected auto or cpu for an exported file, got cuda:7" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_is_blanked_is_explained_as_torch_explains_it(tmp_path):
     """The boxes cover the first two cells of 4 × 4: whatever is there is never seen,
     so that nothing can be lost without it.

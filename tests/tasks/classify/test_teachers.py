@@ -74,6 +74,7 @@ def test_the_loss_is_least_where_the_answers_are_theirs(multi_label):
     torch.testing.assert_close(distillation_loss(other, soft, good, multi_label=multi_label), each[good].mean())
 
 
+@pytest.mark.slow
 def test_a_pupil_comes_to_agree(taught, tmp_path):
     """With no weight on the labels, all it can learn is what they say."""
     probabilities = []

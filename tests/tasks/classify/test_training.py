@@ -126,6 +126,7 @@ def test_the_score_of_averaged_weights_is_their_own(tmp_path):
     assert load_model(folder, ClassifyCard)[1].metrics == {"val_score": kept["val_score"]}
 
 
+@pytest.mark.slow
 def test_same_seed_same_result(a_run, data, tmp_path, monkeypatch):
     recipe = recipe_for(data, label_smoothing=0.0, checkpoint="last", seed=3)
     trained(recipe, tmp_path / "again", machine=CPU)

@@ -72,6 +72,7 @@ def test_several_translations_of_a_line(run):
     assert float(rows[0][1]) >= float(rows[1][1])
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_ends_it_quietly(run):
     command = (
         f"yes 'one two' | head -n 400 | {sys.executable} -m foveal translate {run} --device cpu --beam 1 --batch 4 "
@@ -255,6 +256,7 @@ def test_what_a_shell_may_do_to_stdin(run, tmp_path):
     assert full.stderr.count(b"\n") == 1
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_it_translates(run):
     command = [sys.executable, "-m", "foveal", "translate", str(run), "--device", "cpu", "--batch", "1"]
     with subprocess.Popen(

@@ -251,6 +251,7 @@ def file(tmp_path_factory):
     return folder / "model.onnx"
 
 
+@pytest.mark.slow
 def test_without_torch(file):
     text = "one two\n\nthree\n"
     words = [str(file), "--beam", "3", "--n-best", "2", "--max-length", "7"]

@@ -23,7 +23,7 @@ from foveal.layers.absorbed import Absorbed
 from foveal.layers.gated import Gated
 from foveal.layers.multihead import MultiHead
 from foveal.models.first_queries import Adaptive, Projected
-from foveal.models.icam import CrossBlock, Icam
+from foveal.models.icam import CrossBlock, Icam, pools
 
 
 class LeanDecoder(nn.Module):
@@ -37,10 +37,11 @@ class LeanDecoder(nn.Module):
         self.memory = Memory(model, rows * model.config.pool, columns * model.config.pool)
         self.first = First(model)
         self.layers = nn.ModuleList(LeanCrossBlock(cast("CrossBlock", layer), self.queries) for layer in model.layers)
-        self.inner, self.outer = head(model), cast("nn.Linear", model.head[3])
+        self.inner, self.outer, self.pooled = head(model), cast("nn.Linear", model.head[3]), model.pooled
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor | None]:
-        content: Tensor = self.norm(self.mixer(self.grid(features))).flatten(1, 2)
+        grid = self.grid(features)
+        content: Tensor = self.norm(self.mixer(grid)).flatten(1, 2)
         memory = self.memory(content)
         keys = memory.transpose(1, 2)
         queries, looked = self.first(content, memory, keys)
@@ -49,6 +50,8 @@ class LeanDecoder(nn.Module):
             queries, looked = layer(queries, memory, keys)
             maps.append(looked)
         logits: Tensor = self.outer(self.inner(queries.reshape(-1, self.inner.in_features)).relu())
+        if self.pooled is not None:
+            logits = logits + self.pooled(pools(grid))
         return logits, torch.cat(maps, 1) if maps else None
 
     def grid(self, features: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from foveal.runtime.blank import expect_box
 from foveal.tasks.classify.card import OLD_RECIPE
 from foveal.training.recipe import Recipe
 
-AUGMENTATIONS = ("none", "light", "lamp", "mild", "pipe", "strong")
+AUGMENTATIONS = ("none", "light", "lamp", "mild", "pipe", "crop", "surface", "turns", "strong")
 BALANCES = ("none", "weights", "margin", "sampling")
 
 
@@ -83,6 +83,9 @@ class ClassifyRecipe(Recipe):
         least=0,
     )
     mixup: float = option(0.0, "α of mixup; 0: none", least=0)
+    cutmix: float = option(
+        0.0, "share of the images that get a window of another one, their labels mixed by area", least=0
+    )
     augment: str = option("pipe", "how strongly images are augmented", AUGMENTATIONS)
     fold_column: str | None = option(
         None, "the column of labels.csv whose values are the folds, such as a campaign; none: fold", metavar="COLUMN"
@@ -98,6 +101,7 @@ class ClassifyRecipe(Recipe):
         super().__post_init__()
         for box in self.blank:
             expect_box(box)
+        expect(self.cutmix <= 1, "--cutmix", "a share of the images, at most 1", f"{self.cutmix:g}")
         fits = self.margin == 1 or self.balance == "margin"
         expect(
             fits,
