@@ -194,9 +194,12 @@ def page(args: argparse.Namespace, rows: list[str]) -> str:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     facts = " · ".join(f"{key} {value}" for key, value in origin(device).items())
     way = f"torch.compile in mode {args.mode or 'default'}" if args.compile else "not compiled"
+    given = sys.argv[1:]
+    if args.out is not None and "--out" in given:  # where it was written says nothing of it
+        del given[given.index("--out") : given.index("--out") + 2]
     return (
         "# ViT, Swin and PVT beside transformers' own\n\n"
-        f"`python scripts/bench_backbones.py {' '.join(sys.argv[1:])}`: batches of {args.batch} images of {SIDE} × "
+        f"`python scripts/{' '.join(['bench_backbones.py', *given])}`: batches of {args.batch} images of {SIDE} × "
         f"{SIDE} pixels, the same weights on both sides, {way}. Forward: weights of bfloat16. Forward and backward: "
         "weights of float32, autocast to bfloat16. "
         f"{args.rounds} rounds in turns after {args.warm_up} of warm-up; median (tenth to ninetieth of a hundred). "
@@ -225,7 +228,7 @@ def arguments() -> argparse.Namespace:
     return args
 
 
-def main(args: argparse.Namespace) -> None:
+def main(args: argparse.Namespace) -> int:
     torch.backends.cudnn.allow_tf32 = False  # the check in float32 is of float32
     rows: list[str] = []
 
@@ -236,8 +239,15 @@ def main(args: argparse.Namespace) -> None:
             write_atomic(args.out, page(args, rows).encode())
 
     print(page(args, []), end="", flush=True)
+    failed = 0
     for preset in args.models.split(","):
-        measure(args, preset, show)
+        try:
+            measure(args, preset, show)
+        except Exception as error:  # noqa: BLE001 — one that fails is named, the others are measured
+            failed += 1
+            reason = str(error) if isinstance(error, FovealError) else f"{type(error).__name__}: {error}"
+            print(f"error: {preset}: {' '.join(reason.split())[:400]}", file=sys.stderr, flush=True)
+    return 1 if failed else 0
 
 
 def _patches(model: nn.Module) -> nn.Parameter:
@@ -246,7 +256,4 @@ def _patches(model: nn.Module) -> nn.Parameter:
 
 
 if __name__ == "__main__":
-    try:
-        main(arguments())
-    except FovealError as error:
-        sys.exit(f"error: {error}")
+    sys.exit(main(arguments()))
