@@ -15,6 +15,7 @@ from foveal.data.image_input import ImageInput
 from foveal.errors import expect
 from foveal.losses.classification import class_weights, classification_loss, distillation_loss, log_prior
 from foveal.metrics.classification import average_precision, balanced_accuracy, mean
+from foveal.models.efficientnet_lite import EfficientNetLite
 from foveal.models.icam import Icam
 from foveal.models.image_model import channels_last
 from foveal.models.mbconv import Stages
@@ -192,10 +193,14 @@ class ClassifyModule(TaskModule):
 
 
 def is_backbone(model: nn.Module, name: str) -> bool:
-    """Whether a weight of this name belongs to what sees pixels: ICAM's Φ,
+    """Whether a weight of this name belongs to what sees pixels: ICAM's Φ, EfficientNet-Lite up to its last mean,
     or all of another model but its last layer.
     """
-    return name.startswith("phi.") if isinstance(model, Icam) else not name.startswith(("net.classifier", "head."))
+    if isinstance(model, Icam):
+        return name.startswith("phi.")
+    if isinstance(model, EfficientNetLite):
+        return name.startswith(("stages.", "top."))
+    return not name.startswith(("net.classifier", "head."))
 
 
 def blocks_of(model: nn.Module) -> Iterator[nn.Module]:
