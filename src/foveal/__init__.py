@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from foveal import data, explain, layers, losses, mask, metrics, models, position, runtime, score, tasks, vision
     from foveal.core.attend import attend, kernel, weigh, which
     from foveal.core.watch import watch
+    from foveal.deploy.prune_module import prune
     from foveal.errors import FovealError
     from foveal.explain.check import check
     from foveal.models.zoo import create
@@ -34,6 +35,7 @@ _PLACES = {  # public name → where it lives
     "kernel": "foveal.core.attend:kernel",
     "list_models": "foveal.tasks.load:list_models",
     "load": "foveal.tasks.load:load",
+    "prune": "foveal.deploy.prune_module:prune",
     "train": "foveal.tasks.train:train",
     "watch": "foveal.core.watch:watch",
     "weigh": "foveal.core.attend:weigh",
@@ -83,6 +85,7 @@ __all__ = [
     "metrics",
     "models",
     "position",
+    "prune",
     "runtime",
     "score",
     "tasks",

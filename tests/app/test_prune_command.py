@@ -112,6 +112,24 @@ def test_pruned_trained_evaluated_exported_and_explained(small, data, tmp_path, 
     assert run_cli(capsys, "explain", run, data / "1.png", "--out", tmp_path / "looked.png")[0] == 0
 
 
+def test_a_vision_transformer_is_pruned_saved_and_opened(tmp_path, capsys):
+    """None of the models that pruning knows by name: what may go is found out, and heads go as a whole."""
+    torch.manual_seed(0)
+    model = create("vit-micro", classes=3, image=32, layers=2)
+    family, config = describe(model)
+    file, pruned = tmp_path / "vit.safetensors", tmp_path / "pruned.safetensors"
+    save_model(model, file, classify_card("vit-micro", family, config, ("a", "b", "c"), size=32))
+    target = parameters(model) * 6 // 10
+    status, out, err = run_cli(capsys, "prune", file, "--parameters", target, "--out", pruned)
+    assert (status, err) == (0, "")
+    assert f"by l1 to at most {target:,} parameters" in out
+    opened_model, card = opened(pruned)
+    assert 0.95 * target <= parameters(opened_model) <= target
+    assert [layer.heads for layer in head_layers(opened_model)] == [2, 2]
+    assert card.model == "vit-micro-pruned"
+    assert opened_model(torch.zeros(2, 3, 32, 32)).shape == (2, 3)
+
+
 def test_training_begins_with_the_pruned_weights(small, data, tmp_path):
     """With a learning rate of 0 they come out as they went in."""
     pruned = tmp_path / "pruned.safetensors"

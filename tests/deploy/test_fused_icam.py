@@ -43,6 +43,9 @@ BUILDS = {
     "adaptive, polar": {"first": "adaptive", "position": "polar", "queries": 2, "mixer": False},
     "static, learned": {"first": "static", "position": "learned"},
     "projected and static": {"first": "projected-static", "queries": 2},
+    "positions in keys only": {"value_position": False, "stages": (Stage(17, expand=1),)},
+    "adaptive, positions in keys only": {"first": "adaptive", "value_position": False, "queries": 3, "heads": 4},
+    "static, positions in keys only": {"first": "static", "position": "learned", "value_position": False},
 }
 
 
@@ -81,6 +84,7 @@ PRUNED = {
     "fewer heads": (without_heads, {"queries": 2}),
     "fewer channels and heads": (thin, {}),
     "the same, several queries": (thin, {"queries": 3}),
+    "the same, positions in keys only": (thin, {"value_position": False}),
     "the same, pooled": (thin, {"pooled": True, "pool": 2}),
 }
 

@@ -16,6 +16,7 @@ from foveal.deploy.prune import _groups, _pruned, counter, prune
 from foveal.errors import FovealError
 from foveal.models.shrink import query_of
 from foveal.models.store import describe, load_for, load_model, save_model, shapes_of
+from foveal.models.xie import SIDE as SIDE_OF_XIE
 from foveal.models.zoo import create
 from foveal.tasks.classify.card import ClassifyCard
 from foveal.vision.same_shape import SAME_SHAPE
@@ -23,10 +24,11 @@ from foveal.vision.same_shape import SAME_SHAPE
 pytest.importorskip("torch_pruning")
 SIDE = 64
 PEERS = ("resnet-18", "efficientnet-b0", "mobilenet-v2", "mobilevit-xxs", "deit-tiny")
-NAMES = ("icam-31k", "icam-30k", "efficientnet-lite0", *PEERS)
+NAMES = ("icam-31k", "icam-30k", "efficientnet-lite0", "mobilenet-v3-s", "mobilenet-v4-s", "xie-2019", *PEERS)
 BUILDS = {name: (name, {}) for name in NAMES} | {
     "several queries": ("icam-31k", {"queries": 3, "layers": 1}),
     "two cells a patch": ("icam-31k", {"pool": 2, "position": "polar", "first": "static"}),
+    "positions in keys only": ("icam-31k", {"first": "adaptive", "value_position": False}),
     "another's Φ": ("icam-31k", {"phi": "resnet-18:1"}),
     "attention on the map": ("icam-31k", {"attention": "DynamicMixture"}),
 }
@@ -229,8 +231,8 @@ def test_targets_that_cannot_be(target, unit, by, words, icam):
     assert "\n" not in str(caught.value)
 
 
-def test_only_our_models_are_pruned():
-    with pytest.raises(FovealError, match="expected an Icam, an EfficientNetLite or a peer, got a Linear"):
+def test_a_module_of_somebody_elses_needs_an_example():
+    with pytest.raises(FovealError, match="expected an example of what a Linear takes, got none; give example="):
         prune(nn.Linear(3, 4), 5)
 
 
@@ -256,10 +258,15 @@ def with_copies(model):
             for tensor in _out(part) if part is not final and not _kept(model, part) else ():
                 tensor[1::2] = 0 if part in silent else tensor[::2][: len(tensor) // 2]
             if isinstance(part, (nn.Linear, nn.Conv2d)) and part.weight.shape[1] > 3 and not _reads_tokens(model, part):
-                part.weight[:, 1::2] = 0
+                part.weight.unflatten(1, (-1, _cells(model, part)))[:, 1::2] = 0
         for tensor in _loose(model):
             tensor[..., 1::2] = tensor[..., ::2]
     return model
+
+
+def _cells(model, part):
+    """How many inputs of a layer are one channel: Xie's network lays its map flat."""
+    return SIDE_OF_XIE**2 if part is getattr(getattr(model, "net", None), "hidden", [None])[0] else 1
 
 
 def _keys(module):

@@ -81,6 +81,23 @@ def test_cross_attention_is_the_oracle(heads, groups, key_width):
     assert near(layer(x, layer.remember(memory)), layer(x, memory))
 
 
+@pytest.mark.parametrize(("heads", "groups", "key_width"), [(3, 3, 13), (6, 2, 13), (6, 3, None)])
+def test_keys_and_values_of_two_sources_are_the_oracle(heads, groups, key_width):
+    layer = double(11, heads, groups=groups, head_width=7, key_width=key_width)
+    x, keys, values = (tokens(2, size, width, seed=size) for size, width in ((5, 11), *[(3, key_width or 11)] * 2))
+    values = values + 1
+    expected = [
+        multihead(a, b, *parts(layer), heads, groups, source=c)
+        for a, b, c in zip(x.tolist(), keys.tolist(), values.tolist(), strict=True)
+    ]
+    assert near(layer(x, layer.remember(keys, values)), torch.tensor(expected, dtype=torch.float64), 1e-9)
+    assert near(layer(x, layer.remember(keys, keys)), layer(x, keys))
+    with pytest.raises(FovealError, match=r"values: expected \(2, 3, \d+\), as its keys, got \(2, 2, \d+\)"):
+        layer.remember(keys, values[:, :2])
+    with pytest.raises(FovealError, match=r"MultiHead's values: expected \(B, N, \d+\), got \(2, 3, 1\)"):
+        layer.remember(keys, values[..., :1])
+
+
 def test_a_layer_for_two_sources_of_one_width_does_self_attention_too():
     for position in (None, Rotary(8), Relative(8, max_distance=2).double()):
         layer = double(11, 3, key_width=11, head_width=8, position=position)

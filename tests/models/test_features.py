@@ -21,6 +21,9 @@ MODELS = {  # strides and widths
     "mobilenet-v2": (PYRAMID, (24, 32, 96, 320)),
     "efficientnet-b0": (PYRAMID, (24, 40, 112, 320)),
     "mobilevit-xxs": (PYRAMID, (24, 48, 64, 80)),
+    "mobilenet-v3-s": (PYRAMID, (16, 24, 48, 96)),
+    "mobilenet-v4-s": (PYRAMID, (32, 64, 96, 128)),
+    "xie-2019": (PYRAMID, (128, 128, 128, 128)),
     "deit-tiny": ((16,), (192,)),
     "vit-24": ((16,), (24,)),
     "vit-micro": (PYRAMID, (64,) * 4),
@@ -30,7 +33,7 @@ MODELS = {  # strides and widths
     "icam-lite": ((2, 4, 8), (16, 24, 40)),
     "icam-fast": ((4, 8), (64, 32)),
 }
-OURS = ("icam", "efficientnet-lite", "vit-micro", "swin", "pvt")
+OURS = ("icam", "efficientnet-lite", "mobilenet-v3", "mobilenet-v4", "xie", "vit-micro", "swin", "pvt")
 
 
 def made(name, **changes):
@@ -59,6 +62,12 @@ LAST = {  # what the model itself makes of its last map
     "resnet-18": lambda model, x: model.net.classifier(model.net.resnet.pooler(x)),
     "mobilenet-v2": lambda model, x: model.net.classifier(model.net.mobilenet_v2.conv_1x1(x).mean((2, 3))),
     "mobilevit-xxs": lambda model, x: model.net.classifier(model.net.mobilevit.conv_1x1_exp(x).mean((2, 3))),
+    "mobilenet-v4-s": lambda model, x: model.net.classifier(
+        model.net.head(model.net.top(x).mean((2, 3), keepdim=True)).flatten(1)
+    ),
+    "xie-2019": lambda model, x: model.net.classifier(
+        model.net.hidden(nn.functional.adaptive_avg_pool2d(x, 8).flatten(1))
+    ),
 }
 
 

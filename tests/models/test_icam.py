@@ -1,6 +1,7 @@
 import contextlib
 import copy
 import io
+import math
 
 import onnxruntime
 import pytest
@@ -173,12 +174,13 @@ def features(model, image):
     return grids
 
 
+@pytest.mark.parametrize("value_position", [True, False])
 @pytest.mark.parametrize("mixer", [False, True])
 @pytest.mark.parametrize("position", POSITIONS)
 @pytest.mark.parametrize("first", FIRST)
 @torch.no_grad()
-def test_it_is_the_oracle(first, position, mixer):
-    model = small(first=first, position=position, mixer=mixer, queries=2 if mixer else 1)
+def test_it_is_the_oracle(first, position, mixer, value_position):
+    model = small(first=first, position=position, mixer=mixer, queries=2 if mixer else 1, value_position=value_position)
     image = images(2, 3, 14, 21)  # 2 × 3 patches: the learned table of 3 × 3 is stretched
     want = torch.tensor(like(model, features(model, image)), dtype=torch.float64)
     assert near(model(image), want, 1e-9)
@@ -198,7 +200,7 @@ def test_the_first_queries_are_the_formula():
     content, memory = model.remember(image)
     embed = model.embed.weight.tolist(), model.embed.bias.tolist()
     formula = adaptive(model.first.latent.tolist())
-    want = [formula(embed, one, None) for one in memory.tolist()]
+    want = [formula(embed, one, None, one) for one in memory.tolist()]
     assert near(model.queries(image), torch.tensor(want, dtype=torch.float64), 1e-12)
     assert not near(content, memory)
 
@@ -209,6 +211,17 @@ def test_adaptive_queries_by_hand():
     first.latent.data.fill_(float(torch.log(torch.tensor(3.0, dtype=torch.float64))))
     memory = torch.tensor([[[0.0], [1.0]]], dtype=torch.float64)
     assert near(first(nn.Identity(), memory, memory), torch.tensor([[[0.75]]], dtype=torch.float64))
+
+
+def test_values_without_positions_by_hand():
+    # Tokens 0 and 1 stand at positions that say 0 and ln 3 to a query of 1: weights 1/4 and 3/4, so Q⁰ = 3/4, and
+    # not 3/4 · (1 + ln 3).
+    first, far = FIRST["adaptive"](1, 1, 1).double(), math.log(3)
+    first.latent.data.fill_(1.0)
+    content = torch.tensor([[[0.0], [1.0]]], dtype=torch.float64)
+    keys = torch.tensor([[[0.0], [far]]], dtype=torch.float64)
+    assert near(first(nn.Identity(), keys, content, content), torch.tensor([[[0.75]]], dtype=torch.float64))
+    assert near(first(nn.Identity(), keys, content), torch.tensor([[[0.75 * far]]], dtype=torch.float64))
 
 
 # --- properties -------------------------------------------------------------------------------------------------------
@@ -244,6 +257,32 @@ def test_images_of_another_size_work(position):
 
 
 @torch.no_grad()
+def test_positions_in_values_have_no_weights_of_their_own():
+    """An old card, which does not know the field, and its seed give the model that they gave."""
+    assert IcamConfig().value_position
+    for name in presets("icam"):
+        torch.manual_seed(0)
+        with_them = create(name).state_dict()
+        torch.manual_seed(0)
+        without = create(name, value_position=False).state_dict()
+        assert list(with_them) == list(without)
+        assert all(torch.equal(with_them[key], without[key]) for key in without)
+
+
+@pytest.mark.parametrize("first", FIRST)
+@torch.no_grad()
+def test_without_positions_in_values_they_decide_where_to_look_and_nothing_else(first):
+    """One token is all there is to look at, so a position cannot matter where values have none."""
+    model, image = small(first=first, value_position=False), images(2, 3, 7, 7)
+    moved = copy.deepcopy(model)
+    moved.position.table.add_(images(*model.position.table.shape, seed=4))
+    assert near(moved(image), model(image))
+    for one in (model, moved):
+        object.__setattr__(one.config, "value_position", True)
+    assert not near(moved(image), model(image))
+
+
+@torch.no_grad()
 def test_images_of_a_batch_do_not_see_each_other():
     model, image = small(first="projected", mixer=True), images(3, 3, 21, 21)
     assert near(model(image), torch.cat([model(one[None]) for one in image]))
@@ -265,9 +304,12 @@ def test_evaluation_is_deterministic_and_dropout_falls_in_training_only():
     assert not near(model(image), exact)  # dropout on the weights, and on what a layer adds
 
 
-@pytest.mark.parametrize("first", FIRST)
-def test_gradients_are_right_and_reach_every_weight(first):
-    model, image = small(first=first, mixer=True, queries=1), images(1, 3, 14, 21).requires_grad_()
+@pytest.mark.parametrize(
+    ("first", "value_position"), [*((first, True) for first in FIRST), ("adaptive", False), ("projected", False)]
+)
+def test_gradients_are_right_and_reach_every_weight(first, value_position):
+    model = small(first=first, mixer=True, queries=1, value_position=value_position)
+    image = images(1, 3, 14, 21).requires_grad_()
     names, weights = zip(*model.named_parameters(), strict=True)
 
     def run(image, *weights):
@@ -281,8 +323,9 @@ def test_gradients_are_right_and_reach_every_weight(first):
 # --- what a model is used for -----------------------------------------------------------------------------------------
 
 
-def test_watch_sees_every_cross_attention():
-    model, image = small(layers=3), images(2, 3, 14, 21)
+@pytest.mark.parametrize("value_position", [True, False])
+def test_watch_sees_every_cross_attention(value_position):
+    model, image = small(layers=3, value_position=value_position), images(2, 3, 14, 21)
     with foveal.watch(model) as seen, torch.no_grad():
         model(image)
     assert list(seen) == ["first", *(f"layers.{layer}.attention.layer" for layer in range(3))]
@@ -291,21 +334,29 @@ def test_watch_sees_every_cross_attention():
         assert near(record.weights.sum(-1), torch.ones(2, 1 if name == "first" else 3, 2, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("first", ["adaptive", "projected"])
+@pytest.mark.parametrize(("first", "value_position"), [("adaptive", True), ("projected", True), ("adaptive", False)])
 @torch.no_grad()
-def test_it_compiles_without_a_graph_break(first):
+def test_it_compiles_without_a_graph_break(first, value_position):
     torch._dynamo.reset()
-    model, image = small(first=first, mixer=first == "projected").float(), images(2, 3, 14, 21, dtype=torch.float32)
+    model = small(first=first, mixer=first == "projected", value_position=value_position).float()
+    image = images(2, 3, 14, 21, dtype=torch.float32)
     assert near(torch.compile(model, backend="eager", fullgraph=True)(image), model(image), 1e-6)
 
 
 @pytest.mark.filterwarnings("ignore")  # those of the exporter about itself
 @pytest.mark.parametrize(
-    ("first", "position", "mixer"), first_is_quick([("adaptive", "polar", False), ("projected", "learned", True)])
+    ("first", "position", "changes"),
+    first_is_quick(
+        [
+            ("adaptive", "polar", {}),
+            ("projected", "learned", {"mixer": True}),
+            ("adaptive", "learned", {"value_position": False}),
+        ]
+    ),
 )
 @torch.no_grad()
-def test_it_is_exported_for_any_batch_and_onnxruntime_agrees(first, position, mixer):
-    model, file = small(first=first, position=position, mixer=mixer, layers=1).float(), io.BytesIO()
+def test_it_is_exported_for_any_batch_and_onnxruntime_agrees(first, position, changes):
+    model, file = small(first=first, position=position, layers=1, **changes).float(), io.BytesIO()
     sizes = {"images": {0: torch.export.Dim("batch")}}
     with contextlib.redirect_stdout(io.StringIO()):
         torch.onnx.export(
@@ -376,6 +427,7 @@ BAD = [
     ({"dropout": "a"}, "Icam's dropout: expected at least 0 and below 1, got 'a'"),
     ({"dropout": 1}, "Icam's dropout: expected at least 0 and below 1, got 1"),
     ({"mixer": "no"}, "Icam's mixer: expected True or False, got 'no'"),
+    ({"value_position": 0}, "Icam's value_position: expected True or False, got 0"),
     ({"position": "round"}, "no position is called 'round'"),
     ({"position": 3}, "no position is called '3'"),
     ({"position": ["polar"]}, "no position is called"),

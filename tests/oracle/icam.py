@@ -14,17 +14,18 @@ from oracle.residual import layer_norm, residual
 from oracle.sinusoidal_2d import sinusoidal_2d
 
 
-def icam(features, norm, embed, places, first, layers, out, head, heads):
-    """features [row][column][channel]; places the same, as wide as the model; first(embed, memory, content) → queries;
-    layers: (attention's four pairs, its LayerNorm, the gated network's three pairs, its LayerNorm) each; head: two
-    pairs → logits.
+def icam(features, norm, embed, places, first, layers, out, head, heads, positioned):
+    """features [row][column][channel]; places the same, as wide as the model; first(embed, memory, content, values) →
+    queries; layers: (attention's four pairs, its LayerNorm, the gated network's three pairs, its LayerNorm) each;
+    head: two pairs; positioned: whether the values know where they stand, as the keys do → logits.
     """
     content = [linear(layer_norm(cell, *norm), *embed) for line in features for cell in line]
     flat = [place for line in places for place in line]
     memory = [[a + b for a, b in zip(token, place, strict=True)] for token, place in zip(content, flat, strict=True)]
-    queries = first(embed, memory, content)
+    values = memory if positioned else content
+    queries = first(embed, memory, content, values)
     for attention, attention_norm, network, network_norm in layers:
-        looked = multihead(queries, memory, *attention, heads, heads)
+        looked = multihead(queries, memory, *attention, heads, heads, source=values)
         queries = [
             residual(query, lambda _, y=y: y, "post", *attention_norm) for query, y in zip(queries, looked, strict=True)
         ]
@@ -34,23 +35,23 @@ def icam(features, norm, embed, places, first, layers, out, head, heads):
 
 
 def static(latent):
-    return lambda embed, memory, content: [linear(row, *embed) for row in latent]
+    return lambda embed, memory, content, values: [linear(row, *embed) for row in latent]
 
 
 def adaptive(latent):
-    """Q⁰ = softmax(W_emb(Q_latent) Kᵀ/√C) V with K = V."""
-    return lambda embed, memory, content: attend([linear(row, *embed) for row in latent], memory, memory)
+    """Q⁰ = softmax(W_emb(Q_latent) Kᵀ/√C) V."""
+    return lambda embed, memory, content, values: attend([linear(row, *embed) for row in latent], memory, values)
 
 
 def projected(latent, q, k, v):
     """Q⁰ = softmax(W_q(Q_latent) (W_k K)ᵀ/√C) W_v X."""
-    return lambda embed, memory, content: attend(
+    return lambda embed, memory, content, values: attend(
         [linear(row, *q) for row in latent], [linear(row, *k) for row in memory], [linear(row, *v) for row in content]
     )
 
 
 def projected_static(latent, q):
-    return lambda embed, memory, content: [linear(row, *q) for row in latent]
+    return lambda embed, memory, content, values: [linear(row, *q) for row in latent]
 
 
 def mixer(grid, kernel, gain, offset, mean, variance, epsilon=1e-5):
@@ -112,7 +113,8 @@ def _one(model, grid):
     }[config.first]()
     head = pair(model.head[0]), pair(model.head[3])
     layers = [_layer(layer) for layer in model.layers]
-    told = icam(grid, pair(model.norm), pair(model.embed), places, start, layers, pair(model.out), head, config.heads)
+    parts_of = grid, pair(model.norm), pair(model.embed), places, start, layers, pair(model.out), head
+    told = icam(*parts_of, config.heads, config.value_position)
     return [a + b for a, b in zip(told, more, strict=True)]
 
 

@@ -6,14 +6,15 @@ Matrices are lists of rows; a weight has one row for each output, as nn.Linear's
 import math
 
 
-def multihead(query, memory, q, k, v, out, heads, groups, keeps=None):
+def multihead(query, memory, q, k, v, out, heads, groups, keeps=None, source=None):
     """query (N, C), memory (M, C′); q, k, v and out are pairs (weight, bias or None).
 
-    Keeps(i, j) says whether i may look at j. → (N, C).
+    Keeps(i, j) says whether i may look at j. source (M, C′): what the values are made of, the memory unless given.
+    → (N, C).
     """
     projected = [linear(row, *q) for row in query]  # (N, H·D)
     keys = [linear(row, *k) for row in memory]  # (M, G·D)
-    values = [linear(row, *v) for row in memory]
+    values = [linear(row, *v) for row in (memory if source is None else source)]
     width = len(projected[0]) // heads
     result = []
     for i, row in enumerate(projected):

@@ -1,4 +1,4 @@
-"""The attention gate by hand, and beside MONAI's where that is installed.
+"""The attention gate by hand, and beside MONAI's.
 
 What holds for all modules: tests/test_every.py.
 """
@@ -48,8 +48,9 @@ def test_half_the_side_is_the_mean_of_squares():
 
 @pytest.mark.parametrize("grid", [(7, 11), (3, 5)])
 def test_it_equals_monai(grid):
-    monai = pytest.importorskip("monai.networks.nets.attentionunet")
-    theirs = monai.AttentionBlock(spatial_dims=2, f_int=4, f_g=3, f_l=5)
+    from monai.networks.nets.attentionunet import AttentionBlock
+
+    theirs = AttentionBlock(spatial_dims=2, f_int=4, f_g=3, f_l=5)
     for norm in (part for part in theirs.modules() if isinstance(part, nn.BatchNorm2d)):
         norm.running_mean.normal_()
         norm.running_var.uniform_(0.5, 2)

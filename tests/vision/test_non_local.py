@@ -1,4 +1,7 @@
-"""A non-local block in its four forms, by hand and beside torch. What holds for all modules: tests/test_every.py."""
+"""A non-local block in its four forms, by hand, beside torch and beside MONAI.
+
+What holds for all modules: tests/test_every.py.
+"""
 
 import math
 
@@ -62,6 +65,29 @@ def test_it_is_the_oracle(form, shape, pool, norm):
     x = 0.5 * maps(*shape)
     with torch.no_grad():
         assert error(layer(x), torch.tensor(like(layer, x), dtype=torch.float64)) < 1e-10
+
+
+@pytest.mark.parametrize("shape", [(2, 6, 3, 7), (2, 3, 6, 2, 5)])
+def test_it_equals_monai(shape):
+    """Its spatial attention, of maps and of volumes: our frames. It norms what it reads, and we what we add."""
+    from monai.networks.blocks import SpatialAttentionBlock
+
+    theirs = scatter(SpatialAttentionBlock(spatial_dims=len(shape) - 2, num_channels=6, norm_num_groups=1).double())
+    theirs.norm = nn.Identity()
+    ours = NonLocal(6, 6, norm=nn.Identity()).double()
+    with torch.no_grad():
+        attention = theirs.attn
+        for part, linear, scale in (
+            (ours.form.query, attention.to_q, 6**-0.5),
+            (ours.form.key, attention.to_k, 1),
+            (ours.value, attention.to_v, 1),
+            (ours.out, attention.out_proj, 1),
+        ):
+            part.weight.copy_(linear.weight * scale)
+            part.bias.copy_(linear.bias * scale)
+    x = maps(*shape)
+    want = theirs(x) if len(shape) == 4 else theirs(x.transpose(1, 2)).transpose(1, 2)
+    assert error(ours(x), want) < 1e-12
 
 
 def test_it_equals_torch():

@@ -1,4 +1,7 @@
-"""Squeeze-and-excitation by hand and beside transformers; what holds for all modules is in tests/test_every.py."""
+"""Squeeze-and-excitation by hand, beside transformers and beside MONAI.
+
+What holds for all modules is in tests/test_every.py.
+"""
 
 import pytest
 import torch
@@ -33,6 +36,23 @@ def test_it_equals_transformers():
     ours = SqueezeExcitation(13, squeeze=theirs.dim_se, activation=nn.SiLU())
     ours.reduce.load_state_dict(theirs.reduce.state_dict())
     ours.widen.load_state_dict(theirs.expand.state_dict())
+    maps = torch.randn(3, 13, 7, 5)
+    assert error(ours(maps), theirs(maps)) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "activation", "gate"),
+    [("relu", "sigmoid", None, None), ("leakyrelu", "relu", nn.LeakyReLU(), nn.ReLU())],
+)
+def test_it_equals_monai(inner, outer, activation, gate):
+    from monai.networks.blocks import ChannelSELayer
+
+    theirs = ChannelSELayer(spatial_dims=2, in_channels=13, r=3, acti_type_1=inner, acti_type_2=outer)
+    ours = SqueezeExcitation(13, squeeze=4, activation=activation, gate=gate)
+    with torch.no_grad():
+        for part, linear in ((ours.reduce, theirs.fc[0]), (ours.widen, theirs.fc[2])):
+            part.weight.copy_(linear.weight[:, :, None, None])
+            part.bias.copy_(linear.bias)
     maps = torch.randn(3, 13, 7, 5)
     assert error(ours(maps), theirs(maps)) < 1e-6
 

@@ -245,5 +245,6 @@ def cut_mixed(images: Tensor, targets: Tensor, share: float) -> tuple[Tensor, Te
     middle = torch.rand(len(images), 2, 1, 1, device=images.device)
     under = (along[None, None, None, :] - middle[:, :1]).abs() < side / 2
     under = under & ((down[None, None, :, None] - middle[:, 1:]).abs() < side / 2) & bernoulli(images, share)
-    other, t = torch.randperm(len(images), device=images.device), 1 - under.float().mean((1, 2, 3))[:, None]
+    other = torch.rand(len(images), device=images.device).argsort()  # a permutation, also in a CUDA graph
+    t = 1 - under.float().mean((1, 2, 3))[:, None]
     return torch.where(under, images[other], images), t * targets + (1 - t) * targets[other]

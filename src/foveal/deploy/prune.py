@@ -9,9 +9,11 @@ Then both can be compared.
            what is near to all can be spared
 
 Symbols: a group is what must lose the same channels, such as all that a residual sum joins; C_g its channels, of
-attention those of one head; r the share that is cut, one for all groups, found by bisection. Where the next smaller r
-costs too much, the first groups have that one, as many as the target allows; where one group's channel is more than
-the target misses, that group stays and the others are searched again. Papers: Hao Li, Asim Kadav, Igor Durdanovic,
+attention those of one head; foveal's own attention loses whole heads, and C_g counts them; r the share that is cut, one
+for all groups, found by bisection. Where the next smaller r costs too much, the first groups have that one, as many as
+the target allows; where one group's channel is more than the target misses, that group stays and the others are
+searched again. Of a module that is not known here, the groups are found out: those that can lose a channel, and it
+still runs and answers in the same shapes. Papers: Hao Li, Asim Kadav, Igor Durdanovic,
 Hanan Samet, Hans Peter Graf (2017). Pruning filters for efficient ConvNets. ICLR. arXiv:1608.08710. Yang He, Ping Liu,
 Ziwei Wang, Zhilan Hu, Yi Yang (2019). Filter pruning via geometric median. CVPR. arXiv:1811.00250. Gongfan Fang,
 Xinyin Ma, Mingli Song, Michael Bi Mi, Xinchao Wang (2023). DepGraph: towards any structural pruning. CVPR.
@@ -24,21 +26,18 @@ import dataclasses
 import functools
 import math
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from foveal.deploy.measure.cost import flops, parameters
+from foveal.deploy.prune_way import Inputs, inputs_of, is_known, tensors, torch_pruning, way_of
 from foveal.errors import FovealError, expect, is_integer, short_repr, unknown
-from foveal.layers.gated import Gated
-from foveal.models.efficientnet_lite import EfficientNetLite
-from foveal.models.icam import CrossBlock, Icam
-from foveal.models.mbconv import MBConv, Stages
-from foveal.models.patches import cut, grid_of
-from foveal.models.peer import Peer
+from foveal.layers.multihead import MultiHead
+from foveal.models.heads import head_weights
 from foveal.models.shrink import fit, query_of
 from foveal.models.store import shapes_of
 from foveal.runtime.card import Card
@@ -50,29 +49,22 @@ STEPS = 12  # of the bisection: shares differ by 1 in 4096, finer than one chann
 NEAR, ROUNDS = 0.95, 4  # of the target; how often the search goes on without the group whose channels are too dear
 
 
-@dataclass(frozen=True)
-class Way:
-    """How torch-pruning is to see a model."""
+def prune(model: nn.Module, target: int, unit: str = "parameters", by: str = "l1", *, example: Any = None) -> nn.Module:
+    """A copy of a module with at most `target` parameters or flops, whose outputs have the shapes that they had.
 
-    kept: list[nn.Module]  # layers whose outputs stay
-    heads: dict[nn.Module, int] = field(default_factory=dict)  # projection → how many heads must lose the same channels
-    # layer → how many equal parts of its outputs must lose the same channels
-    alike: dict[nn.Module, int] = field(default_factory=dict)
-    forward: Callable[[Any, Tensor], Tensor] = lambda model, images: model(images)
-
-
-def prune(model: nn.Module, target: int, unit: str = "parameters", by: str = "l1") -> nn.Module:
-    """A copy of a classifier with at most `target` parameters or flops, and its classes."""
+    example: what it is called with, where it has no `example()` of its own.
+    """
     if unit not in UNITS:
         raise unknown("unit of a target", unit, UNITS)
     if by not in METHODS:
         raise unknown("importance of channels", by, METHODS)
     expect(is_integer(target) and target > 0, "the target", f"a number of {unit} above 0", short_repr(target))
-    groups = _groups(model)
-    cost = counter(unit)
+    inputs = inputs_of(model, example)
+    groups = _groups(model, inputs)
+    cost = counter(unit, inputs)
     whole = cost(model)
     expect(target < whole, "the target", f"fewer {unit} than the model's own {whole:,}", f"{target:,}")
-    least = cost(_pruned(model, [1] * len(groups), groups, "l1"))
+    least = cost(_pruned(model, [1] * len(groups), groups, "l1", inputs))
     expect(least <= target, "the target", f"at least {least:,} {unit}, with one channel in every layer", f"{target:,}")
 
     fixed: dict[int, int] = {}  # groups that are too coarse for what is still missing, and the channels left in them
@@ -89,7 +81,7 @@ def prune(model: nn.Module, target: int, unit: str = "parameters", by: str = "l1
 
     @functools.cache
     def cost_of(kept: tuple[int, ...]) -> int:
-        return cost(_pruned(model, kept, groups, "l1"))  # whichever channels go, as many are left
+        return cost(_pruned(model, kept, groups, "l1", inputs))  # whichever channels go, as many are left
 
     for _ in range(ROUNDS):
         share = _least(2**STEPS - 1, lambda share: cost_of(left(share)) <= target)
@@ -98,7 +90,10 @@ def prune(model: nn.Module, target: int, unit: str = "parameters", by: str = "l1
         if cost_of(kept) >= NEAR * target:
             break
         fixed[len(groups) - tail] = kept[-tail]
-    return _pruned(model, kept, groups, by)
+    pruned = _pruned(model, kept, groups, by, inputs)
+    if not is_known(model):
+        expect_same_shapes(model, pruned, inputs)
+    return pruned
 
 
 def _least(high: int, fits: Callable[[int], bool]) -> int:
@@ -110,55 +105,153 @@ def _least(high: int, fits: Callable[[int], bool]) -> int:
     return high
 
 
-def counter(unit: str) -> Callable[[nn.Module], int]:
+def counter(unit: str, inputs: Inputs | None = None) -> Callable[[nn.Module], int]:
     """What counts a model's parameters, or its flops of one sample as it takes them."""
-    return parameters if unit == "parameters" else lambda model: flops(model, *cast("Any", model).example())
+    if unit == "parameters":
+        return parameters
+
+    def count(model: nn.Module) -> int:
+        given = inputs_of(model) if inputs is None else inputs
+        return flops(model, *given.positional, **given.named)
+
+    return count
 
 
-def _pruned(model: nn.Module, kept: Sequence[int], groups: Sequence[tuple[str, int]], by: str) -> nn.Module:
-    """A copy with so many channels in each group."""
+def _pruned(
+    model: nn.Module, kept: Sequence[int], groups: Sequence[tuple[str, int]], by: str, inputs: Inputs | None = None
+) -> nn.Module:
+    """A copy with so many channels, or heads, in each group."""
+    inputs = inputs_of(model) if inputs is None else inputs
+    learns = [parameter.requires_grad for parameter in model.parameters()]
     model = copy.deepcopy(model).eval()
     parts = dict(model.named_modules())
-    before = {module: query.out_features for module in model.modules() if (query := query_of(module)) is not None}
+    before = {module: width for module in model.modules() if (width := _score_width(module))}
+    cut = {parts[name]: (full, count) for (name, full), count in zip(groups, kept, strict=True) if count < full}
     # Half a channel more, so that no rounding takes one away.
-    shares = {
-        parts[name]: 1 - (count + 0.5) / full for (name, full), count in zip(groups, kept, strict=True) if count < full
-    }
+    shares = {part: 1 - (count + 0.5) / full for part, (full, count) in cut.items() if not isinstance(part, MultiHead)}
     if shares:
-        _pruner(model, by, shares).step()
+        _pruner(model, by, shares, inputs).step()
+    for part, (full, count) in cut.items():
+        if isinstance(part, MultiHead):
+            drop_least_heads(part, full - count, by)
     fit(model)
     with torch.no_grad():
         for module, width in before.items():
             if not hasattr(module, "scaling"):  # it divides scores by √ of its head width, which is smaller now
-                query = query_of(module)
-                for tensor in query.parameters():
-                    tensor *= math.sqrt(query.out_features / width)
-    for parameter in model.parameters():
+                for tensor in _queries(module):
+                    tensor *= math.sqrt(_score_width(module) / width)
+    for parameter, flag in zip(model.parameters(), learns, strict=True):
         parameter.grad = None
+        parameter.requires_grad_(flag)
     return model
 
 
-def _groups(model: nn.Module) -> list[tuple[str, int]]:
-    """The name of a layer of each group that can be pruned, and the channels of the group."""
-    model = copy.deepcopy(model).eval()
+def _score_width(module: nn.Module) -> int:
+    """Channels of the queries of others' attention; 0 of any other module."""
+    if isinstance(module, nn.MultiheadAttention):
+        return int(module.embed_dim)
+    query = query_of(module)
+    return 0 if query is None else int(query.out_features)
+
+
+def _queries(module: nn.Module) -> list[torch.Tensor]:
+    """What makes the queries of others' attention."""
+    if not isinstance(module, nn.MultiheadAttention):
+        return list(query_of(module).parameters())
+    weight = module.q_proj_weight if module.in_proj_weight is None else module.in_proj_weight
+    return [tensor[: module.embed_dim] for tensor in (weight, module.in_proj_bias) if tensor is not None]
+
+
+def drop_least_heads(layer: MultiHead, count: int, by: str) -> None:
+    """Cut out so many heads of keys and values, with the heads of queries that read them: those that matter least."""
+    numbers = head_weights(layer).abs()  # (G, n)
+    importance = numbers.mean(1) if by == "l1" else torch.cdist(numbers, numbers).sum(1)
+    share = layer.heads // layer.groups
+    groups = importance.argsort()[:count].tolist()
+    layer.drop_heads([group * share + head for group in groups for head in range(share)])
+
+
+def _groups(model: nn.Module, inputs: Inputs | None = None) -> list[tuple[str, int]]:
+    """The name of a layer of each group that can be pruned, and the channels, or heads, of the group."""
+    inputs = inputs_of(model) if inputs is None else inputs
+    whole, model = model, copy.deepcopy(model).eval()
     names = {module: name for name, module in model.named_modules()}
-    pruner = _pruner(model, "l1", {})
-    found = pruner.DG.get_all_groups(ignored_layers=pruner.ignored_layers, root_module_types=pruner.root_module_types)
-    roots = [group[0].dep.target.module for group in found]
-    groups = [
-        (names[root], pruner.DG.get_out_channels(root) // pruner.out_channel_groups.get(root, 1)) for root in roots
-    ]
-    expect(bool(groups), "to prune", "a model with layers that can lose channels", "one without")
-    return groups
+    with traced(model):
+        pruner = _pruner(model, "l1", {}, inputs)
+        found = [
+            (names[group[0].dep.target.module], _channels(pruner, group))
+            for group in pruner.DG.get_all_groups(
+                ignored_layers=pruner.ignored_layers, root_module_types=pruner.root_module_types
+            )
+        ]
+    if not is_known(model):
+        found = _harmless(whole, [group for group in found if group[1] > 1], inputs)
+        found += [
+            (name, part.groups)
+            for name, part in model.named_modules()
+            if isinstance(part, MultiHead) and part.groups > 1
+        ]
+    expect(bool(found), "to prune", "a model with layers that can lose channels", "one without")
+    return found
 
 
-def _pruner(model: nn.Module, by: str, shares: dict[nn.Module, float]) -> Any:
-    pruning, way = _torch_pruning(), _way(model)
+def _channels(pruner: Any, group: Any) -> int:
+    """How many channels a group has, of those that must lose the same ones together one part only."""
+    return int(pruner.DG.get_out_channels(group[0].dep.target.module) // pruner._get_channel_groups(group))
+
+
+def _harmless(model: nn.Module, groups: Sequence[tuple[str, int]], inputs: Inputs) -> list[tuple[str, int]]:
+    """Those that can lose a channel, and the model still runs and answers in the same shapes.
+
+    Its last layers cannot, nor what its code cuts into parts of a fixed width. A group that can go with all others is
+    not asked alone.
+    """
+
+    def harmless(some: Sequence[tuple[str, int]]) -> bool:
+        try:
+            pruned = _pruned(model, [size - 1 for _, size in some], some, "l1", inputs)
+            expect_same_shapes(model, pruned, inputs)
+        except Exception:  # noqa: BLE001 — code of anybody may fail in any way on channels that are not there
+            return False
+        before = dict(model.named_modules())
+        after = dict(pruned.named_modules())
+        return all(parameters(after[name]) < parameters(before[name]) for name, _ in some)  # torch-pruning did follow
+
+    if harmless(groups):
+        return list(groups)
+    return [group for group in groups if harmless([group])]
+
+
+def expect_same_shapes(model: nn.Module, pruned: nn.Module, inputs: Inputs) -> None:
+    """Raise a FovealError unless a pruned copy runs, and its outputs have the shapes that the model's have."""
+    shapes = []
+    for one in (model, pruned):
+        with torch.no_grad(), traced(one):
+            shapes.append([tuple(tensor.shape) for tensor in tensors(inputs.call(copy.deepcopy(one).eval()))])
+    expect(shapes[0] == shapes[1], "the outputs after pruning", f"of shapes {shapes[0]}", shapes[1])
+
+
+@contextmanager
+def traced(model: nn.Module) -> Iterator[None]:
+    try:
+        yield
+    except FovealError:
+        raise
+    except Exception as error:  # noqa: BLE001 — code of anybody may fail in any way
+        words = " ".join(f"{type(error).__name__}: {error}".split())[:160]
+        raise FovealError(
+            f"to prune: expected a {type(model).__name__} that runs on its example, and that torch-pruning can trace, "
+            f"got {words}"
+        ) from None
+
+
+def _pruner(model: nn.Module, by: str, shares: dict[nn.Module, float], inputs: Inputs) -> Any:
+    pruning, way = torch_pruning(), way_of(model)
     with torch.enable_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # it warns of every parameter outside of layers
         return pruning.BasePruner(
             model.requires_grad_(True),  # the groups are read off the graph of gradients
-            cast("Any", model).example()[0],
+            inputs,
             _importance(by),
             pruning_ratio=0.0,
             pruning_ratio_dict=shares,
@@ -171,72 +264,8 @@ def _pruner(model: nn.Module, by: str, shares: dict[nn.Module, float]) -> Any:
 
 
 def _importance(by: str) -> Any:
-    known = _torch_pruning().importance
+    known = torch_pruning().importance
     return known.GroupMagnitudeImportance(p=1) if by == "l1" else known.FPGMImportance(p=1)
-
-
-def _way(model: nn.Module) -> Way:
-    if isinstance(model, Icam):
-        return _way_of_icam(model)
-    if isinstance(model, EfficientNetLite):
-        return Way([model.head])
-    expect(isinstance(model, Peer), "to prune", "an Icam, an EfficientNetLite or a peer", f"a {type(model).__name__}")
-    net = cast("Peer", model).net
-    head = net.classifier if isinstance(net.classifier, nn.Linear) else net.classifier[-1]
-    heads: dict[nn.Module, int] = {}
-    for module in net.modules():
-        if (query := query_of(module)) is not None:
-            projections = (
-                query,
-                *(getattr(module, name) for name in ("k_proj", "key", "v_proj", "value") if hasattr(module, name)),
-            )
-            heads |= dict.fromkeys(projections, module.num_attention_heads)
-    return Way([head], heads)
-
-
-def _way_of_icam(model: Icam) -> Way:
-    """The width of tokens stays: positions, heads and queries are made for it.
-
-    What sees pixels, the gated networks and the head lose channels. Φ's map keeps its own where attention stands
-    behind it, which is made for them.
-    """
-    blocks = [cast("CrossBlock", layer) for layer in model.layers]
-    networks = [cast("Gated", block.feed_forward.layer) for block in blocks]
-    tokens = [
-        model.embed,
-        model.first,
-        *(block.attention for block in blocks),
-        *(network.outer for network in networks),
-    ]
-    # Several queries lie behind each other where the head reads them, which torch-pruning cannot follow.
-    rest = [
-        model.head[-1],
-        *([model.pooled] if model.pooled is not None else []),
-        *([model.out] if model.config.queries > 1 else []),
-    ]
-    if not isinstance(model.attention, nn.Identity):
-        own = isinstance(model.phi, Stages)
-        expect(own, "to prune", "an Icam with a Φ of its own, or without attention", f"Φ {model.config.phi}")
-        rest += [model.attention, last_layer(cast("Stages", model.phi))]
-    asks = cast("nn.Linear", getattr(model.first, "q", model.embed))
-
-    def forward(icam: Icam, images: Tensor) -> Tensor:
-        """Who reads whose channels, without attention: that joins nothing but tokens, or places of a map."""
-        patches, rows, columns = cut(images, icam.config.patch)
-        grid = grid_of(icam.pool(icam.phi(patches)), rows, columns)
-        queries = icam.embed(icam.norm(icam.mixer(grid))).mean((1, 2))[:, None] + asks(icam.first.latent)
-        for block in blocks:
-            queries = block.feed_forward(queries)
-        return icam.answer(queries, grid)
-
-    gated: dict[nn.Module, int] = {network.inner: 2 for network in networks}  # what passes, and how much of it
-    return Way([*tokens, *rest], alike=gated, forward=forward)
-
-
-def last_layer(stages: Stages) -> nn.Module:
-    """The convolution that makes the last map."""
-    last = stages[-1]
-    return last.project[0] if isinstance(last, MBConv) else cast("nn.Sequential", last)[0]
 
 
 def pruned_card(card: Kind, pruned: nn.Module, words: str) -> Kind:
@@ -244,13 +273,3 @@ def pruned_card(card: Kind, pruned: nn.Module, words: str) -> Kind:
     name = card.model if card.shapes else f"{card.model}-pruned"
     note = f"{card.model} pruned {words}, and not trained since."
     return dataclasses.replace(card, model=name, metrics={}, note=note, shapes=shapes_of(pruned))
-
-
-def _torch_pruning() -> Any:
-    try:
-        import torch_pruning
-    except ModuleNotFoundError:
-        raise FovealError(
-            "to prune: expected torch-pruning to be installed, got none; pip install foveal[prune]"
-        ) from None
-    return torch_pruning

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from foveal.errors import expect, is_integer, short_repr
-from foveal.layers.multihead import MultiHead
-from foveal.models.heads import head_layers, without_heads
+from foveal.models.heads import head_layers, weights_of, without_heads
 
 Loss = Callable[[Any, Any], Tensor]  # a model and one batch, of whatever kind → one number, the mean over the batch
 
@@ -28,9 +27,8 @@ def importance_by_gradient(model: nn.Module, batches: Sequence[Any], loss: Loss)
     """
     layers = head_layers(model)
     found = [torch.zeros(layer.heads, dtype=torch.float64) for layer in layers]
-    weights = list(
-        dict.fromkeys(weight for layer in layers for head in range(layer.heads) for weight, _ in _of(layer, head))
-    )
+    heads = [(layer, head) for layer in layers for head in range(layer.heads)]
+    weights = list(dict.fromkeys(weight for layer, head in heads for weight, _ in weights_of(layer, head)))
     needed = [weight.requires_grad for weight in weights]
     training = {module: module.training for module in model.modules()}
     try:
@@ -44,7 +42,7 @@ def importance_by_gradient(model: nn.Module, batches: Sequence[Any], loss: Loss)
             for layer, each in zip(layers, found, strict=True):
                 for head in range(layer.heads):
                     each[head] += sum(
-                        by_weight[weight][part].sum().double().cpu() for weight, part in _of(layer, head)
+                        by_weight[weight][part].sum().double().cpu() for weight, part in weights_of(layer, head)
                     ) / len(batches)
     finally:
         for weight, before in zip(weights, needed, strict=True):
@@ -98,19 +96,3 @@ def least(importance: list[Tensor], count: int) -> dict[int, list[int]]:
     for _, place, head in ranked[:count]:
         chosen.setdefault(place, []).append(head)
     return chosen
-
-
-def _of(layer: MultiHead, head: int) -> list[tuple[Tensor, tuple[slice, ...]]]:
-    """The weights of one head: each with the part that is its own."""
-    width, heads, groups = layer.head_width, layer.heads, layer.groups
-    group = head // (heads // groups)
-
-    def rows(block: int) -> tuple[slice, ...]:
-        return (slice(block * width, (block + 1) * width),)
-
-    inner: list[tuple[Tensor, tuple[slice, ...]]]
-    if layer.qkv is not None:
-        inner = [(layer.qkv.weight, rows(block)) for block in (head, heads + group, heads + groups + group)]
-    else:
-        inner = [(layer.q.weight, rows(head)), (layer.kv.weight, rows(group)), (layer.kv.weight, rows(groups + group))]
-    return [*inner, (layer.out.weight, (slice(None), *rows(head)))]

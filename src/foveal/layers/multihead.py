@@ -142,14 +142,29 @@ class MultiHead(nn.Module):
             y = attend(q, k, v, mask=seen, bias=term, dropout=self.dropout if self.training else 0.0, kernel=kernel)
         return self.out(y.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]  # → (B, N, H·D) → (B, N, C)
 
-    def remember(self, memory: Tensor) -> Memory:
-        """The keys and values of a memory (B, M, key_width), for as many calls as a decoder makes."""
+    def remember(self, memory: Tensor, values: Tensor | None = None) -> Memory:
+        """The keys and values of a memory (B, M, key_width), for as many calls as a decoder makes.
+
+        values: what the values are made of, (B, M, key_width), where it is not what the keys are made of.
+        """
         if isinstance(memory, Tensor) and (memory.dim() != 3 or memory.shape[2] != self.key_width):
             raise FovealError(f"MultiHead's memory: expected (B, M, {self.key_width}), got {tuple(memory.shape)}")
         check_tokens(self, "memory", memory, self.key_width, self.out.weight)
-        queries = self.heads * self.head_width
-        pairs = self.kv(memory) if self.qkv is None else some_outputs(self.qkv, memory, queries, None)
-        k, v = self._split(pairs).chunk(2, 1)  # (B, G, M, D) each
+        both, first = (self.kv, 0) if self.qkv is None else (self.qkv, self.heads * self.head_width)
+        if values is None:
+            pairs = self.kv(memory) if self.qkv is None else some_outputs(both, memory, first, None)
+            k, v = self._split(pairs).chunk(2, 1)  # (B, G, M, D) each
+        else:
+            check_tokens(self, "values", values, self.key_width, self.out.weight)
+            expect(
+                values.shape == memory.shape,
+                "MultiHead's values",
+                f"{tuple(memory.shape)}, as its keys",
+                tuple(values.shape),
+            )
+            middle = first + self.groups * self.head_width
+            k = self._split(some_outputs(both, memory, first, middle))
+            v = self._split(some_outputs(both, values, middle, None))
         if self.position is not None:
             k = self.position.rotate(k, k)[1]
         return Memory(k, v)

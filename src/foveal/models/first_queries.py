@@ -13,22 +13,23 @@ class Static(nn.Module):
         super().__init__()
         self.latent = nn.Parameter(nn.init.xavier_uniform_(torch.empty(queries, features)))
 
-    def forward(self, embed: nn.Module, keys: Tensor, values: Tensor) -> Tensor:
+    def forward(self, embed: nn.Module, keys: Tensor, content: Tensor, values: Tensor | None = None) -> Tensor:
+        """keys: K (B, P, C); content: the same tokens without their position; values: V, the keys unless given."""
         queries: Tensor = embed(self.latent)
         # len() would make a batch of any size a constant of an exported graph
         return queries.expand(keys.shape[0], -1, -1)
 
 
 class Adaptive(Static):
-    """The first queries look at the image: Q⁰ = softmax(W_emb(Q_latent) Kᵀ/√C) V with K = V, positions included."""
+    """The first queries look at the image: Q⁰ = softmax(W_emb(Q_latent) Kᵀ/√C) V."""
 
-    def forward(self, embed: nn.Module, keys: Tensor, values: Tensor) -> Tensor:
-        queries = super().forward(embed, keys, keys)
-        return attend(queries[:, None], keys[:, None], keys[:, None])[:, 0]
+    def forward(self, embed: nn.Module, keys: Tensor, content: Tensor, values: Tensor | None = None) -> Tensor:
+        queries = super().forward(embed, keys, content)
+        return attend(queries[:, None], keys[:, None], (keys if values is None else values)[:, None])[:, 0]
 
 
 class Projected(Static):
-    """Adaptive, with projections of its own, and values that know no position:
+    """Adaptive, with projections of its own, and values that never know a position:
     Q⁰ = softmax(W_q(Q_latent) (W_k K)ᵀ/√C) W_v X.
     """
 
@@ -36,9 +37,9 @@ class Projected(Static):
         super().__init__(features, width, queries)
         self.q, self.k, self.v = nn.Linear(features, width), nn.Linear(width, width), nn.Linear(width, width)
 
-    def forward(self, embed: nn.Module, keys: Tensor, values: Tensor) -> Tensor:
-        queries = super().forward(self.q, keys, values)
-        return attend(queries[:, None], self.k(keys)[:, None], self.v(values)[:, None])[:, 0]
+    def forward(self, embed: nn.Module, keys: Tensor, content: Tensor, values: Tensor | None = None) -> Tensor:
+        queries = super().forward(self.q, keys, content)
+        return attend(queries[:, None], self.k(keys)[:, None], self.v(content)[:, None])[:, 0]
 
 
 class ProjectedStatic(Static):
@@ -48,8 +49,8 @@ class ProjectedStatic(Static):
         super().__init__(features, width, queries)
         self.q = nn.Linear(features, width)
 
-    def forward(self, embed: nn.Module, keys: Tensor, values: Tensor) -> Tensor:
-        return super().forward(self.q, keys, values)
+    def forward(self, embed: nn.Module, keys: Tensor, content: Tensor, values: Tensor | None = None) -> Tensor:
+        return super().forward(self.q, keys, content)
 
 
 FIRST: dict[str, type[Static]] = {

@@ -34,7 +34,7 @@ def head_layers(model: nn.Module) -> list[MultiHead]:
 def remove_heads(model: nn.Module, heads: Heads) -> None:
     """Cut these heads out of their layers, in place: smaller matrices, and what `without_heads` gives."""
     layers = head_layers(model)
-    for layer, some in _checked(layers, heads).items():
+    for layer, some in checked_heads([layer.heads for layer in layers], heads).items():
         layers[layer].drop_heads(some)
 
 
@@ -44,13 +44,39 @@ def without_heads(model: nn.Module, heads: Heads) -> Iterator[None]:
     layers = head_layers(model)
     hooks = [
         layers[layer].out.register_forward_pre_hook(_silence(layers[layer], some))
-        for layer, some in _checked(layers, heads).items()
+        for layer, some in checked_heads([layer.heads for layer in layers], heads).items()
     ]
     try:
         yield
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def weights_of(layer: MultiHead, head: int) -> list[tuple[Tensor, tuple[slice, ...]]]:
+    """The weights of one head: each with the part that is its own."""
+    width, heads, groups = layer.head_width, layer.heads, layer.groups
+    group = head // (heads // groups)
+
+    def rows(block: int) -> tuple[slice, ...]:
+        return (slice(block * width, (block + 1) * width),)
+
+    inner: list[tuple[Tensor, tuple[slice, ...]]]
+    if layer.qkv is not None:
+        inner = [(layer.qkv.weight, rows(block)) for block in (head, heads + group, heads + groups + group)]
+    else:
+        inner = [(layer.q.weight, rows(head)), (layer.kv.weight, rows(group)), (layer.kv.weight, rows(groups + group))]
+    return [*inner, (layer.out.weight, (slice(None), *rows(head)))]
+
+
+def head_weights(layer: MultiHead) -> Tensor:
+    """(G, n): all weights of each head of keys and values, and of the heads of queries that read it."""
+    share = layer.heads // layer.groups
+    rows = []
+    for group in range(layer.groups):
+        parts = [pair for head in range(group * share, (group + 1) * share) for pair in weights_of(layer, head)]
+        rows.append(torch.cat([weight.detach()[place].flatten() for weight, place in parts]))
+    return torch.stack(rows)
 
 
 def _silence(layer: MultiHead, heads: list[int]) -> Any:
@@ -63,8 +89,8 @@ def _silence(layer: MultiHead, heads: list[int]) -> Any:
     return hook
 
 
-def _checked(layers: list[MultiHead], heads: Heads) -> dict[int, list[int]]:
-    """The heads of each layer that is named.
+def checked_heads(counts: list[int], heads: Heads) -> dict[int, list[int]]:
+    """The heads of each layer that is named. counts: how many each layer has.
 
     An error, before anything is done, unless all of them are there and one is left.
     """
@@ -72,8 +98,8 @@ def _checked(layers: list[MultiHead], heads: Heads) -> dict[int, list[int]]:
         raise FovealError(f"heads: expected {{layer: its heads}}, such as {{0: [1]}}, got {short_repr(heads)}")
     chosen = {}
     for layer, some in heads.items():
-        expect(layer in range(len(layers)), "a layer with heads", f"0 to {len(layers) - 1}", short_repr(layer))
-        count, listed = layers[layer].heads, sorted(set(some))
+        expect(layer in range(len(counts)), "a layer with heads", f"0 to {len(counts) - 1}", short_repr(layer))
+        count, listed = counts[layer], sorted(set(some))
         for head in listed:
             expect(head in range(count), f"a head of layer {layer}", f"0 to {count - 1}", short_repr(head))
         expect(len(listed) < count, f"the heads of layer {layer}", f"at least one of {count} left", "none left")

@@ -6,7 +6,8 @@ image itself.
     logits = MLP(W_out Q)  (+ W_pool [mean_i f_i; max_i f_i] where it is `pooled`)
 
 Symbols: p_i the patches of the image, P of them; Φ one CNN shared by all; C the width; Q_latent a few learned vectors.
-    No token looks at its like, so attention costs O(P) where a ViT's costs O(P²).
+    No token looks at its like, so attention costs O(P) where a ViT's costs O(P²). Without `value_position` only the
+    keys know where they stand: K = W_emb X + PE, V = W_emb X.
 Paper: Hannibal730 (2025). Instance-adaptive Cross-Attention Model.
     github.com/Hannibal730/On-device-Sewer-Defect-Inspection.
 Departs from the paper: the plain build is the equations above. The published build (`Projected`, a mixer over the grid
@@ -18,6 +19,7 @@ Example: Icam(IcamConfig(image=64, patch=16, width=14, classes=3))(torch.rand(2,
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -61,6 +63,7 @@ class IcamConfig:
     hidden: int = 24  # of the gated feed-forward network
     dropout: float = 0.1
     position: str = "learned"  # or "sinusoidal" or "polar"
+    value_position: bool = True  # whether V has positions as K has; those of "projected" first queries never have
     # where the first queries come from: "adaptive", "projected" (adaptive, with its own projections), "static" or
     # "projected-static"
     first: str = "adaptive"
@@ -219,9 +222,10 @@ class Icam(nn.Module):
         return self.dropout(content).flatten(1, 2), self.dropout(memory).flatten(1, 2)
 
     def gather(self, content: Tensor, memory: Tensor) -> Tensor:
-        queries: Tensor = self.first(self.embed, memory, content)
+        values = None if self.config.value_position else content
+        queries: Tensor = self.first(self.embed, memory, content, values)
         for layer in self.layers:
-            queries = layer(queries, memory)
+            queries = layer(queries, memory, values)
         return queries
 
     def answer(self, queries: Tensor, grid: Tensor) -> Tensor:
@@ -270,8 +274,11 @@ class CrossBlock(nn.Module):
         self.attention = PostNorm(MultiHead(width, config.heads, key_width=width, dropout=dropout), width, dropout)
         self.feed_forward = PostNorm(Gated(width, config.hidden, dropout=dropout), width, dropout)
 
-    def forward(self, queries: Tensor, memory: Tensor) -> Tensor:
-        y: Tensor = self.feed_forward(self.attention(queries, memory))
+    def forward(self, queries: Tensor, memory: Tensor, values: Tensor | None = None) -> Tensor:
+        """values: what V is made of, the memory unless given."""
+        attention = cast("MultiHead", self.attention.layer)
+        seen = memory if values is None else attention.remember(memory, values)
+        y: Tensor = self.feed_forward(self.attention(queries, seen))
         return y
 
 
@@ -296,7 +303,7 @@ def _check(config: IcamConfig) -> None:
         "at least 0 and below 1",
         short_repr(config.dropout),
     )
-    for name in ("mixer", "pooled"):
+    for name in ("mixer", "pooled", "value_position"):
         value = getattr(config, name)
         expect(isinstance(value, bool), f"Icam's {name}", "True or False", short_repr(value))
     for kind, name, known in (("position", config.position, POSITIONS), ("first query", config.first, FIRST)):

@@ -1,20 +1,28 @@
-"""Peers: what others use, built from transformers' configs without their weights, to be trained by the same command on
-the same data.
+"""Peers: what others use, built from transformers' configs, or by files beside this one where it has none, without
+their weights, to be trained by the same command on the same data.
 
     logits = peer(images)
 
-Symbols: peer one of efficientnet-b0, mobilenet-v2, mobilevit-xxs, deit-tiny, vit-24 (DeiT, as wide and as deep as
-    ICAM's decoder) and resnet-18.
+Symbols: peer one of efficientnet-b0, mobilenet-v2, mobilenet-v3-s (Small), mobilenet-v4-s (Conv-Small), mobilevit-xxs,
+    deit-tiny, vit-24 (DeiT, as wide and as deep as ICAM's decoder), resnet-18 and xie-2019 (for sewers).
 Paper: Mingxing Tan, Quoc V. Le (2019). EfficientNet: rethinking model scaling for convolutional neural networks. ICML.
     arXiv:1905.11946.
 Paper: Mark Sandler, Andrew Howard, Menglong Zhu, Andrey Zhmoginov, Liang-Chieh Chen (2018). MobileNetV2: inverted
     residuals and linear bottlenecks. CVPR. arXiv:1801.04381.
+Paper: Andrew Howard, Mark Sandler, Grace Chu, Liang-Chieh Chen, Bo Chen, Mingxing Tan, Weijun Wang, Yukun Zhu, Ruoming
+    Pang, Vijay Vasudevan, Quoc V. Le, Hartwig Adam (2019). Searching for MobileNetV3. ICCV. arXiv:1905.02244.
+Paper: Danfeng Qin, Chas Leichner, Manolis Delakis, Marco Fornoni, Shixin Luo, Fan Yang, Weijun Wang, Colby Banbury,
+    Chengxi Ye, Berkin Akin, Vaibhav Aggarwal, Tenghui Zhu, Daniele Moro, Andrew Howard (2024). MobileNetV4: universal
+    models for the mobile ecosystem. ECCV. arXiv:2404.10518.
 Paper: Sachin Mehta, Mohammad Rastegari (2022). MobileViT: light-weight, general-purpose, and mobile-friendly vision
     transformer. ICLR. arXiv:2110.02178.
 Paper: Hugo Touvron, Matthieu Cord, Matthijs Douze, Francisco Massa, Alexandre Sablayrolles, Hervé Jégou (2021).
     Training data-efficient image transformers & distillation through attention. ICML. arXiv:2012.12877.
 Paper: Kaiming He, Xiangyu Zhang, Shaoqing Ren, Jian Sun (2016). Deep residual learning for image recognition. CVPR.
     arXiv:1512.03385.
+Paper: Qian Xie, Dawei Li, Jinxuan Xu, Zhenghao Yu, Jun Wang (2019). Automatic detection and classification of sewer
+    defects via hierarchical deep learning. IEEE Transactions on Automation Science and Engineering.
+    doi:10.1109/TASE.2019.2900170.
 Departs from the paper: none learns from ImageNet first, none distils, and all are trained by the recipe of the run.
     What transformers leaves unset is initialised as the papers do.
 Cost: each its own; `foveal bench models resnet-18` measures it.
@@ -22,6 +30,7 @@ Example: Peer(PeerConfig("vit-24", classes=3, image=32))(torch.rand(2, 3, 32, 32
 """
 
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +40,8 @@ from torch import Tensor, nn
 from foveal.errors import FovealError, expect, expect_integer, short_repr, unknown
 from foveal.models.features import probe
 from foveal.models.mbconv import he_normal
+from foveal.models.mobilenet import mobilenet_v3_small, mobilenet_v4_small
+from foveal.models.xie import Xie
 
 
 @dataclass(frozen=True)
@@ -76,6 +87,12 @@ _BUILDS: dict[str, tuple[str, str, dict[str, Any]]] = {
         {"layer_type": "basic", "depths": [2, 2, 2, 2], "hidden_sizes": [64, 128, 256, 512]},
     ),
 }
+# name → what builds it for so many classes: a module images → logits with strides, features and a layer `classifier`
+_OWN: dict[str, Callable[[int], Any]] = {
+    "mobilenet-v3-s": mobilenet_v3_small,
+    "mobilenet-v4-s": mobilenet_v4_small,
+    "xie-2019": Xie,
+}
 VITS = ("deit-tiny", "vit-24")
 # Which of transformers' hidden states are the last of strides 4, 8, 16 and 32.
 LAST = {
@@ -87,10 +104,13 @@ LAST = {
 PRESETS = {
     "efficientnet-b0": PeerConfig("efficientnet-b0"),
     "mobilenet-v2": PeerConfig("mobilenet-v2"),
+    "mobilenet-v3-s": PeerConfig("mobilenet-v3-s"),  # 1,519,906 parameters
+    "mobilenet-v4-s": PeerConfig("mobilenet-v4-s"),  # 2,495,586 parameters
     "mobilevit-xxs": PeerConfig("mobilevit-xxs"),
     "deit-tiny": PeerConfig("deit-tiny"),
     "vit-24": PeerConfig("vit-24"),
     "resnet-18": PeerConfig("resnet-18"),
+    "xie-2019": PeerConfig("xie-2019"),  # 9,160,194 parameters
 }
 
 
@@ -99,24 +119,14 @@ class Peer(nn.Module):
 
     def __init__(self, config: PeerConfig) -> None:
         super().__init__()
-        if config.kind not in _BUILDS:
-            raise unknown("peer", config.kind, _BUILDS)
+        if config.kind not in PRESETS:
+            raise unknown("peer", config.kind, PRESETS)
         expect_integer(config.classes, "Peer's classes")
         expect_integer(config.image, "Peer's image")
         expect(config.image % 32 == 0, "Peer's image", "a multiple of 32", config.image)
         self.config = config
-        try:
-            transformers = importlib.import_module("transformers")
-        except ModuleNotFoundError:
-            raise FovealError(
-                f"{config.kind}: expected transformers to be installed, got none; pip install foveal[peers]"
-            ) from None
-        settings, model, changes = _BUILDS[config.kind]
-        if "image_size" in changes or config.kind in (*VITS, "mobilevit-xxs"):
-            changes = changes | {"image_size": config.image}
-        # Eager in training mode as others run it: transformers chooses torch's scaled_dot_product_attention by itself.
-        self.net = getattr(transformers, model)(getattr(transformers, settings)(num_labels=config.classes, **changes))
-        if config.kind not in VITS:
+        self.net: Any = _OWN[config.kind](config.classes) if config.kind in _OWN else _built(config)
+        if config.kind not in (*VITS, "xie-2019"):
             for part in self.net.modules():
                 begin_well(part)
 
@@ -127,6 +137,8 @@ class Peer(nn.Module):
     @property
     def strides(self) -> tuple[int, ...]:
         """Of the maps of `features`."""
+        if self.config.kind in _OWN:
+            return self.net.strides  # type: ignore[no-any-return]
         return (self.net.config.patch_size,) if self.config.kind in VITS else (4, 8, 16, 32)
 
     @property
@@ -136,6 +148,8 @@ class Peer(nn.Module):
     def features(self, images: Tensor) -> list[Tensor]:
         """The last map (B, C, h, w) of each stride, of a ViT its normalised patches: see models/features.py."""
         self._check(images)
+        if self.config.kind in _OWN:
+            return self.net.features(images)  # type: ignore[no-any-return]
         seen = self.net.base_model(pixel_values=images, output_hidden_states=True)
         if self.config.kind not in VITS:
             return [seen.hidden_states[place] for place in LAST[self.config.kind]]
@@ -144,7 +158,7 @@ class Peer(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         self._check(images)
-        logits: Tensor = self.net(pixel_values=images).logits
+        logits: Tensor = self.net(images) if self.config.kind in _OWN else self.net(pixel_values=images).logits
         return logits
 
     def _check(self, images: Tensor) -> None:
@@ -157,6 +171,22 @@ class Peer(nn.Module):
                 f"{kind}'s images: expected {wanted}, got "
                 f"{tuple(images.shape) if isinstance(images, Tensor) else short_repr(images)}"
             )
+
+
+def _built(config: PeerConfig) -> nn.Module:
+    """The network of transformers', with new weights."""
+    try:
+        transformers = importlib.import_module("transformers")
+    except ModuleNotFoundError:
+        raise FovealError(
+            f"{config.kind}: expected transformers to be installed, got none; pip install foveal[peers]"
+        ) from None
+    settings, model, changes = _BUILDS[config.kind]
+    if "image_size" in changes or config.kind in (*VITS, "mobilevit-xxs"):
+        changes = changes | {"image_size": config.image}
+    # Eager in training mode as others run it: transformers chooses torch's scaled_dot_product_attention by itself.
+    net: nn.Module = getattr(transformers, model)(getattr(transformers, settings)(num_labels=config.classes, **changes))
+    return net
 
 
 def begin_well(part: nn.Module) -> None:

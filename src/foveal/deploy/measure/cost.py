@@ -26,10 +26,10 @@ def parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def flops(model: nn.Module, *inputs: Any) -> int:
+def flops(model: nn.Module, *inputs: Any, **named: Any) -> int:
     """Floating-point operations of one pass in evaluation mode, 2 for each multiply-add of a product."""
     with _watched_run(model), FlopCounterMode(display=False, custom_mapping=_FUSED_ON_CPU) as counter:
-        model(*inputs)
+        model(*inputs, **named)
     return int(counter.get_total_flops())
 
 

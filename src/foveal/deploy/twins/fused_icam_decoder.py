@@ -6,6 +6,7 @@ and products of weights are made once.
                                           no bias of keys: a softmax takes out what all keys share
     layer  w_h = softmax((Q A_h + a_h) Kᵀ);  Q ← LN(Q + Σ_h (w_h K) B_h + b)
                                           as in layers/absorbed.py, 1/√D inside A
+    where values know no position, (w K) becomes (w X) E + b_E, which is joined with what is made of it
     head   W₁(W_out Q + b_out) + b₁ = (W₁ W_out) Q + (W₁ b_out + b₁)
 
 Symbols: E the embedding of features; w, w_h the maps, outputs as well. Queries are rows of one matrix, so that each
@@ -36,7 +37,11 @@ class LeanDecoder(nn.Module):
         self.mixer, self.norm = model.mixer, model.norm
         self.memory = Memory(model, rows * model.config.pool, columns * model.config.pool)
         self.first = First(model)
-        self.layers = nn.ModuleList(LeanCrossBlock(cast("CrossBlock", layer), self.queries) for layer in model.layers)
+        self.positioned = model.config.value_position
+        embed = None if self.positioned else model.embed
+        self.layers = nn.ModuleList(
+            LeanCrossBlock(cast("CrossBlock", layer), self.queries, embed) for layer in model.layers
+        )
         self.inner, self.outer, self.pooled = head(model), cast("nn.Linear", model.head[3]), model.pooled
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -46,8 +51,9 @@ class LeanDecoder(nn.Module):
         keys = memory.transpose(1, 2)
         queries, looked = self.first(content, memory, keys)
         maps = [] if looked is None else [looked]
+        values = memory if self.positioned else content
         for layer in self.layers:
-            queries, looked = layer(queries, memory, keys)
+            queries, looked = layer(queries, values, keys)
             maps.append(looked)
         logits: Tensor = self.outer(self.inner(queries.reshape(-1, self.inner.in_features)).relu())
         if self.pooled is not None:
@@ -97,6 +103,7 @@ class First(nn.Module):
                 self.output = joined(value, embed)
             elif isinstance(first, Adaptive):
                 asked = wide(embed)(first.latent.double()) / width**0.5
+                self.output = None if model.config.value_position else embed
             else:
                 fixed = wide(getattr(first, "q", embed))(first.latent.double())
         for name, value_ in (("asked", asked), ("fixed", fixed)):
@@ -114,7 +121,8 @@ class First(nn.Module):
 
 
 class LeanCrossBlock(nn.Module):
-    def __init__(self, block: CrossBlock, queries: int) -> None:
+    def __init__(self, block: CrossBlock, queries: int, embed: nn.Linear | None) -> None:
+        """embed: E, where the values are X and not K."""
         super().__init__()
         around, after = block.attention, block.feed_forward
         attention, network = cast("MultiHead", around.layer), cast("Gated", after.layer)
@@ -131,7 +139,12 @@ class LeanCrossBlock(nn.Module):
             assert offset is not None
             scale = twin.head_width**-0.5
             self.asked = linear(asked * scale, offset * scale, dtype)
-            self.output = linear(twin._output(), twin._offset(None, asked, asked), dtype)
+            weight, bias = twin._output(), twin._offset(None, asked, asked)
+            if embed is not None:
+                each = weight.unflatten(1, (self.heads, self.width))  # (C, H, C)
+                bias = bias + each.sum(1) @ embed.bias.double()  # weights of a head add up to 1
+                weight = (each @ embed.weight.double()).flatten(1)
+            self.output = linear(weight, bias, dtype)
             of_gate, of_passed = zip(network.inner.weight.chunk(2), network.inner.bias.chunk(2), strict=True)
             self.gate, self.passed = linear(*of_gate, dtype), linear(*of_passed, dtype)
         self.seen_norm, self.norm, self.outer, self.activation = (
@@ -141,11 +154,13 @@ class LeanCrossBlock(nn.Module):
             network.activation,
         )
 
-    def forward(self, queries: Tensor, memory: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries (B·N, C), memory (B, P, C) and its transpose → queries, and where they looked (B, H, N, P)."""
+    def forward(self, queries: Tensor, values: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries (B·N, C), values K or X (B, P, C or C′), keys Kᵀ (B, C, P) → queries, and where they looked (B, H,
+        N, P).
+        """
         asked = self.asked(queries).view(-1, self.queries * self.heads, self.width)
         looked = (asked @ keys).softmax(-1)  # (B, N·H, P)
-        seen = (looked @ memory).view(-1, self.heads * self.width)
+        seen = (looked @ values).view(-1, self.output.in_features)
         queries = self.seen_norm(queries + self.output(seen))
         queries = self.norm(queries + self.outer(self.activation(self.gate(queries)) * self.passed(queries)))
         return queries, looked.unflatten(1, (self.queries, self.heads)).transpose(1, 2) if self.queries > 1 else looked[

@@ -38,6 +38,7 @@ PARTS: dict[
         "learned": {"position": "learned"},
         "polar": {"position": "polar"},
     },
+    "values": {"with positions": {"value_position": True}, "without positions": {"value_position": False}},
     "mixer": {"mixer": {"mixer": True}, "no mixer": {"mixer": False}},
     "dropout": {f"dropout {share}": {"dropout": share} for share in (0.1, 0.0, 0.2, 0.3)},
 }

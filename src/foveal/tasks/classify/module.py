@@ -173,19 +173,22 @@ class ClassifyModule(TaskModule):
         """(logits, index in the source) of the images that could be read."""
         return self.logits(batch)[batch.good].cpu(), batch.index[batch.good].cpu()
 
-    def configure_optimizers(self) -> Any:
+    def groups(self) -> list[dict[str, Any]]:
+        """The weights as AdamW takes them, by their share of the learning rate and their weight decay."""
         recipe = self.recipe
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
         for name, parameter in self.model.named_parameters():
             decay = recipe.weight_decay if parameter.dim() > 1 else 0.0  # none on biases and scales
             share = recipe.backbone_lr if is_backbone(self.model, name) else 1.0
             groups.setdefault((share, decay), []).append(parameter)
-        listed = [
+        return [
             {"params": params, "weight_decay": decay, "lr": recipe.lr * share}
             for (share, decay), params in groups.items()
         ]
-        warmup = round(recipe.warmup * self.steps)
-        return self.adamw(listed, lambda step: cosine(step, self.steps, warmup), recipe.lr)
+
+    def configure_optimizers(self) -> Any:
+        warmup = round(self.recipe.warmup * self.steps)
+        return self.adamw(self.groups(), lambda step: cosine(step, self.steps, warmup), self.recipe.lr)
 
 
 def is_backbone(model: nn.Module, name: str) -> bool:
