@@ -104,6 +104,24 @@ def test_other_terms(make, kernel):
     compare(heads(torch.float32, 4), kernel, extra=tuple(term.tensors), bias=term)
 
 
+@pytest.mark.parametrize("dtype", CLOSE)
+@pytest.mark.parametrize("mask", [None, local(5), padding([49, 17]), "windows"], ids=str)
+def test_the_table_of_a_window_in_the_kernel_that_takes_a_bias(mask, dtype):
+    mask = torch.rand(2, 1, 49, 49, device="cuda") < 0.5 if mask == "windows" else mask
+    position = BiasTable(4, 7, 7).to("cuda", dtype)
+    torch.nn.init.normal_(position.table)
+    term = position.term()
+    compare(heads(dtype, 4, 49, 49, 32), "efficient", extra=tuple(term.tensors), mask=mask, bias=term)
+
+
+def test_auto_takes_the_kernel_that_takes_a_bias_for_many_small_windows():
+    q = torch.randn(2000, 4, 49, 32, device="cuda", dtype=torch.bfloat16)
+    mask = torch.ones(2000, 1, 49, 49, device="cuda", dtype=torch.bool)
+    term = BiasTable(4, 7, 7).to("cuda").term()
+    assert foveal.which(q, q, q, bias=term).kernel == "efficient"
+    assert foveal.which(q, q, q, mask=mask, bias=term).kernel == "efficient"
+
+
 def test_auto_takes_cudnn_for_plain_and_flex_for_sparse_and_skew_for_relative():
     q, k, v = heads(torch.bfloat16, 4, 2048, 2048)
     assert foveal.which(q, k, v).kernel == "cudnn"
@@ -117,9 +135,17 @@ def test_queries_and_keys_of_different_number():
         compare(heads(torch.bfloat16, 2, 100, 300), "auto", mask=mask)
 
 
-def test_compiled_on_the_gpu():
-    layer = foveal.layers.MultiHead(256, 4, mask=local(64)).cuda()
-    x = torch.randn(2, 512, 256, device="cuda")
+@pytest.mark.parametrize(
+    ("options", "tokens"),
+    [({"mask": local(64)}, 512), ({}, 512), ({"mask": causal}, 197), ({"position": BiasTable(4, 7, 7)}, 49)],
+    ids=str,
+)
+def test_compiled_on_the_gpu(options, tokens):
+    layer = foveal.layers.MultiHead(256, 4, **options).cuda()
+    x = torch.randn(2, tokens, 256, device="cuda").requires_grad_()
     torch._dynamo.reset()
-    y = torch.compile(layer, fullgraph=True)(x)
-    assert (y - layer(x)).abs().max() < 1e-4
+    y, expected = torch.compile(layer, fullgraph=True)(x), layer(x)
+    assert (y - expected).abs().max() < 1e-4
+    upstream = torch.randn_like(y)
+    mine, other = (torch.autograd.grad(one, x, upstream)[0] for one in (y, expected))
+    assert (mine - other).abs().max() < 1e-4

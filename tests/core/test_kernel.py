@@ -7,6 +7,7 @@ import pytest
 import torch
 from core.heads import heads, near
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from foveal import attend, which
 from foveal.core import attend as core
@@ -14,6 +15,7 @@ from foveal.core.kernel import KERNELS
 from foveal.core.term import Term
 from foveal.errors import FovealError
 from foveal.mask import bigbird, causal, local, longformer, padding, random, strided, window
+from foveal.position import BiasTable
 
 NAMES = [kernel.name for kernel in KERNELS] + ["explicit"]
 
@@ -70,6 +72,15 @@ def test_which_says_why_in_words():
     assert str(choice).startswith("flash: the fastest exact kernel")
     assert all(f"\n  not {name}: {reason}" in str(choice) for name, reason in choice.others.items())
     assert which(*heads(), mask=local(90)).why.startswith("the fastest exact kernel for no mask")
+
+
+def test_a_small_table_of_biases_is_written_out_where_it_does_not_learn():
+    tensors = [x.detach() for x in heads(20, 20, batch=5, count=3, dtype=torch.float32)]
+    table = BiasTable(3, 4, 5)
+    assert which(*tensors, bias=table.term()).kernel == "blocks"
+    assert which(*tensors, bias=table.requires_grad_(False).term()).kernel == "flash"
+    large = [x.detach() for x in heads(200, 200, batch=1, count=3, dtype=torch.float32)]
+    assert which(*large, bias=BiasTable(3, 10, 20).requires_grad_(False).term()).kernel == "blocks"
 
 
 def test_what_ran_before_does_not_change_the_choice():
@@ -185,6 +196,15 @@ def test_dropout_works_in_a_graph():
     compiled = torch.compile(lambda *x: attend(*x, mask=local(3), dropout=0.5), fullgraph=True, backend="aot_eager")
     tensors = heads(13, 13)
     assert not torch.equal(compiled(*tensors), compiled(*tensors))
+
+
+@pytest.mark.parametrize("keys", [13, 7])
+def test_attention_on_a_gpu_is_one_graph(keys):
+    # Tensors without memory say that they are on a GPU: the trace asks what it would ask there.
+    with FakeTensorMode():
+        q, k = (torch.empty(2, 4, length, 16, device="cuda", dtype=torch.bfloat16) for length in (13, keys))
+        compiled = torch.compile(lambda *x: attend(*x), fullgraph=True, backend="eager")
+        assert compiled(q, k, k).shape == q.shape
 
 
 @pytest.mark.slow

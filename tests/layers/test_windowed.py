@@ -8,6 +8,7 @@ from torch import nn
 
 from foveal.core.pattern.window import window
 from foveal.errors import FovealError
+from foveal.layers.attention import filled_up
 from foveal.layers.feed_forward import FeedForward
 from foveal.layers.multihead import MultiHead
 from foveal.layers.residual import PreNorm
@@ -154,6 +155,12 @@ def test_a_grid_that_is_not_contiguous():
     layer = scatter(Windowed(6, 2, window=3, shift=1).double())
     x = grid(2, 6, 5, 7).permute(0, 2, 3, 1)
     assert near(layer(x), layer(x.contiguous()))
+
+
+def test_a_grid_of_whole_windows_is_not_copied():
+    x = grid(2, 6, 9, 5)
+    assert filled_up(x, 3) is x
+    assert filled_up(x, 4).shape == (2, 8, 12, 5)
 
 
 def test_bad_input():

@@ -77,6 +77,16 @@ def test_blocks_equal_the_explicit_twin_with_their_gradients(which):
         torch.testing.assert_close(got, want, atol=1e-9, rtol=0)
 
 
+@pytest.mark.parametrize("which", [None, mask.causal, mask.strided(3), mask.padding([77, 0])], ids=repr)
+@torch.no_grad()
+def test_written_out_it_is_the_same(which):
+    torch.manual_seed(0)
+    position = filled(4, 7, 11)
+    tensors = [torch.randn(2, heads, 77, 5, dtype=DOUBLE) for heads in (4, 2, 2)]
+    written, exact = (attend(*tensors, mask=which, bias=position.term(), kernel=name) for name in ("flash", "explicit"))
+    torch.testing.assert_close(written, exact, atol=1e-9, rtol=0)
+
+
 @pytest.mark.filterwarnings("ignore:.*without torch.compile")
 def test_the_form_for_flex_attention():
     position = filled(3, 2, 5).float().requires_grad_(False)

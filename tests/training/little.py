@@ -39,6 +39,15 @@ FLAGS = [
     "cpu",
 ]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+# `foveal …`, slowed down, so that it does not end before it is killed
+SLOW = """
+import sys, time
+from foveal.app import cli
+from foveal.tasks.classify.module import ClassifyModule
+real = ClassifyModule.on_validation_epoch_start
+ClassifyModule.on_validation_epoch_start = lambda self: (time.sleep(0.3), real(self))
+sys.exit(cli.main())
+"""
 
 
 def image(number, label):

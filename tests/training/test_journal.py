@@ -112,6 +112,14 @@ def test_pace_within_an_epoch(tmp_path, monkeypatch):
     assert journal.pace(trainer, Module(0.0), 0.25)["left"] == "165 min"
 
 
+def test_a_stage_of_several_counts_those_behind_it(tmp_path, capsys):
+    journal = Journal(tmp_path, "best", WATCHED, name="teachers/seed1", later=1800.0)
+    one_epoch(journal, Trainer(loss=0.125), 4, 0.5)
+    err = capsys.readouterr().err
+    assert err.startswith("epoch 5 of 5 of teachers/seed1 · loss 0.1250 · ")
+    assert err.endswith(" · left 30 min\n")
+
+
 def test_a_line_per_epoch_on_stderr(tmp_path, capsys):
     one_epoch(Journal(tmp_path, "best", WATCHED, verbose=True), Trainer(loss=0.125), 1, 0.5)
     out, err = capsys.readouterr()

@@ -11,7 +11,7 @@ import time
 
 import pytest
 import torch
-from training.little import ENVIRONMENT, FIELDS, FLAGS, a_set, figures, result, same_run, trained, typed
+from training.little import ENVIRONMENT, FIELDS, FLAGS, SLOW, a_set, figures, result, same_run, trained, typed
 
 from foveal.errors import FovealError
 from foveal.tasks.classify import finish as finish_module
@@ -23,15 +23,6 @@ from foveal.training import journal as journal_module
 from foveal.training.harness import Machine
 
 CPU = Machine("cpu")
-SLOW = """
-import sys, time
-from foveal.app import cli
-from foveal.tasks.classify.module import ClassifyModule
-real = ClassifyModule.on_validation_epoch_start
-# So that it does not end before it is killed:
-ClassifyModule.on_validation_epoch_start = lambda self: (time.sleep(0.3), real(self))
-sys.exit(cli.main())
-"""
 
 
 class Killed(BaseException):

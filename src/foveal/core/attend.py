@@ -22,6 +22,7 @@ from torch import Tensor
 from torch._C._functorch import TransformType
 from torch.autograd import forward_ad
 
+from foveal.core.algebra import Given
 from foveal.core.blockwise import by_group, no_autocast
 from foveal.core.kernel import KERNELS, Kernel
 from foveal.core.mask import Mask
@@ -228,7 +229,8 @@ def _choose(call: Call, name: str) -> Kernel:
     if call.transformed or forward_ad._current_level >= 0:
         return _ALL["explicit"] if name == "auto" and _beyond_first() else _select(call, name)
     # The answer depends on these alone; asking every kernel anew would cost more than a step of decoding.
-    mask = type(call.mask) if call.native else call.mask is not None and call.mask.batched
+    known = call.native or isinstance(call.mask, Given)
+    mask = type(call.mask) if known else call.mask is not None and call.mask.batched
     kind = mask, None if call.term is None else call.term.kind, call.learns, torch.is_grad_enabled(), call.dropout > 0
     sizes = call.q.shape, call.k.shape, call.v.shape, call.q.stride(), call.k.stride(), call.v.stride()
     key = (name, *sizes, call.q.dtype, call.q.device, call.q.requires_grad, *kind)
@@ -242,8 +244,13 @@ def _choose(call: Call, name: str) -> Kernel:
 
 def _select(call: Call, name: str) -> Kernel:
     if name == "auto":
-        able = [kernel for kernel in KERNELS if not kernel.refuses(call)]
-        return next((kernel for kernel in able if not kernel.avoided(call)), able[0] if able else _ALL["explicit"])
+        able = None
+        for kernel in KERNELS:  # no further than needed: torch.compile traces every question
+            if not kernel.refuses(call):
+                if not kernel.avoided(call):
+                    return kernel
+                able = able or kernel
+        return able or _ALL["explicit"]
     reason = _ALL[name].refuses(call)
     if reason:
         able_names = [kernel.name for kernel in _ALL.values() if not kernel.refuses(call)]

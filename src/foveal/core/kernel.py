@@ -7,6 +7,7 @@ smaller).
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -14,8 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from foveal.core.algebra import Given
 from foveal.core.blockwise import blockwise
 from foveal.core.flex import flex, has_triton
+from foveal.core.mask import Mask
 from foveal.core.pattern.causal import Causal
 from foveal.core.relative import RelativeTerm
 from foveal.core.request import Call
@@ -52,9 +55,16 @@ def _sdpa(call: Call, mask: Tensor | None) -> Tensor:
 
 
 def _on_backend(backend: SDPBackend) -> Callable[[Call], Tensor]:
+    # In a graph torch cannot be asked what a backend takes (`_asked`), so it gets a choice. Flash has no mask to be
+    # inexact with: there torch may take any, and takes cuDNN where that is faster.
+    in_graph: list[SDPBackend] = [] if backend == SDPBackend.FLASH_ATTENTION else [backend, SDPBackend.MATH]
+
     def run(call: Call) -> Tensor:
         mask = call.dense_mask()
-        if not torch.compiler.is_compiling() and _torchs_choice(call, mask) == backend:
+        if torch.compiler.is_compiling():
+            with sdpa_kernel(in_graph) if in_graph else nullcontext():
+                return _sdpa(call, mask)
+        if _torchs_choice(call, mask) == backend:
             return _sdpa(call, mask)  # torch would take it by itself: no need to pay for the context
         with sdpa_kernel([backend]):
             return _sdpa(call, mask)
@@ -92,7 +102,7 @@ def _with_nan(y: Tensor, q: Tensor, keys: int) -> Tensor:
 
 
 def _refuses_term(call: Call) -> str:
-    if call.term is not None and not isinstance(call.term, Written):
+    if call.term is not None and type(call.term).written is Term.written:
         return f"it cannot compute {type(call.term).__name__}'s term"
     return ""
 
@@ -111,7 +121,7 @@ def _refuses_flash(call: Call) -> str:
             return "it needs tensors whose last axis lies together in memory"
         return _refuses_term(call)
     if call.mask is not None and not call.native:
-        return f"it knows no mask but causal, and this is {call.mask!r}"
+        return f"it knows no mask but causal, and this is {_named(call.mask)}"
     if call.term is not None:
         return "it takes no bias"
     return _asked(torch.backends.cuda.can_use_flash_attention, call)
@@ -121,10 +131,17 @@ def _refuses_cudnn(call: Call) -> str:
     if call.q.device.type != "cuda":
         return "it needs an NVIDIA GPU"
     if call.mask is not None and not call.native:
-        return f"its answer for a row that sees nothing is not 0, and this is {call.mask!r}"
+        return f"its answer for a row that sees nothing is not 0, and this is {_named(call.mask)}"
     if call.term is not None:
         return "it is used without a bias here"
+    if torch.compiler.is_compiling():
+        return "torch.compile cannot ask for it; in flash's place torch takes it by itself"
     return _asked(torch.backends.cuda.can_use_cudnn_attention, call)
+
+
+def _named(mask: Mask | None) -> str:
+    """A mask in words. In a graph nobody reads them, and the repr of a dataclass would break it."""
+    return "another" if torch.compiler.is_compiling() else repr(mask)
 
 
 def _refuses_efficient(call: Call) -> str:
@@ -137,6 +154,8 @@ def _asked(can_use: Callable[..., bool], call: Call) -> str:
     """torch's own word on whether a backend takes these tensors."""
     if isinstance(call.mask, Causal) and call.q.shape[2] != call.k.shape[2]:
         return "its causal mask ends at the last key, ours begins at the first, and N ≠ M"
+    if torch.compiler.is_compiling():  # the question would break the graph in two, at every attention of a model
+        return ""
     parameters = torch.backends.cuda.SDPAParams(
         call.q, call.k, call.v, None, call.dropout, isinstance(call.mask, Causal), call.grouped
     )
@@ -144,9 +163,15 @@ def _asked(can_use: Callable[..., bool], call: Call) -> str:
 
 
 def _too_large(call: Call) -> str:
-    if (call.native and call.term is None) or torch.compiler.is_compiling():
+    if call.native and call.term is None:
         return ""
+    compiling = torch.compiler.is_compiling()
+    if compiling and (call.term is None or isinstance(call.term, Written)):
+        return ""  # a look at the sizes would cost another graph; a term that is not written has looked already
     pairs, limit = call.q.shape[2] * call.k.shape[2], SMALL.get(call.q.device.type, SMALL_BATCHED)
+    windows = isinstance(call.mask, Given) and call.q.device.type == "cuda"  # many small samples, whose mask is stored
+    if (compiling or windows) and pairs <= limit:
+        return ""
     if call.mask is not None and call.mask.batched:
         pairs, limit = pairs * call.q.shape[0], SMALL_BATCHED
     return f"a dense mask of {pairs:,} pairs would be stored" if pairs > limit else ""

@@ -58,7 +58,7 @@ class Call:
         )
 
     def dense_mask(self) -> Tensor | None:
-        """The mask written out, (1 or B, 1, N, M), and a written bias in it; None if a kernel needs neither."""
+        """The mask written out, (1 or B, 1, N, M), and the written term in it; None if a kernel needs neither."""
         if self.native and self.term is None:
             return None
         dense = None
@@ -66,8 +66,7 @@ class Call:
             dense = self.mask.dense(self.q.shape[2], self.k.shape[2], batch=self.q.shape[0], device=self.q.device)
         if self.term is None:
             return dense
-        (bias,) = self.term.tensors
-        bias = bias.to(self.q.dtype)
+        bias = self.term.written(self.q, self.k.shape[2])
         return bias if dense is None else bias.masked_fill(~dense, -torch.inf)
 
 

@@ -37,6 +37,14 @@ class Term:
         """What distinguishes terms that need different kernels; it can be hashed."""
         return type(self)
 
+    def written(self, q: Tensor, keys: int) -> Tensor:
+        """The whole term as one tensor of q's dtype that broadcasts to (B, H, N, M), for kernels that take nothing
+        else.
+
+        Only a term that is the same for all samples has it: it is small beside the weights.
+        """
+        raise NotImplementedError
+
     def score_mod(self, q: Tensor) -> Callable[..., Tensor] | None:
         """FlexAttention's form, (score, b, h, i, j) → score; None if there is none."""
         return None
@@ -67,6 +75,9 @@ class Written(Term):
         (bias,) = tensors
         some = bias if bias.shape[2] == 1 else bias[:, :, rows]
         return some if bias.shape[3] == 1 else some[:, :, :, columns]
+
+    def written(self, q: Tensor, keys: int) -> Tensor:
+        return self.tensors[0].to(q.dtype)
 
     def check(self, q: Tensor, keys: int) -> None:
         want = (q.shape[0], q.shape[1], q.shape[2], keys)

@@ -21,6 +21,7 @@ from foveal.core.algebra import Given
 from foveal.core.attend import weigh
 from foveal.core.mask import Mask
 from foveal.core.score.dot import dot
+from foveal.core.trace import is_tracing
 from foveal.errors import FovealError, expect, expect_integer, is_number, short_repr
 
 Score = Callable[[Tensor, Tensor], Tensor]
@@ -131,7 +132,10 @@ def matrix(layer: nn.Module, linear: nn.Linear) -> Tensor:
 def filled_up(grid: Tensor, size: int) -> Tensor:
     """A grid (B, h, w, C) with zeros at its end, so that `size` divides its sides; at least one square of that size."""
     h, w = grid.shape[1], grid.shape[2]
-    return functional.pad(grid, (0, 0, 0, -w % size if w else size, 0, -h % size if h else size))
+    right, down = -w % size if w else size, -h % size if h else size
+    # A pad of nothing copies the grid; in a graph it goes by itself, and a look at the sizes would tie them down.
+    fits = not torch.compiler.is_compiling() and not is_tracing() and right == down == 0
+    return grid if fits else functional.pad(grid, (0, 0, 0, right, 0, down))
 
 
 def cut_off(grid: Tensor, size: int) -> Tensor:

@@ -16,7 +16,6 @@ Example: Windowed(14, 2, window=3, shift=1)(image)
 import torch
 from torch import Tensor, nn
 
-from foveal.core.pattern.window import window as same_window
 from foveal.errors import expect, expect_integer
 from foveal.layers.attention import check_grid, filled_up
 from foveal.layers.multihead import MultiHead
@@ -85,15 +84,18 @@ class Windowed(nn.Module):
     def _mask(self, h: int, w: int, rows: int, columns: int, shift: int, device: torch.device) -> Tensor:
         """For each window, which of its tokens see which: (windows, 1, size², size²).
 
-        It is `foveal.mask.window`, read at the tokens' places.
+        It is `foveal.mask.window` at the tokens' places. What shares a window only because it was rolled around the
+        border lies on two sides of it: comparing sides is cheaper than dividing each pair's places by the window.
         """
-        places = torch.arange(rows * columns, device=device).view(1, rows, columns, 1)
-        at = self._cut(places, shift)[..., 0]  # (windows, size²), the place of each token in the padded grid
-        zero = torch.zeros((), dtype=torch.long, device=device)
-        pattern = same_window(h=rows, w=columns, shift=shift, size=self.window)
-        kept = pattern.keeps(zero, zero, at[:, :, None], at[:, None, :], rows * columns)
-        real = (at // columns < h) & (at % columns < w)  # not filler
-        return (kept & real[:, None, :])[:, None]
+        row = torch.arange(rows, device=device)[:, None]
+        column = torch.arange(columns, device=device)
+        side = 2 * (row >= rows - shift) + (column >= columns - shift)  # (h′, w′), of the rolled grid
+        at = self._cut(side[None, :, :, None], 0)[..., 0]  # (windows, size²)
+        kept = at[:, :, None] == at[:, None, :]
+        if (rows, columns) != (h, w):
+            real = ((row + shift) % rows < h) & ((column + shift) % columns < w)  # not filler
+            kept = kept & self._cut(real[None, :, :, None], 0)[..., 0][:, None]
+        return kept[:, None]
 
 
 def _check_shift(shift: int, window: int) -> None:

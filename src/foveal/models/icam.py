@@ -154,8 +154,8 @@ class Icam(nn.Module):
         self.pooled = None
         if config.pooled:  # which answers alone to begin with: what queries say at random only gets in its way
             self.pooled = nn.Linear(2 * features, config.classes)
-            nn.init.zeros_(self.head[3].weight)
-            nn.init.zeros_(self.head[3].bias)
+            for tensor in self.head[3].parameters():
+                nn.init.zeros_(tensor)
         # Made last: of one seed, all other weights begin as they do without it.
         self.attention = nn.Identity() if config.attention == "" else same_shape(config.attention, features)
 

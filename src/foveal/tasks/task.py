@@ -158,6 +158,15 @@ class Task(ABC):
     ) -> "Training":
         """The module and the data of one run. fresh: it does not continue from a checkpoint."""
 
+    def rehearsal(
+        self, recipe: Any, data: Any, folder: Path, machine: "Machine", progress: "Progress", fresh: bool
+    ) -> "Training":
+        """The same before the recipe's earlier runs have ended, to see how long a step takes: it is thrown away.
+
+        Only recipes that have earlier runs are rehearsed.
+        """
+        return self.training(recipe, data, folder, machine, progress, fresh)
+
     def default_recipe(self, flags: Mapping[str, Any]) -> str | None:
         """The shipped recipe that is used where neither --recipe nor --data is given."""
         return None

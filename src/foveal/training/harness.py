@@ -8,14 +8,11 @@ interruption.
 """
 
 import contextlib
-import importlib.util
 import json
-import logging
 import os
 import sys
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,23 +24,25 @@ from torch.utils import deterministic
 
 from foveal.atomic import folder_for, write_atomic
 from foveal.device import choose
-from foveal.errors import FovealError, expect
+from foveal.errors import FovealError, counted, expect
 from foveal.progress import Progress, silent
-from foveal.training.journal import CHECKPOINT, AtomicCheckpoint, Bar, Journal
+from foveal.training.journal import CHECKPOINT, AtomicCheckpoint, Bar, Journal, duration
 from foveal.training.module import TaskModule
 from foveal.training.recipe import Recipe
-from foveal.training.run_folder import DATA, RECIPE, expect_outside, expect_result, expect_same_data, finished, tidy
-
-# Windows has none: there nobody is kept out
-fcntl: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None
-NOISE = (
-    ".*does not have many workers.*",
-    ".*GPU available but not used.*",
-    ".*number of training batches.*logging interval.*",
-    ".*lr_scheduler.step.*",
-    ".*treespec, LeafSpec.*",
-    ".*worker processes in total.*",
+from foveal.training.rehearsal import SHORT, Clock
+from foveal.training.run_folder import (
+    DATA,
+    RECIPE,
+    expect_outside,
+    expect_result,
+    expect_same_data,
+    finished,
+    outcome,
+    tidy,
 )
+from foveal.training.stages import Stage, describe, unfinished
+from foveal.training.surroundings import alone, determinism, interruptible, matmul_precision, of_this_run, quiet
+
 LIGHTNING_PRECISION = {"32": "32-true", "tf32": "32-true", "16": "16-mixed", "bf16": "bf16-mixed"}
 
 
@@ -98,6 +97,9 @@ class Trainable(Protocol):
     def training(
         self, recipe: Any, data: Any, folder: Path, machine: Machine, progress: Progress, fresh: bool
     ) -> Training: ...
+    def rehearsal(
+        self, recipe: Any, data: Any, folder: Path, machine: Machine, progress: Progress, fresh: bool
+    ) -> Training: ...
 
 
 def train(
@@ -113,12 +115,15 @@ def train(
 ) -> dict[str, Any]:
     """Train, keep the chosen weights as model.safetensors, and return the result, which is result.json, too.
 
-    announce: called with the summary of the data, once they are read.
+    Runs that the recipe wants before this one come first, each in a folder of its own inside of this one's. announce:
+    called with the summary of the data, once they are read; of several runs also with how long all will take, before
+    the first begins, and with the outcome of each.
     """
     machine, recipe = machine or Machine(), recipe.from_anywhere()
     first = is_first(machine)
     if not (folder / RECIPE).exists():
         expect_outside(folder, recipe.data)
+        recipe.check_weights()
     if (done := finished(recipe, folder, resume or not first)) is not None:
         return done
     recipe.check_folds(chosen=False)
@@ -126,26 +131,109 @@ def train(
     if first:
         announce(data.summary())
     expect_same_data(folder, data)
+    shown = progress if first else silent
+    with folder_for(folder), quiet(), determinism(), _locked(folder, first):
+        stages, left = unfinished(recipe, folder), [0.0]  # seconds that the stages behind each will take
+        if recipe.earlier():
+            seconds = _rehearse(task, stages, data, machine, shown)
+            left = [sum(seconds[place:]) for place in range(1, len(stages) + 1)]
+            if first:
+                announce(f"{describe(stages)}: about {duration(sum(seconds))} on {_words(machine)}")
+                _claim(stages[-1], data)
+        for stage, later in zip(stages[:-1], left, strict=False):
+            with folder_for(stage.folder), _locked(stage.folder, first):
+                expect_same_data(stage.folder, data)
+                result = _train_one(task, stage, data, machine, origin or {}, shown, later)
+            if first:
+                announce(outcome(stage.name, result))
+        return _train_one(task, stages[-1], data, machine, origin or {}, shown)
+
+
+def _train_one(
+    task: Trainable,
+    stage: Stage,
+    data: Any,
+    machine: Machine,
+    origin: dict[str, Any],
+    progress: Progress,
+    later: float = 0.0,
+) -> dict[str, Any]:
+    """One stage, begun or resumed. later: seconds that the stages behind it will take."""
+    recipe, folder = stage.recipe, stage.folder
     last = folder / CHECKPOINT
     torch.manual_seed(recipe.seed)
-    with folder_for(folder), quiet(), determinism(), alone(folder) if first else contextlib.nullcontext():
-        training = task.training(recipe, data, folder, machine, progress if first else silent, fresh=not last.exists())
-        journal = Journal(
-            folder, recipe.checkpoint, training.watched, verbose=not sys.stderr.isatty(), trail=recipe.average
-        )
-        trainer = trainer_of(recipe, machine, journal, training.watched)
-        if first:  # from here on it is this recipe's folder
-            tidy(folder)
-            write_atomic(folder / RECIPE, recipe.text().encode())
-            write_atomic(folder / DATA, json.dumps(data.facts(), indent=1).encode())
-            training.begin(folder)
-        with interruptible(), matmul_precision(recipe.precision), _of_this_run(last):
-            trainer.fit(training.module, datamodule=training.data, ckpt_path=str(last) if last.exists() else None)
-            journal.load_kept(training.module.evaluated, recipe.average)
-            result = training.finish(trainer, journal, folder, origin or {})
-            if trainer.is_global_zero:
-                expect_result(result, f"the task {task.name}")
-            return result
+    training = task.training(recipe, data, folder, machine, progress, fresh=not last.exists())
+    terminal = sys.stderr.isatty()
+    journal = Journal(
+        folder,
+        recipe.checkpoint,
+        training.watched,
+        verbose=not terminal,
+        trail=recipe.average,
+        name=stage.name,
+        later=later,
+    )
+    callbacks: list[pl.Callback] = [Bar(journal)] if terminal else []
+    if recipe.patience:
+        callbacks.append(EarlyStopping(training.watched[0], patience=recipe.patience, mode=training.watched[1]))
+    callbacks.append(journal)
+    trainer = trainer_of(
+        recipe,
+        machine,
+        callbacks=callbacks,
+        max_epochs=recipe.epochs,
+        logger=_tensorboard(folder),
+        enable_progress_bar=terminal,
+    )
+    if is_first(machine):
+        _claim(stage, data)
+        training.begin(folder)
+    with interruptible(), matmul_precision(recipe.precision), of_this_run(last):
+        trainer.fit(training.module, datamodule=training.data, ckpt_path=str(last) if last.exists() else None)
+        journal.load_kept(training.module.evaluated, recipe.average)
+        result = training.finish(trainer, journal, folder, origin)
+        if trainer.is_global_zero:
+            expect_result(result, f"the task {task.name}")
+        trainer.strategy.barrier()  # the next stage may read what the first process has written
+        return result
+
+
+def _rehearse(task: Trainable, stages: Sequence[Stage], data: Any, machine: Machine, progress: Progress) -> list[float]:
+    """Seconds that each stage will take: a few of its steps, taken with a model that is then thrown away.
+
+    What is wrong with a later stage is found here, before an earlier one has trained for long.
+    """
+    paces: dict[str, float] = {}  # seconds per epoch; stages that differ in their seed take as long as each other
+    seconds = []
+    for stage in stages:
+        recipe, fresh, left = stage.recipe, not (stage.folder / CHECKPOINT).exists(), stage.epochs_left()
+        kind = recipe.changed(seed=0).text()
+        if left and kind not in paces:
+            training, clock = task.rehearsal(recipe, data, stage.folder, machine, progress, fresh), Clock()
+            trainer = trainer_of(recipe, machine, callbacks=[clock], **SHORT)
+            with interruptible(), matmul_precision(recipe.precision):
+                trainer.fit(training.module, datamodule=training.data)
+            paces[kind] = clock.epoch()
+        seconds.append(left * paces[kind] if left else 0.0)
+    return seconds
+
+
+def _claim(stage: Stage, data: Any) -> None:
+    """From here on it is this recipe's folder."""
+    tidy(stage.folder)
+    write_atomic(stage.folder / RECIPE, stage.recipe.text().encode())
+    write_atomic(stage.folder / DATA, json.dumps(data.facts(), indent=1).encode())
+
+
+def _locked(folder: Path, first: bool) -> "contextlib.AbstractContextManager[None]":
+    """The first process keeps other runs out; those that it has started belong to it."""
+    return alone(folder) if first else contextlib.nullcontext()
+
+
+def _words(machine: Machine) -> str:
+    device = choose(machine.device)
+    part = counted(torch.get_num_threads(), "thread") if device.type == "cpu" else str(device)
+    return part if machine.devices == 1 else f"{machine.devices} × {part}"
 
 
 def is_first(machine: Machine) -> bool:
@@ -154,65 +242,10 @@ def is_first(machine: Machine) -> bool:
     return machine.devices == 1 or not rank.isdecimal() or rank == "0"
 
 
-@contextlib.contextmanager
-def matmul_precision(precision: str) -> Iterator[None]:
-    """tf32: products of matrices of 19 bits, as a GPU makes those of convolutions anyway,
-    unless torch is asked not to.
-    """
-    before = torch.get_float32_matmul_precision()
-    if precision == "tf32" and torch.cuda.is_available():
-        torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-@contextlib.contextmanager
-def determinism() -> Iterator[None]:
-    """What the trainer sets for the whole process, put back at the end:
-    who trains in a program of their own goes on as before.
-    """
-    enabled, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    fills = deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(enabled, warn_only=warns)
-        deterministic.fill_uninitialized_memory = fills  # type: ignore[attr-defined]
-
-
-@contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """No other process may train into this folder meanwhile: two would write over each other.
-
-    A process that dies lets go by dying.
-    """
-    if fcntl is None:
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise FovealError(
-                f"{folder}: another process is training in this folder; wait for it, or choose another --out"
-            ) from None
-        yield
-    finally:
-        os.close(handle)
-
-
-def trainer_of(recipe: Recipe, machine: Machine, journal: Journal, watched: tuple[str, str]) -> pl.Trainer:
-    terminal = sys.stderr.isatty()
+def trainer_of(recipe: Recipe, machine: Machine, **more: Any) -> pl.Trainer:
     device = choose(machine.device)
     expect(recipe.precision != "16" or device.type == "cuda", "--precision", "32 or bf16 on a CPU", recipe.precision)
     expect(device.index is None or machine.devices == 1, "--device", "no number beside --devices", machine.device)
-    callbacks: list[pl.Callback] = [Bar(journal)] if terminal else []
-    if recipe.patience:
-        callbacks.append(EarlyStopping(watched[0], patience=recipe.patience, mode=watched[1]))
-    callbacks.append(journal)
     # 3 % of a step; nothing here reads what it has not written.
     deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     try:
@@ -221,66 +254,20 @@ def trainer_of(recipe: Recipe, machine: Machine, journal: Journal, watched: tupl
             devices=machine.devices if device.index is None else [device.index],
             strategy=machine.strategy,
             precision=LIGHTNING_PRECISION[recipe.precision],  # type: ignore[arg-type]
-            max_epochs=recipe.epochs,
             gradient_clip_val=recipe.clip or None,
             accumulate_grad_batches=recipe.accumulate,
-            callbacks=callbacks,
-            logger=_tensorboard(journal.folder),
             plugins=[AtomicCheckpoint()],
-            enable_progress_bar=terminal,
             enable_model_summary=False,
             num_sanity_val_steps=0,
             use_distributed_sampler=False,  # the order gives every process its slice
             deterministic="warn",
             log_every_n_steps=1_000_000,  # once an epoch is enough
+            **more,
         )
     except Exception as error:  # noqa: BLE001 — Lightning has many ways to say that a device is not there
         raise FovealError(
             f"cannot train on {device} × {machine.devices}, strategy {machine.strategy}: {error}"
         ) from None
-
-
-@contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """Lightning answers Ctrl-C and SIGTERM by ending the process: the caller learns which of them it was."""
-    try:
-        yield
-    except SystemExit as end:
-        raise end.__context__ if isinstance(end.__context__, KeyboardInterrupt) else KeyboardInterrupt from None
-
-
-@contextlib.contextmanager
-def _of_this_run(last: Path) -> Iterator[None]:
-    """A checkpoint that another run wrote does not fit this one's model."""
-    try:
-        yield
-    except (RuntimeError, KeyError) as error:
-        if "loading state_dict" not in str(error) and not isinstance(error, KeyError):
-            raise
-        reason = " ".join(str(error).split())[:160]
-        raise FovealError(
-            f"{last}: expected a checkpoint of this run, got another's ({reason}); remove it to begin this run anew"
-        ) from None
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Lightning prints tips, devices and workers, and uses what torch is about to drop.
-
-    A run prints what matters by itself; the caller's own filters and levels are put back at the end.
-    """
-    loggers = [logging.getLogger(name) for name in ("pytorch_lightning", "lightning_fabric")]
-    levels = [logger.level for logger in loggers]
-    with warnings.catch_warnings():
-        for words in NOISE:
-            warnings.filterwarnings("ignore", words)
-        try:
-            for logger in loggers:
-                logger.setLevel(logging.ERROR)
-            yield
-        finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
 
 
 def _tensorboard(folder: Path) -> Any:

@@ -42,11 +42,15 @@ class Journal(Checkpoint):
         watched: tuple[str, str],
         verbose: bool = True,
         trail: int = 1,
+        name: str = "",
+        later: float = 0.0,
     ) -> None:
         """checkpoint: which epoch's weights are kept, the "best" by the watched figure, or the "last". watched: that
         figure, and its better end, "min" or "max". verbose: a line per epoch on stderr. trail: keep the weights of the
-        last N epochs, to be averaged.
+        last N epochs, to be averaged. name: of this stage of a run of several, later: seconds that those behind it
+        will take.
         """
+        self.name, self.later = name, later
         self.folder, self.checkpoint, self.watched, self.verbose = folder, checkpoint, watched, verbose
         self.trail = trail if trail > 1 else 0
         self.best, self.best_loss, self.best_epoch, self.rows = -math.inf, 0.0, -1, list[dict[str, Any]]()
@@ -101,10 +105,13 @@ class Journal(Checkpoint):
             missing = {name for name in module.occasional if math.isnan(metrics.get(name, math.nan))}  # type: ignore[union-attr]
             known = {name: f"{value:.4f}" for name, value in metrics.items() if name not in missing}
             facts = " · ".join(f"{name} {value}" for name, value in (known | self.pace(trainer, module, 1.0)).items())
-            print(f"epoch {trainer.current_epoch + 1} of {trainer.max_epochs} · {facts}", file=sys.stderr, flush=True)
+            of = f" of {self.name}" if self.name else ""
+            line = f"epoch {trainer.current_epoch + 1} of {trainer.max_epochs}{of} · {facts}"
+            print(line, file=sys.stderr, flush=True)
 
     def pace(self, trainer: pl.Trainer, module: pl.LightningModule, share: float) -> dict[str, str]:
-        """How fast the run goes, and how long it will still go, after this share of an epoch.
+        """How fast the run goes, and how long it will still go, all of its later stages counted, after this share of
+        an epoch.
 
         What validation takes is known from the last epoch.
         """
@@ -112,7 +119,7 @@ class Journal(Checkpoint):
         speed = self.amount / max(self.trained, 1e-9)
         epoch = max(seconds / max(share, 1e-9), self.rows[-1]["seconds"] if self.rows else 0.0)
         left = max(0.0, epoch * ((trainer.max_epochs or 0) - trainer.current_epoch) - seconds)
-        return {f"{module.unit}/s": f"{speed:,.0f}", "left": f"{left:.0f} s" if left < 600 else f"{left / 60:.0f} min"}
+        return {f"{module.unit}/s": f"{speed:,.0f}", "left": duration(left + self.later)}
 
     def _note(
         self, trainer: pl.Trainer, module: pl.LightningModule, metrics: dict[str, float], score: float, seconds: float
@@ -181,7 +188,8 @@ class Bar(RichProgressBar):
         items = super().get_metrics(trainer, pl_module)
         items.pop("v_num", None)
         share = trainer.fit_loop.epoch_loop.batch_progress.current.ready / max(1, trainer.num_training_batches)
-        return items | self.journal.pace(trainer, pl_module, share) if self.journal.trained else items
+        pace = self.journal.pace(trainer, pl_module, share) if self.journal.trained else {}
+        return items | pace | ({"run": self.journal.name} if self.journal.name else {})
 
 
 class AtomicCheckpoint(TorchCheckpointIO):
@@ -203,6 +211,10 @@ class AtomicCheckpoint(TorchCheckpointIO):
         sound = isinstance(checkpoint, dict) and {"pytorch-lightning_version", "state_dict", "epoch"} <= set(checkpoint)
         expect(sound, str(path), "a checkpoint of this run", "something else", "remove it to begin this run anew")
         return checkpoint
+
+
+def duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 60:.0f} min"
 
 
 def weights(module: pl.LightningModule) -> bytes:

@@ -55,6 +55,15 @@ class Recipe(Options):
     def check_folds(self, chosen: bool) -> None:
         """Raise a FovealError where the recipe asks for folds and none is chosen. chosen: a sweep goes over them."""
 
+    def check_weights(self) -> None:
+        """Raise a FovealError where weights to begin with are known to be missing: before anything is read."""
+
+    def earlier(self) -> "dict[str, Recipe]":
+        """Runs on the same data that must have ended before this one begins, such as those of its teachers: the folder
+        of each, inside of this run's, and its recipe.
+        """
+        return {}
+
     def from_anywhere(self) -> Self:
         """With absolute paths: what a run keeps of its recipe holds in another folder, too."""
         expect(bool(self.data), "--data", "a path", "none")  # a task with data of its own has their name as default

@@ -120,6 +120,13 @@ def figure_of(result: dict[str, Any]) -> str:
     return str(result.get("figure", "val_score"))
 
 
+def outcome(name: str, result: dict[str, Any]) -> str:
+    """A run of several that has ended, in a line."""
+    figure = figure_of(result)
+    score = f"{figure.replace('val_', 'validation ', 1)} {result[figure]:.4f}"
+    return f"{name}: {score} at epoch {result['epoch']}, {result['seconds']:.0f} s"
+
+
 def tidy(folder: Path) -> None:
     """Remove what a killed run had not written whole."""
     for part in folder.glob(".*.part"):

@@ -18,7 +18,7 @@ from foveal.child import PARENT
 from foveal.errors import FovealError, expect
 from foveal.training.diverged import DIVERGED
 from foveal.training.recipe import Recipe
-from foveal.training.run_folder import RECIPE, figure_of, finished, is_empty, read_result
+from foveal.training.run_folder import RECIPE, finished, is_empty, outcome, read_result
 
 OUTCOME = "diverged.txt"  # in the folder of a run that has: remove it to have the run done again
 # seconds until the first line of a log, how much rarer they become, and the longest silence
@@ -173,10 +173,7 @@ def _one(
         status.lines.pop(name, None)
         status.done += 1
     if process.returncode == 0:
-        result = read_result(run.folder)
-        figure = figure_of(result)
-        score = f"{figure.replace('val_', 'validation ', 1)} {result[figure]:.4f}"
-        _say(f"{name}: {score} at epoch {result['epoch']}, {result['seconds']:.0f} s")
+        _say(outcome(name, read_result(run.folder)))
         recipe.unlink(missing_ok=True)
         return ""
     if any(DIVERGED in line for line in errors):

@@ -20,6 +20,8 @@ OTHERS = {  # a value for each option that is not its default, as typed and as m
     "config": ("{first: static, queries: 3}", {"first": "static", "queries": 3}),
     "init_from": ("m.safetensors", "m.safetensors"),
     "teachers": ("/runs/fold{fold}-*", "/runs/fold{fold}-*"),
+    "teach": ("2", 2),
+    "teacher": ("published", "published"),
     "label_weight": ("0.5", 0.5),
     "size": ("112", 112),
     "epochs": ("7", 7),
@@ -69,14 +71,15 @@ def recipe_of(*words):
 def test_every_option_has_a_flag():
     assert set(OTHERS) == set(NAMES)
     for name, (text, value) in OTHERS.items():
-        beside = ["--balance", "margin"] if name == "margin" else []
+        beside = {"margin": ["--balance", "margin"], "teacher": ["--teach", "2"]}.get(name, [])
         assert getattr(recipe_of(flag(name), text, *beside), name) == value != getattr(ClassifyRecipe(), name), name
-    every = recipe_of(*(word for name, (text, _) in OTHERS.items() for word in (flag(name), text)))
-    assert dataclasses.asdict(every) == {name: value for name, (_, value) in OTHERS.items()}
+    some = {name: one for name, one in OTHERS.items() if name != "teachers"}  # trained already, or first: not both
+    every = recipe_of(*(word for name, (text, _) in some.items() for word in (flag(name), text)))
+    assert dataclasses.asdict(every) == {name: value for name, (_, value) in some.items()} | {"teachers": None}
 
 
 def test_a_recipe_is_read_as_it_is_written(tmp_path):
-    every = ClassifyRecipe(**{name: value for name, (_, value) in OTHERS.items()})
+    every = ClassifyRecipe(**{name: value for name, (_, value) in OTHERS.items() if name != "teachers"})
     (tmp_path / "r.yaml").write_text(every.text())
     assert ClassifyRecipe(**read_options(str(tmp_path / "r.yaml"), ClassifyRecipe, SHIPPED)) == every
     assert ClassifyRecipe(**yaml.safe_load(ClassifyRecipe().text())) == ClassifyRecipe()
@@ -90,7 +93,7 @@ def test_flags_over_file(tmp_path):
 
 def test_shipped_recipes_load():
     shipped = [file.stem for file in SHIPPED.glob("*.yaml")]
-    assert {"demo", "pipes", "published"} <= set(shipped)
+    assert {"demo", "pipes", "published", "small", "small-pipes", "teacher"} <= set(shipped)
     for name in shipped:
         assert recipe_of("--recipe", name) != ClassifyRecipe()
     assert recipe_of("--recipe", "published").epochs == 90

@@ -15,7 +15,7 @@ from foveal.losses.classification import distillation_loss
 from foveal.models.zoo import create
 from foveal.runtime.card import SEWER_MEAN, SEWER_STD
 from foveal.tasks.classify.recipe import ClassifyRecipe
-from foveal.tasks.classify.teachers import Teachers, Wanted, load_teachers
+from foveal.tasks.classify.teachers import Teachers, View, Wanted, load_teachers
 from foveal.training.harness import Machine
 
 CPU = Machine(device="cpu")
@@ -135,8 +135,6 @@ def test_who_may_teach(taught, tmp_path):
         ({"fold": 0}, "which meets none"),
         ({"source": others, "finer": lambda label: others}, "the pupil's classes, ('a', 'b'), got ('left', 'right')"),
         ({"source": several}, "the pupil's kind of label, True, got False"),
-        ({"mean": (0.5, 0.5, 0.5)}, "the pupil's mean"),
-        ({"std": (0.5, 0.5, 0.5)}, "the pupil's std"),
         ({"source": moved}, "the pupil's images, labels and folds"),
         ({"blank": [[0, 0, 1, 0.5]]}, "the pupil's blank boxes"),
     ):
@@ -161,6 +159,37 @@ def test_a_teacher_sees_images_of_its_own_size(taught, tmp_path):
     shrunk = F.interpolate(large, (32, 32), mode="bilinear", antialias=True)
     torch.testing.assert_close(answers, alike(shrunk))
     assert not torch.allclose(answers, alike(large[:, :, :32, :32]))
+
+
+def test_a_teacher_sees_images_normalised_its_own_way(taught, tmp_path):
+    """The same bytes: what it answers is what it would answer to images that were normalised for it."""
+    own, _ = load_teachers(f"{taught}/fold{{fold}}-*", wanted(taught), tmp_path / "pupil")
+    mean, std = (0.1, 0.4, 0.7), (0.5, 0.3, 0.2)
+    teachers, _ = load_teachers(f"{taught}/fold{{fold}}-*", wanted(taught, mean=mean, std=std), tmp_path / "pupil")
+    torch.manual_seed(0)
+    pixels = torch.rand(3, 3, 32, 32)
+    normalised = [
+        (pixels - torch.tensor(one)[:, None, None]) / torch.tensor(by)[:, None, None]
+        for one, by in ((mean, std), (SEWER_MEAN, SEWER_STD))
+    ]
+    torch.testing.assert_close(teachers(normalised[0]), own(normalised[1]), rtol=0, atol=1e-6)
+    assert (own(normalised[0]) - own(normalised[1])).abs().max() > 1e-4
+
+
+def test_the_view_of_a_teacher():
+    """μ = 0.5, σ = 0.25 and μ_t = 0.1, σ_t = 0.5 by hand: the pixel 0.75 is 1 to the pupil and 1.3 to the teacher."""
+    view = View.of(5, (0.5,) * 3, (0.25,) * 3, 5, (0.1,) * 3, (0.5,) * 3)
+    seen = view(torch.ones(1, 3, 5, 5), *view.affine())
+    torch.testing.assert_close(seen, torch.full((1, 3, 5, 5), 1.3))
+    pixels = torch.rand(2, 3, 7, 7, dtype=torch.float64).to(memory_format=torch.channels_last)
+    mean, std, own_mean, own_std = (0.4, 0.5, 0.6), (0.2, 0.3, 0.1), (127 / 255,) * 3, (128 / 255,) * 3
+    column = lambda values: torch.tensor(values, dtype=torch.float64)[:, None, None]  # noqa: E731
+    view = View.of(7, mean, std, 7, own_mean, own_std)
+    seen = view((pixels - column(mean)) / column(std), *(one.double() for one in view.affine()))
+    torch.testing.assert_close(seen, (pixels - column(own_mean)) / column(own_std), rtol=0, atol=1e-6)
+    assert seen.is_contiguous(memory_format=torch.channels_last)
+    assert View.of(7, mean, std, 7, mean, std) == View()
+    assert View.of(7, mean, std, 5, mean, std) == View(5)
 
 
 def test_a_pattern_that_meets_nothing_leaves_nothing(taught, tmp_path):

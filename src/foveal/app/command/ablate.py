@@ -69,6 +69,8 @@ def run(args: argparse.Namespace) -> int:
             raise unknown(f"table of {args.task}", name, ablation.tables)
     recipe = recipe_of(task, args.recipe, from_flags(args, task.recipe))
     recipe.check_folds(args.folds is not None)
+    if not args.resume:
+        recipe.check_weights()
     variants: Mapping[str, Mapping[str, Any]] = ablation.variants(recipe, only)
     data = task.read(recipe)
     print(data.summary(), flush=True)

@@ -102,6 +102,8 @@ def run(args: argparse.Namespace) -> int:
         return _one(args, task, given)
     recipe = recipe_of(task, args.recipe, given)
     recipe.check_folds(args.folds is not None)
+    if not args.resume:
+        recipe.check_weights()
     folder = Path(args.out or default_folder(recipe))
     data = task.read(recipe)
     print(data.summary(), flush=True)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pytorch_lightning as pl
@@ -21,6 +22,9 @@ from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.training.sweep import cores
 
 ROOM = 4 * 2**30  # bytes of images that are kept in memory
+# Of each source the pack that was made last, at which size and with which boxes: a run of several stages opens its
+# images once.
+PACKS: "WeakKeyDictionary[Source, tuple[tuple[int, list[list[float]]], Pack]]" = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +87,13 @@ class ClassifyData(pl.LightningDataModule):
         size = self.recipe.size
         if len(self.source) * size * size * 3 > ROOM:
             return None
+        kind = (size, self.recipe.blank)
+        if self.source in PACKS and PACKS[self.source][0] == kind:
+            return PACKS[self.source][1]
+        PACKS.pop(self.source, None)
         packed = pack(self.source, size, progress)
         paint(packed.pixels, self.recipe.blank)
+        PACKS[self.source] = (kind, packed)
         return packed
 
     @cached_property

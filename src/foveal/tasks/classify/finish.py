@@ -31,7 +31,7 @@ from foveal.tasks.classify.logit_adjustment import adjust_logits
 from foveal.tasks.classify.module import ClassifyModule
 from foveal.training.gather import gathered
 from foveal.training.journal import Journal
-from foveal.training.run_folder import RESULT
+from foveal.training.run_folder import RESULT, read_result
 
 BAD = "bad.csv"
 
@@ -134,6 +134,9 @@ def describe_result(result: dict[str, Any], folder: Path) -> list[str]:
         bad = max(0, len((folder / BAD).read_bytes().splitlines()) - 1)
     if bad:
         lines.append(f"{bad} image{'' if bad == 1 else 's'} could not be read: {folder / BAD} has the reasons")
+    for file in sorted((folder / "teachers").glob(f"*/{RESULT}")):
+        score = read_result(file.parent)["val_score"]
+        lines.append(f"teacher: validation score {score:.4f}; the model is {file.with_name(FILE)}")
     lines.append(f"validation score {result['val_score']:.4f} at epoch {result['epoch']}; the model is {folder / FILE}")
     return [*lines, f"next: foveal evaluate {folder}"]
 

@@ -5,15 +5,21 @@ or from one of the recipes that are shipped.
 import glob
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
-from foveal.errors import expect
+from foveal.errors import FovealError, expect, short_repr
 from foveal.file_names import expanded
-from foveal.options import option
+from foveal.options import option, read_options
 from foveal.runtime.blank import expect_box
+from foveal.runtime.packaged import IMAGENET
 from foveal.tasks.classify.card import OLD_RECIPE
-from foveal.training.recipe import Recipe
+from foveal.training.recipe import Recipe, located
 
+RECIPES = Path(__file__).parent / "recipes"
+TEACHER = "teacher"
+# What a teacher that is trained first has of its pupil: always, and where its own recipe says nothing.
+SAME = ("data", "label", "fold_column", "fold", "blank")
+OTHERWISE_SAME = ("size", "precision", "cuda_graphs")
 AUGMENTATIONS = ("none", "light", "lamp", "mild", "pipe", "crop", "surface", "turns", "strong")
 BALANCES = ("none", "weights", "margin", "sampling")
 
@@ -65,6 +71,15 @@ class ClassifyRecipe(Recipe):
         "fold; none: labels alone",
         metavar="PATTERN",
     )
+    teach: int = option(
+        0, "how many teachers are trained first, each a run of its own in OUT/teachers; 0: none", least=0, below=100
+    )
+    teacher: str = option(
+        TEACHER,
+        "the recipe of these teachers, a shipped one or a YAML file; data, folds, boxes and seed are the pupil's, and "
+        "so is the size where it names none",
+        metavar="NAME_OR_FILE",
+    )
     label_weight: float = option(0.2, "weight of the labels in the loss beside the teachers' probabilities", least=0)
     size: int = option(224, "side of the images in pixels", least=16)
     batch: int = option(32, "images per batch", least=1)
@@ -110,10 +125,48 @@ class ClassifyRecipe(Recipe):
             f"{self.margin:g}",
             "choose --margin 1 or --balance margin",
         )
+        alone = not self.teach or self.teachers is None
+        do = "add --teach 0, or leave --teachers out"
+        expect(alone, "--teach", "0 beside --teachers, which are trained already", self.teach, do)
+        used = self.teach > 0 or self.teacher == TEACHER
+        expect(used, "--teacher", "--teach beside it, which says how many are trained", "--teach 0")
 
     def check_folds(self, chosen: bool) -> None:
         asked = self.fold_column is None or self.fold is not None or chosen
         expect(asked, "--fold-column", "--folds or --fold beside it, which say what to test on", "neither")
+
+    def earlier(self) -> dict[str, Recipe]:
+        """The teachers. No two pupils of a sweep over seeds share one, so that their spread is not too small."""
+        if not self.teach:
+            return {}
+        own = read_options(self.teacher, type(self), RECIPES)
+        what = f"the recipe {self.teacher} of the teachers"
+        expect(not own.get("teach"), what, "one without teachers that are trained first", f"teach: {own.get('teach')}")
+        shared = {name: getattr(self, name) for name in SAME}
+        for name in SAME:
+            fits = own.get(name, shared[name]) == shared[name]
+            expect(fits, what, f"the pupil's {name}, {short_repr(shared[name])}", own.get(name), "leave it out")
+        fields = {name: getattr(self, name) for name in OTHERWISE_SAME} | own | shared
+        seeds = range(self.seed * self.teach, (self.seed + 1) * self.teach)
+        return {f"teachers/seed{seed}": self._teacher(what, fields | {"seed": seed}) for seed in seeds}
+
+    def _teacher(self, what: str, fields: dict[str, Any]) -> Recipe:
+        try:
+            return type(self)(**fields)
+        except FovealError as error:
+            raise FovealError(f"{what}: {error}") from None
+
+    def check_weights(self) -> None:
+        for recipe in (*self.earlier().values(), self):
+            if recipe.init_from != IMAGENET:
+                continue
+            from foveal.models.imagenet import expect_package
+
+            try:
+                expect_package(recipe.model)
+            except FovealError as error:
+                other = ", or choose --recipe small-pipes, which begins with weights in the package"
+                raise FovealError(f"{error}{other if self.teach else ''}") from None
 
     def from_anywhere(self) -> Self:
         teachers = self.teachers
@@ -121,4 +174,6 @@ class ClassifyRecipe(Recipe):
             teachers = f"{glob.escape(str(Path.cwd())).replace('{', '[{]')}/{teachers}"
         elif teachers is not None:
             teachers = str(expanded(teachers))
-        return super().from_anywhere().changed(teachers=teachers)
+        shipped = (RECIPES / f"{self.teacher}.yaml").exists()  # also beside a file or a folder of that name
+        teacher = self.teacher if shipped else located(self.teacher)
+        return super().from_anywhere().changed(teachers=teachers, teacher=teacher)

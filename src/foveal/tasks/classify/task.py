@@ -52,6 +52,19 @@ class ClassifyTask(Task):
 
         return ClassifyTraining(recipe, data, folder, machine, progress, fresh)
 
+    def rehearsal(
+        self,
+        recipe: "ClassifyRecipe",
+        data: "Source",
+        folder: Path,
+        machine: "Machine",
+        progress: "Progress",
+        fresh: bool,
+    ) -> "Training":
+        from foveal.tasks.classify.training import ClassifyTraining
+
+        return ClassifyTraining(recipe, data, folder, machine, progress, fresh, rehearsed=True)
+
     def describe_result(self, result: dict[str, Any], folder: Path) -> list[str]:
         from foveal.tasks.classify.finish import describe_result
 

@@ -11,7 +11,12 @@ where the pupil knows normal and defect:
     soft_k ∝ Σ_(f in k) softmax(teacher(x))_f · share of f in k
 
 The share stands where the teacher was trained as if all its classes were equally frequent; else the probabilities are
-added. A teacher that was trained on images of another size sees the pupil's at that size.
+added. A teacher that was trained on images of another size sees the pupil's at that size; one whose images were
+normalised by another mean and deviation sees them so:
+
+    x_t = (σ/σ_t) x + (μ − μ_t)/σ_t
+
+Symbols: x = (u − μ)/σ the pupil's image, of mean μ and deviation σ; μ_t, σ_t the teacher's.
 Paper: Geoffrey Hinton, Oriol Vinyals, Jeff Dean (2015). Distilling the knowledge in a neural network.
     arXiv:1503.02531. The same view for both: Lucas Beyer et al. (2022). Knowledge distillation: a good teacher is
     patient and consistent. CVPR.
@@ -19,7 +24,7 @@ Paper: Geoffrey Hinton, Oriol Vinyals, Jeff Dean (2015). Distilling the knowledg
 
 import glob
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,14 +53,15 @@ class Teachers:
         models: Sequence[nn.Module],
         multi_label: bool,
         coarser: "Sequence[Tensor | None] | None" = None,
-        sizes: "Sequence[int | None] | None" = None,
+        views: "Sequence[View] | None" = None,
     ) -> None:
-        """coarser: for each model None, or (finer classes, C), what its classes count for in the pupil's. sizes:
-        of the images it takes, or None.
+        """coarser: for each model None, or (finer classes, C), what its classes count for in the pupil's. views: the
+        images that it takes; by default the pupil's.
         """
         self.models, self.multi_label = [model.eval().requires_grad_(False) for model in models], multi_label
         self.coarser = list(coarser or [None] * len(self.models))
-        self.sizes = list(sizes or [None] * len(self.models))
+        self.views = list(views or [View()] * len(self.models))
+        self.affine = {view: view.affine() for view in self.views}
         self.cuda_graphs: tuple[CudaGraph, Tensor, Tensor] | None = None
 
     def to(self, device: torch.device, sample: Tensor | None) -> None:
@@ -63,6 +69,7 @@ class Teachers:
         for model in self.models:
             channels_last(model.to(device))
         self.coarser = [None if matrix is None else matrix.to(device) for matrix in self.coarser]
+        self.affine = {view: (scale.to(device), shift.to(device)) for view, (scale, shift) in self.affine.items()}
         if sample is not None:
             self.cuda_graphs = self._record(sample.contiguous(memory_format=torch.channels_last))
 
@@ -77,8 +84,8 @@ class Teachers:
         return answer
 
     def _answer(self, images: Tensor) -> Tensor:
-        views = {size: images if size is None else resized(images, size) for size in self.sizes}
-        answers = [model(views[size]).float() for model, size in zip(self.models, self.sizes, strict=True)]
+        seen = {view: view(images, *self.affine[view]) for view in self.views}
+        answers = [model(seen[view]).float() for model, view in zip(self.models, self.views, strict=True)]
         probabilities = [logits.sigmoid() if self.multi_label else logits.softmax(1) for logits in answers]
         pairs = zip(probabilities, self.coarser, strict=True)
         coarse = [probability if matrix is None else normalised(probability @ matrix) for probability, matrix in pairs]
@@ -89,6 +96,41 @@ class Teachers:
         answers: list[Tensor] = []
         recording = CudaGraph(lambda: answers.append(self._answer(given)))
         return recording, given, answers[-1]
+
+
+@dataclass(frozen=True)
+class View:
+    """A pupil's images as a teacher takes them."""
+
+    size: int | None = None  # None: the pupil's
+    scale: tuple[float, ...] = ()  # of each colour; none: normalised as the pupil's
+    shift: tuple[float, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        size: int,
+        mean: Sequence[float],
+        std: Sequence[float],
+        own_size: int,
+        own_mean: Sequence[float],
+        own_std: Sequence[float],
+    ) -> "View":
+        """From a pupil's images to a teacher's own."""
+        other = None if own_size == size else own_size
+        if (tuple(mean), tuple(std)) == (tuple(own_mean), tuple(own_std)):
+            return cls(other)
+        scale = tuple(here / there for here, there in zip(std, own_std, strict=True))
+        shift = tuple((here - there) / by for here, there, by in zip(mean, own_mean, own_std, strict=True))
+        return cls(other, scale, shift)
+
+    def affine(self) -> tuple[Tensor, Tensor]:
+        """scale and shift, (3, 1, 1) each, or empty: they go to a device with the models."""
+        return torch.tensor(self.scale)[:, None, None], torch.tensor(self.shift)[:, None, None]
+
+    def __call__(self, images: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        images = images if self.size is None else resized(images, self.size)
+        return images * scale + shift if self.scale else images
 
 
 def resized(images: Tensor, size: int) -> Tensor:
@@ -134,18 +176,24 @@ def load_teachers(pattern: str, wanted: Wanted, folder: Path) -> tuple[Teachers,
     # a run's log lies beside it
     paths = [path for path in met if path.endswith(".safetensors") or (Path(path) / FILE).is_file()]
     expect(bool(paths), "--teachers", "a pattern of model files or run folders", f"{pattern}, which meets none")
-    models, coarser, sizes, digests = [], [], [], {}
     for path in paths:
         beside = Path(path).resolve().parent == folder.resolve().parent
         expect(not beside, "--teachers", "runs in another folder than the pupil's", path, "choose another --out")
+    return read_teachers({path: Path(path) for path in paths}, wanted)
+
+
+def read_teachers(files: Mapping[str, Path], wanted: Wanted) -> tuple[Teachers, dict[str, str]]:
+    """The models of these files or run folders, and the digest of each by its name."""
+    models, coarser, views, digests = [], [], [], {}
+    for name, path in files.items():
         model, card = load_model(path, ClassifyCard)
         own = wanted.source if card.classes == wanted.source.classes else wanted.finer(card.recipe.get("label"))
-        _check(path, card, own, wanted)
+        _check(name, card, own, wanted)
         models.append(model)
-        coarser.append(None if own is wanted.source else _coarser(path, card, own, wanted))
-        sizes.append(None if card.size == wanted.size else card.size)
-        digests[path] = hashlib.sha256(model_file(path).read_bytes()).hexdigest()[:16]
-    return Teachers(models, wanted.source.multi_label, coarser, sizes), digests
+        coarser.append(None if own is wanted.source else _coarser(name, card, own, wanted))
+        views.append(View.of(wanted.size, wanted.mean, wanted.std, card.size, card.mean, card.std))
+        digests[name] = hashlib.sha256(model_file(path).read_bytes()).hexdigest()[:16]
+    return Teachers(models, wanted.source.multi_label, coarser, views), digests
 
 
 def _coarser(path: str, card: ClassifyCard, own: Source, wanted: Wanted) -> Tensor:
@@ -190,8 +238,6 @@ def _check(path: str, card: ClassifyCard, own: Source, wanted: Wanted) -> None:
     for what, asked, found in (
         ("classes", own.classes, card.classes),
         ("kind of label", own.multi_label, card.multi_label),
-        ("mean", wanted.mean, card.mean),
-        ("std", wanted.std, card.std),
         ("images, labels and folds", own.fingerprint(), card.data.get("fingerprint")),
         ("fold", wanted.fold, card.recipe.get("fold")),
         ("blank boxes", wanted.blank, card.blank),

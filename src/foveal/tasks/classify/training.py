@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
@@ -25,7 +25,7 @@ from foveal.tasks.classify.module import ClassifyModule
 from foveal.tasks.classify.reading import read_for
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.task import TASK
-from foveal.tasks.classify.teachers import Teachers, Wanted, load_teachers
+from foveal.tasks.classify.teachers import Teachers, View, Wanted, load_teachers, read_teachers
 from foveal.training.harness import Machine, Training
 from foveal.training.journal import Journal
 from foveal.training.run_folder import read_json
@@ -37,15 +37,28 @@ class ClassifyTraining(Training):
     watched = ("val_score", "max")
 
     def __init__(
-        self, recipe: ClassifyRecipe, source: Source, folder: Path, machine: Machine, progress: Progress, fresh: bool
+        self,
+        recipe: ClassifyRecipe,
+        source: Source,
+        folder: Path,
+        machine: Machine,
+        progress: Progress,
+        fresh: bool,
+        rehearsed: bool = False,
     ) -> None:
-        """fresh: the run does not continue from a checkpoint, so that the weights to begin with are needed."""
+        """fresh: the run does not continue from a checkpoint, so that the weights to begin with are needed. rehearsed:
+        it is thrown away after a few steps, and teachers that are trained first may not be there yet.
+        """
         expect(
             len(source.classes) > 1 or source.multi_label, recipe.data, "at least 2 classes", f"{len(source.classes)}"
         )
-        model = build(recipe, len(source.classes), fresh)
+        model = build(recipe, len(source.classes), fresh, quiet=rehearsed)
         mean, std = normalisation(model)
-        self.teachers = teachers_of(recipe, source, folder, mean, std)
+        self.teachers = (
+            (stand_ins(recipe, source, mean, std), {})
+            if rehearsed and recipe.teach
+            else teachers_of(recipe, source, folder, mean, std)
+        )
         splits = divided(source, recipe.fold)
         _share(recipe, len(splits.train), machine.devices)
         self.data: ClassifyData = ClassifyData(source, recipe, splits, machine.workers, progress)
@@ -72,10 +85,10 @@ class ClassifyTraining(Training):
         return conclude(trainer, self.module, self.data, journal, folder, origin)
 
 
-def build(recipe: ClassifyRecipe, classes: int, fresh: bool = True) -> nn.Module:
+def build(recipe: ClassifyRecipe, classes: int, fresh: bool = True, quiet: bool = False) -> nn.Module:
     """The recipe's model, with the weights to begin with where the run is fresh.
 
-    An error unless it takes the recipe's images.
+    An error unless it takes the recipe's images. quiet: not a word about weights that did not fit.
     """
     for key in recipe.config:
         named = isinstance(key, str) and key not in ("family", "classes")
@@ -92,7 +105,7 @@ def build(recipe: ClassifyRecipe, classes: int, fresh: bool = True) -> nn.Module
     if recipe.init_from is not None and fresh:
         of_imagenet, all_ = recipe.init_from == IMAGENET, len(model.state_dict())
         fitting = begin_with_imagenet(model, recipe.model) if of_imagenet else begin_with(model, recipe.init_from)
-        if fitting < all_:
+        if fitting < all_ and not quiet:
             line = f"{fitting} of {all_} tensors begin with {recipe.init_from}; the others do not fit and are new"
             print(line, file=sys.stderr, flush=True)
     try:
@@ -122,12 +135,15 @@ def teachers_of(
 
     mean, std: what the pupil's images are normalised by.
     """
-    if recipe.teachers is None:
+    if recipe.teachers is None and not recipe.teach:
         return None
     blank = [list(box) for box in recipe.blank]
     finer = lambda label: read_for(recipe.changed(label=label))  # noqa: E731 — one line is clearer here
     wanted = Wanted(source, recipe.size, mean, std, recipe.fold, blank, finer)
-    teachers, digests = load_teachers(recipe.teachers, wanted, folder)
+    if recipe.teachers is None:
+        teachers, digests = read_teachers({name: folder / name for name in recipe.earlier()}, wanted)
+    else:
+        teachers, digests = load_teachers(recipe.teachers, wanted, folder)
     if (folder / TEACHERS).exists():
         kept = read_json(folder / TEACHERS)
         expect(
@@ -138,6 +154,16 @@ def teachers_of(
             "choose another --out",
         )
     return teachers, digests
+
+
+def stand_ins(recipe: ClassifyRecipe, source: Source, mean: tuple[float, ...], std: tuple[float, ...]) -> Teachers:
+    """Models as the teachers of a recipe will be, untrained: a step with them takes as long."""
+    models, views = [], []
+    for teacher in recipe.earlier().values():
+        model = build(cast("ClassifyRecipe", teacher), len(source.classes), fresh=False)
+        models.append(model)
+        views.append(View.of(recipe.size, mean, std, cast("ClassifyRecipe", teacher).size, *normalisation(model)))
+    return Teachers(models, source.multi_label, views=views)
 
 
 def _share(recipe: ClassifyRecipe, images: int, devices: int) -> None:

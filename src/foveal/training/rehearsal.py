@@ -1,0 +1,60 @@
+"""How long a run will take, measured before it begins: a few steps of it, with its own model, data and machine.
+
+    epoch = batches · s + (batches of validation) · v
+
+Symbols: s seconds from the end of one training step to the end of the next, with the wait for its batch; v seconds per
+batch of validation. The first step is left out: it warms up.
+"""
+
+import time
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+
+STEPS, VALIDATED = 4, 2  # batches that are tried
+# What makes a trainer short: it writes nothing, and shows nothing.
+SHORT: dict[str, Any] = {
+    "max_epochs": 1,
+    "limit_train_batches": STEPS,
+    "limit_val_batches": VALIDATED,
+    "logger": False,
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+}
+
+
+class Clock(pl.Callback):
+    """Reads the time at the end of each step, and around validation."""
+
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+        self.batches = self.validations = 0  # of a whole epoch
+        self.validated = 0.0  # seconds per batch of validation
+
+    def epoch(self) -> float:
+        """Seconds of a whole epoch."""
+        first, *others = self.ends
+        step = (others[-1] - others[0]) / (len(others) - 1) if len(others) > 1 else others[0] - first
+        return step * self.batches + self.validated * self.validations
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self.batches = len(trainer.train_dataloader or ())
+        self.ends = [_now(module)]
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
+        self.ends.append(_now(module))
+
+    def on_validation_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self.validated = _now(module)
+
+    def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        loaders: Any = trainer.val_dataloaders
+        self.validations = len(loaders)
+        self.validated = (_now(module) - self.validated) / max(1, min(VALIDATED, self.validations))
+
+
+def _now(module: pl.LightningModule) -> float:
+    if module.device.type == "cuda":
+        torch.cuda.synchronize(module.device)
+    return time.perf_counter()
