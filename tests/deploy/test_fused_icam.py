@@ -111,6 +111,19 @@ def test_it_says_the_same(build, runs):
     assert expected.std() > 1e-3
 
 
+def test_attention_stands_behind_anothers_phi_too():
+    pytest.importorskip("transformers")
+    model, card = trained(phi="resnet-18:1", attention="CBAM"), card_of()
+    frames = torch.randint(0, 256, (2, 56, 56, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    mean, std = (torch.tensor(values)[:, None, None] for values in (card.mean, card.std))
+    with torch.no_grad():
+        images = (frames.permute(0, 3, 1, 2) / 255 - mean) / std
+        said, expected = Frames(model, card)(frames)[0], model(images)
+        model.attention = torch.nn.Identity()
+        torch.testing.assert_close(said, expected, rtol=1e-4, atol=1e-5)
+        assert (model(images) - expected).abs().max() > 1e-3
+
+
 def test_the_trained_model_is_left_as_it_is():
     model = trained()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
