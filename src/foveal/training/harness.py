@@ -135,6 +135,8 @@ def train(
     with folder_for(folder), quiet(), determinism(), _locked(folder, first):
         stages, left = unfinished(recipe, folder), [0.0]  # seconds that the stages behind each will take
         if recipe.earlier():
+            if first:
+                announce("a few steps of each stage, to say how long the whole will take …")
             seconds = _rehearse(task, stages, data, machine, shown)
             left = [sum(seconds[place:]) for place in range(1, len(stages) + 1)]
             if first:

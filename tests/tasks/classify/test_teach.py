@@ -86,8 +86,8 @@ def test_every_teacher_is_a_run_like_any_other(data, teacher, whole, tmp_path):
 def test_it_says_before_it_begins_how_long_the_whole_will_take(whole):
     _, lines = whole
     words = "".join(f"{name}: efficientnet-lite0, 2 epochs; then " for name in NAMES) + "icam-31k, 3 epochs"
-    assert re.fullmatch(rf"{words}: about [1-9]\d* s on \d+ threads?", lines[1])
-    assert [re.sub(r"[\d.]+ at epoch 2, \d+ s", "…", line) for line in lines[2:]] == [
+    assert re.fullmatch(rf"{words}: about [1-9]\d* s on \d+ threads?", lines[2])
+    assert [re.sub(r"[\d.]+ at epoch 2, \d+ s", "…", line) for line in lines[3:]] == [
         f"{name}: validation score …" for name in NAMES
     ]
 
@@ -133,7 +133,7 @@ def test_left_is_of_the_whole(data, teacher, tmp_path, monkeypatch, capsys):
     lines = []
     recipe = recipe_for(data, teacher, teach=1)
     trained(recipe, tmp_path / "run", machine=CPU, announce=lines.append)
-    assert ": about 50 min on " in lines[1]
+    assert ": about 50 min on " in lines[2]
     epochs = [line for line in capsys.readouterr().err.splitlines() if line.startswith("epoch ")]
     assert [line.split(" · ")[0] for line in epochs[:3]] == [
         "epoch 1 of 2 of teachers/seed3",
@@ -300,7 +300,7 @@ def test_the_shipped_recipe_small(tmp_path):
         "classify", recipe="small", data="pipes:40", size=64, config={"image": 64, "patch": 64}, epochs=1, device="cpu",
         out=tmp_path / "run", announce=lines.append,
     )  # fmt: skip
-    assert lines[1].startswith("teachers/seed0: efficientnet-lite0, 20 epochs; then icam-lite, 1 epoch: about ")
+    assert lines[2].startswith("teachers/seed0: efficientnet-lite0, 20 epochs; then icam-lite, 1 epoch: about ")
     assert run.result["model"] == "icam-lite"
     exported = foveal.load(tmp_path / "run/teachers/seed0").export(tmp_path / "teacher.onnx")
     assert exported.path.exists()
