@@ -38,7 +38,7 @@ def unfinished(recipe: Recipe, folder: Path) -> list[Stage]:
 
 
 def describe(stages: Sequence[Stage]) -> str:
-    """Such as "teachers/seed0: efficientnet-lite0, 20 epochs; then icam-lite, 60 epochs"."""
+    """Such as "teachers/seed0: efficientnet-lite0, 3 of 5 epochs left; then icam-lite, 1 epoch"."""
     return "; then ".join(_one(stage) for stage in stages)
 
 

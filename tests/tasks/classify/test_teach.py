@@ -16,8 +16,9 @@ from training.little import ENVIRONMENT, FIELDS, FLAGS, SLOW, a_set, result, sam
 
 import foveal
 from foveal.errors import FovealError
+from foveal.options import read_options
 from foveal.tasks.classify import data as data_module
-from foveal.tasks.classify.recipe import ClassifyRecipe
+from foveal.tasks.classify.recipe import RECIPES, ClassifyRecipe
 from foveal.tasks.classify.task import ClassifyTask
 from foveal.tasks.classify.training import ClassifyTraining
 from foveal.training import journal as journal_module
@@ -300,7 +301,9 @@ def test_the_shipped_recipe_small(tmp_path):
         "classify", recipe="small", data="pipes:40", size=64, config={"image": 64, "patch": 64}, epochs=1, device="cpu",
         out=tmp_path / "run", announce=lines.append,
     )  # fmt: skip
-    assert lines[2].startswith("teachers/seed0: efficientnet-lite0, 20 epochs; then icam-lite, 1 epoch: about ")
+    epochs = read_options("teacher", ClassifyRecipe, RECIPES)["epochs"]
+    words = f"teachers/seed0: efficientnet-lite0, {epochs} epochs; then icam-lite, 1 epoch: about "
+    assert lines[2].startswith(words)
     assert run.result["model"] == "icam-lite"
     exported = foveal.load(tmp_path / "run/teachers/seed0").export(tmp_path / "teacher.onnx")
     assert exported.path.exists()
