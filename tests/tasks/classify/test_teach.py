@@ -56,7 +56,14 @@ def teacher(tmp_path_factory):
 
 
 def recipe_for(data, teacher, **changes):
-    fields = {"data": str(data), "teach": 2, "teacher": str(teacher), "seed": 3, "epochs": 3, "checkpoint": "last"}
+    fields = {
+        "data": str(data),
+        "num_teachers": 2,
+        "teacher_recipe": str(teacher),
+        "seed": 3,
+        "epochs": 3,
+        "checkpoint": "last",
+    }
     return ClassifyRecipe(**FIELDS | fields | changes)
 
 
@@ -132,7 +139,7 @@ def test_left_is_of_the_whole(data, teacher, tmp_path, monkeypatch, capsys):
     """Half an hour that the pupil is said to take is there while the teacher learns, and not while the pupil does."""
     monkeypatch.setattr("foveal.training.harness.Clock.epoch", lambda clock: 600.0)
     lines = []
-    recipe = recipe_for(data, teacher, teach=1)
+    recipe = recipe_for(data, teacher, num_teachers=1)
     trained(recipe, tmp_path / "run", machine=CPU, announce=lines.append)
     assert ": about 50 min on " in lines[2]
     epochs = [line for line in capsys.readouterr().err.splitlines() if line.startswith("epoch ")]
@@ -149,8 +156,8 @@ def test_left_is_of_the_whole(data, teacher, tmp_path, monkeypatch, capsys):
 def test_the_images_are_opened_once(data, teacher, tmp_path, monkeypatch):
     opened, real = [], data_module.pack
     monkeypatch.setattr(data_module, "pack", lambda *args: (opened.append(args[1]), real(*args))[1])
-    trained(recipe_for(data, teacher, epochs=1, teach=1, size=40, config={"image": 40, "patch": 8}), tmp_path / "run",
-            machine=CPU)  # fmt: skip
+    recipe = recipe_for(data, teacher, epochs=1, num_teachers=1, size=40, config={"image": 40, "patch": 8})
+    trained(recipe, tmp_path / "run", machine=CPU)
     assert opened == [40]
 
 
@@ -199,52 +206,57 @@ def test_without_imagenets_package_one_line_says_what_to_do_and_nothing_is_read(
 
 
 def test_what_a_teacher_has_of_its_pupil(teacher):
-    pupil = ClassifyRecipe(data="photos", label="kind", fold=1, blank=[[0, 0, 1, 0.5]], size=96, seed=2, teach=3)
+    pupil = ClassifyRecipe(data="photos", label="kind", fold=1, blank=[[0, 0, 1, 0.5]], size=96, seed=2, num_teachers=3)
     assert list(pupil.earlier()) == ["teachers/seed6", "teachers/seed7", "teachers/seed8"]
     for seed, one in zip((6, 7, 8), pupil.earlier().values(), strict=True):
         assert (one.data, one.label, one.fold, one.blank, one.seed) == ("photos", "kind", 1, [[0, 0, 1, 0.5]], seed)
-        assert (one.model, one.init_from, one.size, one.teach) == ("efficientnet-lite0", "imagenet", 96, 0)
-    assert {one.size for one in pupil.changed(teacher=str(teacher)).earlier().values()} == {40}
+        assert (one.model, one.init_from, one.size, one.num_teachers) == ("efficientnet-lite0", "imagenet", 96, 0)
+    assert {one.size for one in pupil.changed(teacher_recipe=str(teacher)).earlier().values()} == {40}
     assert ClassifyRecipe().earlier() == {}
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("teach: 1", "expected one without teachers that are trained first, got teach: 1"),
+        ("num_teachers: 1", "expected one without teachers that are trained first, got num_teachers: 1"),
         ("data: others", "expected the pupil's data, 'photos', got others; leave it out"),
         ("label: family", "expected the pupil's label, None, got family; leave it out"),
         ("lr: fast", "--lr: expected a number, at least 0, got 'fast'"),
+        ("teach: 1", "no option in the recipe .* is called 'teach'; the nearest is"),
         ("epoch: 3", "no option in the recipe .* is called 'epoch'; the nearest is 'epochs'"),
     ],
 )
 def test_a_recipe_that_no_teacher_can_have(tmp_path, text, says):
     (tmp_path / "mine.yaml").write_text(text)
     with pytest.raises(FovealError, match=says) as caught:
-        ClassifyRecipe(data="photos", teach=1, teacher=str(tmp_path / "mine.yaml")).earlier()
+        ClassifyRecipe(data="photos", num_teachers=1, teacher_recipe=str(tmp_path / "mine.yaml")).earlier()
     assert "\n" not in str(caught.value)
     assert "mine.yaml" in str(caught.value)
 
 
 def test_teachers_are_trained_or_given(tmp_path, monkeypatch):
-    with pytest.raises(FovealError, match="--teach: expected 0 beside --teachers, which are trained already, got 2"):
-        ClassifyRecipe(teach=2, teachers="runs/*")
-    with pytest.raises(FovealError, match="--teacher: expected --teach beside it"):
-        ClassifyRecipe(teacher="mine.yaml")
+    with pytest.raises(
+        FovealError, match="--num-teachers: expected 0 beside --teachers, which are trained already, got 2"
+    ):
+        ClassifyRecipe(num_teachers=2, teachers="runs/*")
+    with pytest.raises(FovealError, match="--teacher-recipe: expected --num-teachers beside it"):
+        ClassifyRecipe(teacher_recipe="mine.yaml")
     with pytest.raises(FovealError, match="no recipe is called 'teachr'; the nearest is 'teacher'"):
-        ClassifyRecipe(teach=1, teacher="teachr").earlier()
+        ClassifyRecipe(num_teachers=1, teacher_recipe="teachr").earlier()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "teacher").mkdir()
     (tmp_path / "mine.yaml").touch()
-    assert ClassifyRecipe(teach=1).from_anywhere().teacher == "teacher"
-    assert ClassifyRecipe(teach=1, teacher="mine.yaml").from_anywhere().teacher == str(tmp_path / "mine.yaml")
+    assert ClassifyRecipe(num_teachers=1).from_anywhere().teacher_recipe == "teacher"
+    assert ClassifyRecipe(num_teachers=1, teacher_recipe="mine.yaml").from_anywhere().teacher_recipe == str(
+        tmp_path / "mine.yaml"
+    )
 
 
 @pytest.mark.slow
 def test_sigkill_and_ctrl_c_of_a_true_process(data, teacher, whole, tmp_path):
     folder = tmp_path / "run"
     words = ["train", "classify", "--data", data, "--out", folder, *FLAGS, "--warmup", "0.2", "--checkpoint", "last"]
-    words += ["--epochs", "3", "--teach", "2", "--teacher", teacher, "--seed", "3", "--resume"]
+    words += ["--epochs", "3", "--num-teachers", "2", "--teacher-recipe", teacher, "--seed", "3", "--resume"]
     for begins, end in (
         ("epoch 1 of 2 of teachers/seed6", signal.SIGKILL),
         ("epoch 1 of 2 of teachers/seed7", signal.SIGINT),
@@ -271,7 +283,19 @@ def test_sigkill_and_ctrl_c_of_a_true_process(data, teacher, whole, tmp_path):
 
 @pytest.mark.slow
 def test_a_sweep_and_two_processes(data, teacher, tmp_path):
-    words = ["train", "classify", "--data", data, *FLAGS, "--epochs", "1", "--teach", "1", "--teacher", teacher]
+    words = [
+        "train",
+        "classify",
+        "--data",
+        data,
+        *FLAGS,
+        "--epochs",
+        "1",
+        "--num-teachers",
+        "1",
+        "--teacher-recipe",
+        teacher,
+    ]
     done = typed(*words, "--seeds", "2", "--jobs", "2", "--folds", "1", "--out", tmp_path / "sweep")
     assert done.returncode == 0, done.stderr
     for seed in (0, 1):

@@ -71,10 +71,10 @@ class ClassifyRecipe(Recipe):
         "fold; none: labels alone",
         metavar="PATTERN",
     )
-    teach: int = option(
+    num_teachers: int = option(
         0, "how many teachers are trained first, each a run of its own in OUT/teachers; 0: none", least=0, below=100
     )
-    teacher: str = option(
+    teacher_recipe: str = option(
         TEACHER,
         "the recipe of these teachers, a shipped one or a YAML file; data, folds, boxes and seed are the pupil's, and "
         "so is the size where it names none",
@@ -125,11 +125,12 @@ class ClassifyRecipe(Recipe):
             f"{self.margin:g}",
             "choose --margin 1 or --balance margin",
         )
-        alone = not self.teach or self.teachers is None
-        do = "add --teach 0, or leave --teachers out"
-        expect(alone, "--teach", "0 beside --teachers, which are trained already", self.teach, do)
-        used = self.teach > 0 or self.teacher == TEACHER
-        expect(used, "--teacher", "--teach beside it, which says how many are trained", "--teach 0")
+        alone = not self.num_teachers or self.teachers is None
+        do = "add --num-teachers 0, or leave --teachers out"
+        expect(alone, "--num-teachers", "0 beside --teachers, which are trained already", self.num_teachers, do)
+        used = self.num_teachers > 0 or self.teacher_recipe == TEACHER
+        needed = "--num-teachers beside it, which says how many are trained"
+        expect(used, "--teacher-recipe", needed, "--num-teachers 0")
 
     def check_folds(self, chosen: bool) -> None:
         asked = self.fold_column is None or self.fold is not None or chosen
@@ -137,17 +138,18 @@ class ClassifyRecipe(Recipe):
 
     def earlier(self) -> dict[str, Recipe]:
         """The teachers. No two pupils of a sweep over seeds share one, so that their spread is not too small."""
-        if not self.teach:
+        if not self.num_teachers:
             return {}
-        own = read_options(self.teacher, type(self), RECIPES)
-        what = f"the recipe {self.teacher} of the teachers"
-        expect(not own.get("teach"), what, "one without teachers that are trained first", f"teach: {own.get('teach')}")
+        own = read_options(self.teacher_recipe, type(self), RECIPES)
+        what = f"the recipe {self.teacher_recipe} of the teachers"
+        more = own.get("num_teachers")
+        expect(not more, what, "one without teachers that are trained first", f"num_teachers: {more}")
         shared = {name: getattr(self, name) for name in SAME}
         for name in SAME:
             fits = own.get(name, shared[name]) == shared[name]
             expect(fits, what, f"the pupil's {name}, {short_repr(shared[name])}", own.get(name), "leave it out")
         fields = {name: getattr(self, name) for name in OTHERWISE_SAME} | own | shared
-        seeds = range(self.seed * self.teach, (self.seed + 1) * self.teach)
+        seeds = range(self.seed * self.num_teachers, (self.seed + 1) * self.num_teachers)
         return {f"teachers/seed{seed}": self._teacher(what, fields | {"seed": seed}) for seed in seeds}
 
     def _teacher(self, what: str, fields: dict[str, Any]) -> Recipe:
@@ -166,7 +168,7 @@ class ClassifyRecipe(Recipe):
                 expect_package(recipe.model)
             except FovealError as error:
                 other = ", or choose --recipe small-pipes, which begins with weights in the package"
-                raise FovealError(f"{error}{other if self.teach else ''}") from None
+                raise FovealError(f"{error}{other if self.num_teachers else ''}") from None
 
     def from_anywhere(self) -> Self:
         teachers = self.teachers
@@ -174,6 +176,6 @@ class ClassifyRecipe(Recipe):
             teachers = f"{glob.escape(str(Path.cwd())).replace('{', '[{]')}/{teachers}"
         elif teachers is not None:
             teachers = str(expanded(teachers))
-        shipped = (RECIPES / f"{self.teacher}.yaml").exists()  # also beside a file or a folder of that name
-        teacher = self.teacher if shipped else located(self.teacher)
-        return super().from_anywhere().changed(teachers=teachers, teacher=teacher)
+        shipped = (RECIPES / f"{self.teacher_recipe}.yaml").exists()  # also beside a file or a folder of that name
+        teacher_recipe = self.teacher_recipe if shipped else located(self.teacher_recipe)
+        return super().from_anywhere().changed(teachers=teachers, teacher_recipe=teacher_recipe)

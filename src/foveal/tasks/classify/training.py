@@ -56,7 +56,7 @@ class ClassifyTraining(Training):
         mean, std = normalisation(model)
         self.teachers = (
             (stand_ins(recipe, source, mean, std), {})
-            if rehearsed and recipe.teach
+            if rehearsed and recipe.num_teachers
             else teachers_of(recipe, source, folder, mean, std)
         )
         splits = divided(source, recipe.fold)
@@ -135,7 +135,7 @@ def teachers_of(
 
     mean, std: what the pupil's images are normalised by.
     """
-    if recipe.teachers is None and not recipe.teach:
+    if recipe.teachers is None and not recipe.num_teachers:
         return None
     blank = [list(box) for box in recipe.blank]
     finer = lambda label: read_for(recipe.changed(label=label))  # noqa: E731 — one line is clearer here
