@@ -134,14 +134,16 @@ def train(
     shown = progress if first else silent
     with folder_for(folder), quiet(), determinism(), _locked(folder, first):
         stages, left = unfinished(recipe, folder), [0.0]  # seconds that the stages behind each will take
-        if recipe.earlier():
+        if recipe.earlier(folder):
             if first:
                 announce("a few steps of each stage, to say how long the whole will take …")
             seconds = _rehearse(task, stages, data, machine, shown)
             left = [sum(seconds[place:]) for place in range(1, len(stages) + 1)]
             if first:
                 announce(f"{describe(stages)}: about {duration(sum(seconds))} on {_words(machine)}")
-                _claim(stages[-1], data)
+                for stage in stages:  # also those that come later: their recipes are settled when the run begins
+                    if not (stage.folder / RECIPE).exists():
+                        _claim(stage, data)
         for stage, later in zip(stages[:-1], left, strict=False):
             with folder_for(stage.folder), _locked(stage.folder, first):
                 expect_same_data(stage.folder, data)

@@ -32,7 +32,7 @@ class Stage:
 
 def unfinished(recipe: Recipe, folder: Path) -> list[Stage]:
     """What is still to be done of a run that has not ended, in this order; the run itself comes last."""
-    earlier = [Stage(name, one.from_anywhere(), folder / name) for name, one in recipe.earlier().items()]
+    earlier = [Stage(name, one.from_anywhere(), folder / name) for name, one in recipe.earlier(folder).items()]
     waiting = [stage for stage in earlier if finished(stage.recipe, stage.folder, resume=True) is None]
     return [*waiting, Stage("", recipe, folder)]
 

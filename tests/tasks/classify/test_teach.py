@@ -18,11 +18,13 @@ import foveal
 from foveal.errors import FovealError
 from foveal.options import read_options
 from foveal.tasks.classify import data as data_module
+from foveal.tasks.classify import recipe as recipe_module
 from foveal.tasks.classify.recipe import RECIPES, ClassifyRecipe
 from foveal.tasks.classify.task import ClassifyTask
 from foveal.tasks.classify.training import ClassifyTraining
 from foveal.training import journal as journal_module
 from foveal.training.harness import Machine
+from foveal.training.stages import unfinished
 
 CPU = Machine("cpu")
 # another model than the pupil's, normalised otherwise, on larger images
@@ -178,6 +180,66 @@ def test_changed_data_or_another_recipe_of_the_teachers_are_refused(data, teache
         table.write("more.png,left,train,0\n")
     with pytest.raises(FovealError, match=r"run: expected the data it was begun with, .* got data that have changed"):
         trained(recipe, folder, resume=True, machine=CPU)
+
+
+@pytest.mark.slow
+def test_a_shipped_recipe_that_has_changed_since_is_not_asked_again(data, teacher, whole, tmp_path, monkeypatch):
+    """The first teacher is killed on its way, the second has not begun: both are trained as the run was begun."""
+    shipped = tmp_path / "recipes"
+    shipped.mkdir()
+    monkeypatch.setattr(recipe_module, "RECIPES", shipped)
+    (shipped / "teacher.yaml").write_text(teacher.read_text())
+    recipe, folder = recipe_for(data, "teacher"), tmp_path / "run"
+    with monkeypatch.context() as patch:
+        kill_after(patch, folder / NAMES[0], "last.ckpt")
+        with pytest.raises(Killed):
+            trained(recipe, folder, machine=CPU)
+    (shipped / "teacher.yaml").write_text(yaml.safe_dump(LITTLE | {"epochs": 5, "clip": 0.5, "size": 48}))
+    trained(recipe, folder, resume=True, machine=CPU)
+    for name in ("", *NAMES):
+        same_run(folder / name, whole[0] / name)
+
+
+def test_which_recipe_a_teacher_has(data, teacher, tmp_path, monkeypatch):
+    """That of its folder, but for a file of the user's own, whose changes the harness refuses."""
+    recipe, own = recipe_for(data, "teacher"), tmp_path / "own.yaml"
+    kept = ClassifyRecipe(data=str(data), seed=6, **LITTLE | {"epochs": 13})
+    (tmp_path / NAMES[0]).mkdir(parents=True)
+    (tmp_path / NAMES[0] / "recipe.yaml").write_text(kept.text())
+    assert recipe.earlier(tmp_path)[NAMES[0]] == kept
+    assert recipe.earlier(tmp_path)[NAMES[1]] == recipe.earlier()[NAMES[1]] != kept
+    monkeypatch.setattr(recipe_module, "RECIPES", tmp_path / "none")  # it is shipped no more
+    assert recipe.changed(num_teachers=1, seed=6).earlier(tmp_path) == {NAMES[0]: kept}
+    with pytest.raises(FovealError, match="no recipe is called 'teacher'"):
+        recipe.earlier(tmp_path)
+    own.write_text(teacher.read_text())
+    mine = recipe.changed(num_teachers=1, seed=6, teacher_recipe=str(own))
+    assert mine.earlier(tmp_path)[NAMES[0]].epochs == LITTLE["epochs"]
+    with pytest.raises(FovealError, match="seed6: expected the options it was begun with, got others for epochs"):
+        unfinished(mine, tmp_path)
+    own.unlink()
+    assert mine.earlier(tmp_path) == {NAMES[0]: kept}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("data", "/others"),
+        ("label", "family"),
+        ("fold", 2),
+        ("fold_column", "campaign"),
+        ("seed", 7),
+        ("blank", [[0, 0, 1, 0.5]]),
+        ("num_teachers", 1),
+    ],
+)
+def test_a_folder_that_holds_no_teacher_of_this_pupil(data, tmp_path, name, value):
+    (tmp_path / NAMES[0]).mkdir(parents=True)
+    other = ClassifyRecipe(**{"data": str(data), "seed": 6, name: value})
+    (tmp_path / NAMES[0] / "recipe.yaml").write_text(other.text())
+    with pytest.raises(FovealError, match=rf"seed6: expected a teacher of this pupil, with {name} .*, got ") as caught:
+        recipe_for(data, "teacher").earlier(tmp_path)
+    assert str(caught.value).endswith("; choose another --out")
 
 
 def test_what_is_wrong_with_the_pupil_is_said_before_a_teacher_learns(data, teacher, tmp_path, monkeypatch):

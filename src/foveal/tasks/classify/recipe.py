@@ -5,7 +5,7 @@ or from one of the recipes that are shipped.
 import glob
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from foveal.errors import FovealError, expect, short_repr
 from foveal.file_names import expanded
@@ -14,6 +14,7 @@ from foveal.runtime.blank import expect_box
 from foveal.runtime.packaged import IMAGENET
 from foveal.tasks.classify.card import OLD_RECIPE
 from foveal.training.recipe import Recipe, located
+from foveal.training.run_folder import kept_recipe
 
 RECIPES = Path(__file__).parent / "recipes"
 TEACHER = "teacher"
@@ -136,10 +137,37 @@ class ClassifyRecipe(Recipe):
         asked = self.fold_column is None or self.fold is not None or chosen
         expect(asked, "--fold-column", "--folds or --fold beside it, which say what to test on", "neither")
 
-    def earlier(self) -> dict[str, Recipe]:
-        """The teachers. No two pupils of a sweep over seeds share one, so that their spread is not too small."""
-        if not self.num_teachers:
-            return {}
+    def earlier(self, folder: Path | None = None) -> dict[str, Recipe]:
+        """The teachers. No two pupils of a sweep over seeds share one, so that their spread is not too small.
+
+        A teacher that was begun in this folder keeps its recipe: the shipped one may be another since. Who has changed
+        a file of their own is told so instead.
+        """
+        seeds = range(self.seed * self.num_teachers, (self.seed + 1) * self.num_teachers)
+        changeable = not self._shipped() and expanded(self.teacher_recipe).exists()
+        found: dict[str, Recipe] = {}
+        for seed in seeds:
+            name = f"teachers/seed{seed}"
+            kept = None if folder is None or changeable else self._kept(folder / name, seed)
+            found[name] = kept or self._planned(seed)
+        return found
+
+    def _shipped(self) -> bool:
+        return (RECIPES / f"{self.teacher_recipe}.yaml").exists()  # also beside a file or a folder of that name
+
+    def _kept(self, folder: Path, seed: int) -> Recipe | None:
+        """What the teacher in this folder was begun with, if it was; an error where it cannot be this pupil's."""
+        kept = kept_recipe(type(self), folder)
+        if kept is None:
+            return None
+        shared = {name: getattr(self, name) for name in SAME}
+        for name, value in (shared | {"data": located(self.data), "seed": seed, "num_teachers": 0}).items():
+            wanted, got = f"a teacher of this pupil, with {name} {short_repr(value)}", getattr(kept, name)
+            expect(got == value, f"the run in {folder}", wanted, short_repr(got), "choose another --out")
+        return kept
+
+    def _planned(self, seed: int) -> Recipe:
+        """As the teachers' recipe says."""
         own = read_options(self.teacher_recipe, type(self), RECIPES)
         what = f"the recipe {self.teacher_recipe} of the teachers"
         more = own.get("num_teachers")
@@ -148,11 +176,7 @@ class ClassifyRecipe(Recipe):
         for name in SAME:
             fits = own.get(name, shared[name]) == shared[name]
             expect(fits, what, f"the pupil's {name}, {short_repr(shared[name])}", own.get(name), "leave it out")
-        fields = {name: getattr(self, name) for name in OTHERWISE_SAME} | own | shared
-        seeds = range(self.seed * self.num_teachers, (self.seed + 1) * self.num_teachers)
-        return {f"teachers/seed{seed}": self._teacher(what, fields | {"seed": seed}) for seed in seeds}
-
-    def _teacher(self, what: str, fields: dict[str, Any]) -> Recipe:
+        fields = {name: getattr(self, name) for name in OTHERWISE_SAME} | own | shared | {"seed": seed}
         try:
             return type(self)(**fields)
         except FovealError as error:
@@ -176,6 +200,5 @@ class ClassifyRecipe(Recipe):
             teachers = f"{glob.escape(str(Path.cwd())).replace('{', '[{]')}/{teachers}"
         elif teachers is not None:
             teachers = str(expanded(teachers))
-        shipped = (RECIPES / f"{self.teacher_recipe}.yaml").exists()  # also beside a file or a folder of that name
-        teacher_recipe = self.teacher_recipe if shipped else located(self.teacher_recipe)
+        teacher_recipe = self.teacher_recipe if self._shipped() else located(self.teacher_recipe)
         return super().from_anywhere().changed(teachers=teachers, teacher_recipe=teacher_recipe)
