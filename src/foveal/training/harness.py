@@ -210,16 +210,21 @@ def _rehearse(task: Trainable, stages: Sequence[Stage], data: Any, machine: Mach
     paces: dict[str, float] = {}  # seconds per epoch; stages that differ in their seed take as long as each other
     seconds = []
     for stage in stages:
-        recipe, fresh, left = stage.recipe, not (stage.folder / CHECKPOINT).exists(), stage.epochs_left()
-        kind = recipe.changed(seed=0).text()
+        kind, left = stage.recipe.changed(seed=0).text(), stage.epochs_left()
         if left and kind not in paces:
-            training, clock = task.rehearsal(recipe, data, stage.folder, machine, progress, fresh), Clock()
-            trainer = trainer_of(recipe, machine, callbacks=[clock], **SHORT)
-            with interruptible(), matmul_precision(recipe.precision):
-                trainer.fit(training.module, datamodule=training.data)
-            paces[kind] = clock.epoch()
+            paces[kind] = _pace(task, stage, data, machine, progress)
         seconds.append(left * paces[kind] if left else 0.0)
     return seconds
+
+
+def _pace(task: Trainable, stage: Stage, data: Any, machine: Machine, progress: Progress) -> float:
+    """Seconds per epoch. Nothing holds its model and images once it has returned: the next stage's take their place."""
+    recipe, fresh, clock = stage.recipe, not (stage.folder / CHECKPOINT).exists(), Clock()
+    training = task.rehearsal(recipe, data, stage.folder, machine, progress, fresh)
+    trainer = trainer_of(recipe, machine, callbacks=[clock], **SHORT)
+    with interruptible(), matmul_precision(recipe.precision):
+        trainer.fit(training.module, datamodule=training.data)
+    return clock.epoch()
 
 
 def _claim(stage: Stage, data: Any) -> None:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import weakref
 from importlib import metadata
 
 import pytest
@@ -155,12 +156,32 @@ def test_left_is_of_the_whole(data, teacher, tmp_path, monkeypatch, capsys):
     assert all(re.fullmatch(r"\d+ s", words) for words in left[2:])
 
 
-def test_the_images_are_opened_once(data, teacher, tmp_path, monkeypatch):
-    opened, real = [], data_module.pack
-    monkeypatch.setattr(data_module, "pack", lambda *args: (opened.append(args[1]), real(*args))[1])
-    recipe = recipe_for(data, teacher, epochs=1, num_teachers=1, size=40, config={"image": 40, "patch": 8})
+@pytest.mark.parametrize(
+    ("size", "room", "sizes", "together"),
+    [
+        (40, 2**30, [40], 1),
+        (32, 2**30, [40, 32], 2),  # the teacher's and the pupil's
+        (32, 23 * 3 * (40**2 + 32**2), [40, 32], 2),  # just enough
+        (32, 23 * 3 * 40**2, [40, 32, 40, 32], 1),  # the teacher's has gone before the pupil's is made
+    ],
+)
+def test_the_images_are_opened_once_per_size_where_there_is_room(
+    data, teacher, tmp_path, monkeypatch, size, room, sizes, together
+):
+    opened, packs, alive, real = [], [], [], data_module.pack
+
+    def pack(source, side, progress):
+        alive.append(1 + sum(one() is not None for one in packs))
+        opened.append(side)
+        packed = real(source, side, progress)
+        packs.append(weakref.ref(packed))
+        return packed
+
+    monkeypatch.setattr(data_module, "pack", pack)
+    monkeypatch.setattr(data_module, "ROOM", room)
+    recipe = recipe_for(data, teacher, epochs=1, num_teachers=1, size=size, config={"image": size, "patch": 8})
     trained(recipe, tmp_path / "run", machine=CPU)
-    assert opened == [40]
+    assert (opened, max(alive)) == (sizes, together)
 
 
 def test_changed_data_or_another_recipe_of_the_teachers_are_refused(data, teacher, tmp_path, monkeypatch):
