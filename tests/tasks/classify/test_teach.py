@@ -18,6 +18,7 @@ from training.little import ENVIRONMENT, FIELDS, FLAGS, SLOW, a_set, result, sam
 import foveal
 from foveal.errors import FovealError
 from foveal.options import read_options
+from foveal.progress import silent
 from foveal.tasks.classify import data as data_module
 from foveal.tasks.classify import recipe as recipe_module
 from foveal.tasks.classify.recipe import RECIPES, ClassifyRecipe
@@ -139,12 +140,15 @@ def test_killed_in_any_stage_and_resumed_it_is_the_run_that_was_never_stopped(
 
 
 def test_left_is_of_the_whole(data, teacher, tmp_path, monkeypatch, capsys):
-    """Half an hour that the pupil is said to take is there while the teacher learns, and not while the pupil does."""
+    """Half an hour that the pupil is said to take is there while the teacher learns, and not while the pupil does. At
+    the end of each the 4 images of val and the 4 of test are predicted: two validations.
+    """
     monkeypatch.setattr("foveal.training.harness.Clock.epoch", lambda clock: 600.0)
+    monkeypatch.setattr("foveal.training.harness.Clock.validation", lambda clock: 60.0)
     lines = []
     recipe = recipe_for(data, teacher, num_teachers=1)
     trained(recipe, tmp_path / "run", machine=CPU, announce=lines.append)
-    assert ": about 50 min on " in lines[2]
+    assert ": about 54 min on " in lines[2]  # 2 · 10 + 2, and 3 · 10 + 2
     epochs = [line for line in capsys.readouterr().err.splitlines() if line.startswith("epoch ")]
     assert [line.split(" · ")[0] for line in epochs[:3]] == [
         "epoch 1 of 2 of teachers/seed3",
@@ -152,8 +156,28 @@ def test_left_is_of_the_whole(data, teacher, tmp_path, monkeypatch, capsys):
         "epoch 1 of 3",
     ]
     left = [line.rsplit("left ", 1)[1] for line in epochs]
-    assert left[:2] == ["30 min"] * 2
-    assert all(re.fullmatch(r"\d+ s", words) for words in left[2:])
+    assert left[:2] == ["34 min"] * 2
+    assert all(re.fullmatch(r"1[2-9]\d s", words) for words in left[2:])
+
+
+@pytest.mark.parametrize(("options", "says"), [({"patience": 2}, "at most about"), ({}, "about")])
+@pytest.mark.parametrize("patient", ["teacher", "pupil"])
+def test_a_run_that_may_stop_early_takes_at_most_as_long(data, tmp_path, monkeypatch, patient, options, says):
+    monkeypatch.setattr(ClassifyTraining, "begin", lambda *args: pytest.fail("it has been announced"))
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(LITTLE | (options if patient == "teacher" else {})))
+    lines = []
+    recipe = recipe_for(data, tmp_path / "mine.yaml", num_teachers=1, **options if patient == "pupil" else {})
+    with pytest.raises(pytest.fail.Exception, match="it has been announced"):
+        trained(recipe, tmp_path / "run", machine=CPU, announce=lines.append)
+    assert re.search(rf"3 epochs: {says} \d+ s on ", lines[2])
+
+
+def test_what_the_end_of_a_run_takes(tmp_path):
+    """Of 23 images 5 are for validation and 9 for the test; without a test only these 5 are predicted."""
+    for splits, expected in (("train val test train test", 1 + 9 / 5), ("train val train", 1.0)):
+        recipe = ClassifyRecipe(**FIELDS | {"data": str(a_set(tmp_path / splits, splits=splits))})
+        training = ClassifyTraining(recipe, ClassifyTask().read(recipe), tmp_path, CPU, silent, fresh=True)
+        assert training.validations_at_end == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ class ClassifyData(pl.LightningDataModule):
 
 
 def _make_room(needed: int) -> None:
-    """Forget packs, of each source those first that were used longest ago, until one of this many bytes fits in, too."""
+    """Forget packs, of each source the one used longest ago first, until another of this many bytes fits in."""
     forgotten = False
     for packs in list(PACKS.values()):
         while packs and needed + sum(one.pixels.nbytes for each in PACKS.values() for one in each.values()) > ROOM:

@@ -63,6 +63,8 @@ class ClassifyTraining(Training):
         _share(recipe, len(splits.train), machine.devices)
         self.data: ClassifyData = ClassifyData(source, recipe, splits, machine.workers, progress)
         _share(recipe, len(self.data.splits.train), machine.devices)
+        # val and test are predicted
+        self.validations_at_end = 1 + len(self.data.splits.test) / len(self.data.splits.val)
         self.module: ClassifyModule = ClassifyModule(
             model,
             recipe,
