@@ -53,6 +53,8 @@ OTHERS = {  # a value for each option that is not its default, as typed and as m
 NAMES = [one.name for one in dataclasses.fields(ClassifyRecipe)]
 
 
+# Not beside another: teachers are trained already, or first; images are mixed whole, or by windows.
+ALONE = {"teachers": None, "cutmix": 0.0}
 SHIPPED = find_task("classify").folder / "recipes"
 
 
@@ -73,13 +75,13 @@ def test_every_option_has_a_flag():
     for name, (text, value) in OTHERS.items():
         beside = {"margin": ["--balance", "margin"], "teacher_recipe": ["--num-teachers", "2"]}.get(name, [])
         assert getattr(recipe_of(flag(name), text, *beside), name) == value != getattr(ClassifyRecipe(), name), name
-    some = {name: one for name, one in OTHERS.items() if name != "teachers"}  # trained already, or first: not both
+    some = {name: one for name, one in OTHERS.items() if name not in ALONE}
     every = recipe_of(*(word for name, (text, _) in some.items() for word in (flag(name), text)))
-    assert dataclasses.asdict(every) == {name: value for name, (_, value) in some.items()} | {"teachers": None}
+    assert dataclasses.asdict(every) == {name: value for name, (_, value) in some.items()} | ALONE
 
 
 def test_a_recipe_is_read_as_it_is_written(tmp_path):
-    every = ClassifyRecipe(**{name: value for name, (_, value) in OTHERS.items() if name != "teachers"})
+    every = ClassifyRecipe(**{name: value for name, (_, value) in OTHERS.items() if name not in ALONE})
     (tmp_path / "r.yaml").write_text(every.text())
     assert ClassifyRecipe(**read_options(str(tmp_path / "r.yaml"), ClassifyRecipe, SHIPPED)) == every
     assert ClassifyRecipe(**yaml.safe_load(ClassifyRecipe().text())) == ClassifyRecipe()
