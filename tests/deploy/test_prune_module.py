@@ -290,6 +290,15 @@ BAD = {
     "too many heads": (vit, {"heads": 99}, "how many heads to remove: expected 1 to 15"),
     "a head that is not there": (vit, {"heads": {0: [4]}}, "a head of layer 0: expected 0 to 3, got 4"),
     "heads as text": (vit, {"heads": "0:1"}, "expected {layer: its heads}, such as {0: [1]}, got '0:1'"),
+    "a head that is no list": (
+        vit,
+        {"heads": {0: 1}},
+        "the heads of layer 0: expected a list of them, such as [1], got 1",
+    ),
+    "heads of text": (vit, {"heads": {0: [1, "a"]}}, "a head of layer 0: expected 0 to 3, got 'a'"),
+    "a fraction of a head": (vit, {"heads": {0: [1.0]}}, "a head of layer 0: expected 0 to 3, got 1.0"),
+    "no layer": (vit, {"heads": {}}, "heads: expected at least one, such as {0: [1]}, got none"),
+    "no head": (vit, {"heads": {0: []}}, "heads: expected at least one, such as {0: [1]}, got none"),
 }
 
 
