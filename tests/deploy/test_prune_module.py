@@ -9,6 +9,8 @@ from torch import nn
 
 import foveal
 from foveal.deploy.measure.cost import flops, parameters
+from foveal.deploy.prune_module import _graph, _importance
+from foveal.deploy.prune_way import inputs_of
 from foveal.errors import FovealError
 from foveal.models.heads import head_layers, without_heads
 from foveal.models.zoo import create
@@ -178,6 +180,31 @@ def test_heads_of_the_smallest_weights_are_the_first_to_go():
     kept = fewer.bert.encoder.layer[1].attention.self.value.weight
     assert torch.equal(kept, attention.value.weight[[*range(6), *range(12, 18)]])
     assert fewer.bert.encoder.layer[0].attention.self.value.weight.shape[0] == 24
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("small", [0, 1])
+def test_a_layer_of_small_weights_loses_its_heads_before_any_other_does(small):
+    model = bert()
+    layer = model.bert.encoder.layer[small].attention
+    for part in (layer.self.query, layer.self.key, layer.self.value, layer.output.dense):
+        part.weight /= 100
+    for count, left in ((2, 2), (3, 1), (4, 1)):
+        fewer = foveal.prune(model, example=ids(), heads=count).bert.encoder.layer
+        assert fewer[small].attention.self.num_attention_heads == left
+        assert fewer[1 - small].attention.self.num_attention_heads == 8 - count - left
+
+
+@torch.no_grad()
+def test_the_importance_of_a_head_of_transformers_is_the_mean_of_its_weights():
+    model = bert().requires_grad_(True)
+    graph = _graph(model, inputs_of(model, ids()))
+    for layer in model.bert.encoder.layer:
+        attention, out = layer.attention.self, layer.attention.output.dense.weight
+        rows = [part.weight.unflatten(0, (4, 6)) for part in (attention.query, attention.key, attention.value)]
+        rows.append(out.unflatten(1, (4, 6)).permute(1, 2, 0))
+        expected = torch.stack(rows).abs().mean((0, 2, 3))  # (4, H, 6, 24)
+        torch.testing.assert_close(_importance(attention, graph), expected)
 
 
 def test_a_model_of_transformers_is_pruned_to_a_target():
