@@ -9,7 +9,7 @@ from foveal.core.watch import watch
 from foveal.errors import FovealError
 from foveal.explain.saliency import attention_maps, cell_of, gradient, occlusion, sides_of
 from foveal.models.zoo import create
-from foveal.runtime.saliency_maps import shares
+from foveal.runtime.saliency_maps import coarse, finer, shares
 
 
 class Cell(nn.Module):
@@ -142,6 +142,24 @@ def test_the_one_cell_that_counts():
         expected = np.zeros((2, 5, 5))
         expected[:, 1, 3] = 1
         np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_many_cells_are_hidden_in_squares():
+    images, asked = torch.zeros(1, 3, 56, 56), []
+    images[:, :, :4, :4] = 1
+
+    def probability(some):
+        asked.append(len(some))
+        return some[:, :, :4, :4].mean((1, 2, 3), keepdim=False)[:, None].double().numpy()
+
+    lost = occlusion(probability, images, (28, 28))
+    assert sum(asked) == 1 + 14 * 14
+    assert lost.shape == (1, 1, 28, 28)
+    assert lost[0, 0, :2, :2].sum() == pytest.approx(1)  # all that it sees lies in the first square
+    assert coarse((28, 28)) == (14, 14)
+    assert coarse((14, 16)) == (14, 8)
+    assert coarse((17, 5)) == (17, 5)  # what has no squares stays
+    assert (finer(np.array([[1.0, 2.0]]), (2, 4)) == [[1, 1, 2, 2]] * 2).all()
 
 
 def test_occlusion_by_hand():

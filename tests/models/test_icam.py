@@ -419,6 +419,7 @@ class Wide(nn.Identity):
 
 
 BAD = [
+    ({"pool": 5}, "Icam's pool: expected at most 4, the side of Φ's map of a patch, got 5, of 7 pixels"),
     ({"patch": 5}, "Icam's patch: expected a divisor of the image's side 21, got 5"),
     ({"width": "a"}, "Icam's width: expected an integer, at least 1, got 'a'"),
     ({"heads": 4}, "Icam's heads: expected a divisor of the width 15, got 4"),
@@ -485,11 +486,11 @@ def test_attention_stands_between_the_map_and_the_pooling(name):
     patches, rows, columns = cut(shown, 7)
     seen = model.attention(model.phi(patches))
     grid = grid_of(model.pool(seen), rows, columns)
-    near(model(shown), model.answer(model.gather(*model.tokens(grid)), grid))
+    assert near(model(shown), model.answer(model.gather(*model.tokens(grid)), grid))
     assert not torch.equal(seen, model.phi(patches))
     last = model.features(shown)[-1]
     assert last.shape == (3, model.widths[-1], rows * seen.shape[2], columns * seen.shape[3])
-    near(last[:, :, : seen.shape[2], : seen.shape[3]], seen.unflatten(0, (3, -1))[:, 0])
+    assert near(last[:, :, : seen.shape[2], : seen.shape[3]], seen.unflatten(0, (3, -1))[:, 0])
 
 
 def test_without_attention_a_model_is_what_it_was():

@@ -167,8 +167,8 @@ def moved(images: Tensor, v: Variation) -> Tensor:
 def window(images: Tensor, v: Variation) -> tuple[Tensor, Tensor]:
     """A window inside of each image, its sides in shares of the image's, and its middle from −1 to 1: (B, 2) each."""
     area = 1 - (1 - v.crop) * torch.rand(len(images), 1, device=images.device)
-    stretch = torch.exp(even(images, v.stretch)[:, :, 0, 0] * torch.tensor([1.0, -1.0], device=images.device))
-    size = (area * stretch).sqrt().clamp(max=1.0)
+    wider = even(images, v.stretch)[:, :, 0, 0]
+    size = (area * torch.cat([wider, -wider], 1).exp()).sqrt().clamp(max=1.0)
     return size, even(images, 1.0, 2)[:, :, 0, 0] * (1 - size)
 
 

@@ -14,7 +14,7 @@ Cost: O(h·w·C·expand·(C + k²)).
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -91,6 +91,14 @@ class Stages(nn.Sequential):
                 width = stage.width
         super().__init__(*parts)
         self.width, self.levels = width, levels
+
+    def side(self, pixels: int) -> int:
+        """Of the last map of a square of so many pixels."""
+        stem = cast("nn.Conv2d", cast("nn.Sequential", self[0])[0])
+        stride = stem.stride[0]
+        whole = isinstance(stem, Same) or stem.kernel_size[0] > stride  # padded: a part of a window counts
+        side = -(-pixels // stride) if whole else pixels // stride
+        return -(-side // (self.strides[-1] // stride))
 
     @property
     def strides(self) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Sides = tuple[int, int]  # rows and columns of cells
+MOST_HIDDEN = 14  # cells a side that are hidden one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +36,21 @@ class SaliencyMaps:
         for layer, maps in self.maps.items():
             for head, query in np.ndindex(*maps.shape[1:3]):
                 yield layer, head, query, maps[image, head, query]
+
+
+def coarse(sides: Sides) -> Sides:
+    """Cells to hide one by one: of a map of more than 14 × 14, squares of its cells, since each costs an answer."""
+
+    def side(cells: int) -> int:
+        return next((cells // k for k in range(1, 5) if cells % k == 0 and cells // k <= MOST_HIDDEN), cells)
+
+    return side(sides[0]), side(sides[1])
+
+
+def finer(maps: Array, sides: Sides) -> Array:
+    """(…, rows, columns) → the same on a grid that divides each cell."""
+    down, along = sides[0] // maps.shape[-2], sides[1] // maps.shape[-1]
+    return maps.repeat(down, -2).repeat(along, -1)
 
 
 def shares(maps: Array) -> Array:

@@ -14,7 +14,7 @@ from foveal.errors import FovealError
 from foveal.models import imagenet
 from foveal.models.zoo import create, presets
 from foveal.tasks.classify import ablate_time
-from foveal.tasks.classify.ablate import ABLATIONS, BASE, OWN, PARTS
+from foveal.tasks.classify.ablate import ABLATIONS, BASE, OWN, PARTS, patches
 from foveal.tasks.classify.graph import export_onnx
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.load import load
@@ -94,9 +94,7 @@ def test_the_first_peer_is_the_one_to_compare_with():
     assert all(recipe.model == name and recipe.init_from is None for name, recipe in built.items())
 
 
-def test_a_line_that_begins_with_imagenet(monkeypatch):
-    asked = []
-    monkeypatch.setattr(imagenet, "begin_with_imagenet", lambda model, name: asked.append(name))
+def test_a_line_that_begins_with_imagenet():
     found = PEERS.variants(ClassifyRecipe(), ["icam-lite", "icam-lite:imagenet"])["peers"]
     assert {name: one.init_from for name, one in found.items()} == {
         BASE: None,
@@ -104,16 +102,29 @@ def test_a_line_that_begins_with_imagenet(monkeypatch):
         "icam-lite, ImageNet": "imagenet",
     }
     assert found["icam-lite, ImageNet"].changed(init_from=None) == found["icam-lite"]
-    assert asked == ["icam-lite"], "whether the weights are there is asked before anything is trained"
     with pytest.raises(FovealError, match="--init-from: expected none, for models from scratch, got icam-pipes"):
         PEERS.variants(ClassifyRecipe(init_from="icam-pipes"), None)
+    with pytest.raises(FovealError, match="--model: expected icam-31k, which the others are compared with, got icam-f"):
+        PEERS.variants(ClassifyRecipe(model="icam-fast"), None)
 
 
-def test_weights_that_are_not_there_are_named_before_anything_is_trained(monkeypatch):
+def test_patches_have_no_more_cells_than_phi_gives():
+    found = patches(ClassifyRecipe(model="icam-lite"))
+    assert {name: fields.get("pool") for name, fields in found.items()} == {
+        "patches of 56": 7,
+        "patches of 28": 4,
+        "patches of 112": 14,
+    }
+    assert all("pool" not in fields for fields in patches(ClassifyRecipe()).values())
+
+
+def test_weights_that_are_not_there_are_named_before_anything_is_trained(monkeypatch, tmp_path, capsys):
     missing = imagenet.Weights("no_such_package", "none.pth", "")
     monkeypatch.setitem(imagenet.WEIGHTS, "efficientnet-lite0", missing)
-    with pytest.raises(FovealError, match=r"the variant icam-lite, ImageNet of peers: .*no_such_package"):
-        PEERS.variants(ClassifyRecipe(), ["icam-lite:imagenet"])
+    flags = ["--only", "icam-lite:imagenet", "--data", "pipes:40", "--out", str(tmp_path / "runs")]
+    assert main(["ablate", "peers", *flags]) == 2
+    assert "no_such_package" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.classify.logit_adjustment import adjust_logits
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.training.harness import Machine
+from foveal.vision.same_shape import SAME_SHAPE
 
 
 @pytest.mark.parametrize("name", ["icam-31k", "resnet-18", "efficientnet-b0", "deit-tiny"])
@@ -26,6 +27,18 @@ def test_every_model_is_shifted_by_exactly_that(name):
         before = model(images)
         adjust_logits(model, shift)
         torch.testing.assert_close(model(images), before + shift)
+
+
+@pytest.mark.parametrize("attention", SAME_SHAPE)
+@torch.no_grad()
+def test_attention_on_the_map_is_not_what_answers(attention):
+    torch.manual_seed(0)
+    config = {"image": 28, "patch": 14, "pool": 2, "pooled": True}
+    model = create("icam-31k", classes=24, attention=attention, **config).eval()  # as many classes as Φ has channels
+    images, shift = torch.randn(2, 3, 28, 28), torch.linspace(-1, 1, 24)
+    before = model(images)
+    adjust_logits(model, shift)
+    torch.testing.assert_close(model(images), before + shift)
 
 
 def test_a_model_without_a_last_bias_is_refused():

@@ -69,9 +69,10 @@ def run(args: argparse.Namespace) -> int:
             raise unknown(f"table of {args.task}", name, ablation.tables)
     recipe = recipe_of(task, args.recipe, from_flags(args, task.recipe))
     recipe.check_folds(args.folds is not None)
-    if not args.resume:
-        recipe.check_weights()
     variants: Mapping[str, Mapping[str, Any]] = ablation.variants(recipe, only)
+    if not args.resume:  # of runs that are trained already, a table needs no weights to begin with
+        for build in (recipe, *(build for builds in variants.values() for build in builds.values())):
+            build.check_weights()
     data = task.read(recipe)
     print(data.summary(), flush=True)
     ablation.check(data)

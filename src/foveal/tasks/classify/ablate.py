@@ -140,6 +140,7 @@ class Peers(ClassifyAblation):
 
     def variants(self, recipe: ClassifyRecipe, only: Sequence[str] | None) -> dict[str, dict[str, ClassifyRecipe]]:
         do = "leave it out: where there are weights of ImageNet, the table has a line for them"
+        expect(recipe.model == BASE, "--model", f"{BASE}, which the others are compared with", recipe.model)
         expect(recipe.init_from is None, "--init-from", "none, for models from scratch", recipe.init_from, do)
         chosen = [name for name in self.tables if only is None or name in only or name == BASE]
         built = {name.replace(f":{IMAGENET}", ", ImageNet"): _peer(recipe, name) for name in chosen}
@@ -177,7 +178,7 @@ def _peer(recipe: ClassifyRecipe, name: str) -> ClassifyRecipe:
     size = recipe.size
     own: dict[str, Fields] = {
         BASE: recipe.config,
-        "icam-lite": {"image": size, "patch": size, "pool": max(1, size // 8)},  # its map as a whole, cell by cell
+        "icam-lite": {"image": size, "patch": size, "pool": -(-size // 8)},  # its map as a whole, cell by cell
         "pvt-micro": {},  # its positions are for half the side: their tables would be most of the model
     }
     config = dict(own.get(model, {"image": size}))
@@ -194,7 +195,17 @@ def patches(recipe: ClassifyRecipe) -> dict[str, Fields]:
         recipe.size,
         "choose --only without patch",
     )
-    return {f"patches of {side}": {"image": recipe.size, "patch": side} for side in sides}
+    from foveal.models.mbconv import Stages
+    from foveal.models.zoo import create
+
+    model: Any = create(recipe.model, **recipe.config)
+    cells = model.config.pool
+    builds: dict[str, Fields] = {}
+    for side in sides:
+        most = model.phi.side(side) if isinstance(model.phi, Stages) else cells
+        fewer = {"pool": most} if most < cells else {}  # a map has no more cells than that
+        builds[f"patches of {side}"] = {"image": recipe.size, "patch": side, **fewer}
+    return builds
 
 
 def _expect_buildable(variants: Mapping[str, Mapping[str, ClassifyRecipe]]) -> None:
@@ -202,14 +213,11 @@ def _expect_buildable(variants: Mapping[str, Mapping[str, ClassifyRecipe]]) -> N
 
     Two classes do: the data is not read yet.
     """
-    from foveal.models.imagenet import begin_with_imagenet
     from foveal.tasks.classify.training import build
 
     for table, builds in variants.items():
         for name, recipe in builds.items():
             try:
-                model = build(recipe, 2, fresh=False)
-                if recipe.init_from == IMAGENET:
-                    begin_with_imagenet(model, recipe.model)
+                build(recipe, 2, fresh=False)
             except FovealError as error:
                 raise FovealError(f"the variant {name} of {table}: {error}; name other tables with --only") from None

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from foveal.errors import expect
+from foveal.models.icam import Icam
 
 
 def adjust_logits(model: nn.Module, shift: Tensor) -> None:
     """Add shift (C,) to the logits, in the bias of the layer that makes them."""
-    layers = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
-    fits = bool(layers) and layers[-1].out_features == len(shift) and layers[-1].bias is not None
+    last = last_layer(model)
+    fits = last is not None and last.out_features == len(shift) and last.bias is not None
     expect(
         fits,
         "--margin",
@@ -26,5 +27,12 @@ def adjust_logits(model: nn.Module, shift: Tensor) -> None:
         type(model).__name__,
         "choose --margin 1",
     )
+    assert last is not None
     with torch.no_grad():
-        layers[-1].bias.add_(shift.to(layers[-1].bias))
+        last.bias.add_(shift.to(last.bias))
+
+
+def last_layer(model: nn.Module) -> nn.Linear | None:
+    """The layer that makes the logits: of an Icam its head's, of others the last that they have."""
+    within = model.head if isinstance(model, Icam) else model
+    return next((layer for layer in reversed(list(within.modules())) if isinstance(layer, nn.Linear)), None)

@@ -116,6 +116,8 @@ class ClassifyRecipe(Recipe):
         super().__post_init__()
         for box in self.blank:
             expect_box(box)
+        one = not (self.mixup and self.cutmix)
+        expect(one, "--cutmix", "0 beside --mixup", f"{self.cutmix:g}", "choose one of them")
         expect(self.cutmix <= 1, "--cutmix", "a share of the images, at most 1", f"{self.cutmix:g}")
         fits = self.margin == 1 or self.balance == "margin"
         expect(

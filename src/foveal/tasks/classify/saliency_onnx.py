@@ -6,7 +6,7 @@ from foveal.errors import expect
 from foveal.runtime.blank import paint
 from foveal.runtime.image import Pixels
 from foveal.runtime.onnx_names import LOOKED
-from foveal.runtime.saliency_maps import Array, SaliencyMaps, Sides, shares
+from foveal.runtime.saliency_maps import Array, SaliencyMaps, Sides, coarse, finer, shares
 from foveal.tasks.classify.predict import OnnxClassifier
 
 
@@ -50,7 +50,7 @@ def occlusion(model: OnnxClassifier, frame: Pixels, sides: Sides) -> Array:
     Where the card has boxes to blank, the file paints them itself: a cell inside of them loses nothing, as in
     explain/saliency.py.
     """
-    rows, columns = sides
+    rows, columns = coarse(sides)
     frame = frame.copy()
     paint(frame[None], model.card.blank)  # what the model never sees is in no mean
     height, width = frame.shape[:2]
@@ -59,4 +59,5 @@ def occlusion(model: OnnxClassifier, frame: Pixels, sides: Sides) -> Array:
     hidden = [frame, *(np.where((owner == cell)[..., None], plain, frame) for cell in range(rows * columns))]
     parts = [model.decided(hidden[start : start + model.batch])[0] for start in range(0, len(hidden), model.batch)]
     probability = np.concatenate(parts)
-    return shares(np.clip(probability[:1] - probability[1:], 0, None).T.reshape(-1, rows, columns))
+    lost = np.clip(probability[:1] - probability[1:], 0, None).T.reshape(-1, rows, columns)
+    return shares(finer(lost, sides))

@@ -14,6 +14,7 @@ from foveal.data.source import Source
 from foveal.errors import FovealError, expect, short_repr
 from foveal.models.icam import Icam
 from foveal.models.imagenet import begin_with_imagenet
+from foveal.models.mbconv import Stages
 from foveal.models.store import begin_with, load_for, normalisation
 from foveal.models.zoo import config_of, create
 from foveal.progress import Progress
@@ -124,7 +125,11 @@ def _other_sizes(model: Any, recipe: ClassifyRecipe) -> str:
     if not isinstance(model, Icam) or size % patch == 0:
         return ""
     grid = model.config.image // patch
-    other = f", or --config '{{image: {size}, patch: {size // grid}}}'" if size % grid == 0 else ""
+    cells = model.config.pool
+    if isinstance(model.phi, Stages):
+        cells = min(cells, model.phi.side(size // grid))
+    pool = "" if cells == model.config.pool else f", pool: {cells}"
+    other = f", or --config '{{image: {size}, patch: {size // grid}{pool}}}'" if size % grid == 0 else ""
     return f"choose a multiple of {patch}{'' if is_file(recipe.model) else other}"
 
 

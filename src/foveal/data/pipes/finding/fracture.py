@@ -63,11 +63,9 @@ def paint(scene: Scene, place: Place, random: np.random.Generator) -> Layer:
         * (1 + 0.5 * line((x + y + 8) * 24, begun[2]))
     )
     crack = np.clip((width - (second - first)) / (1.5 * pixel) + 0.5, 0, 1) * (out < ends) * ~holds[piece, beside]
-    adjust_logits = random.normal(0, 1, (2, count)).astype(np.float32)
+    tilt = random.normal(0, 1, (2, count)).astype(np.float32)
     sunk = np.clip((0.95 - out) * 5, 0, 1)
-    lift = 1 + 0.15 * sunk * (
-        adjust_logits[0][piece] + adjust_logits[1][piece] * np.clip((x - seeds[piece, 0]) * 2, -1, 1)
-    )
+    lift = 1 + 0.15 * sunk * (tilt[0][piece] + tilt[1][piece] * np.clip((x - seeds[piece, 0]) * 2, -1, 1))
     dark = np.maximum(crack, gone)
     inward = np.clip((second - first) * 3, 0, 1)
     soil = tinted(SOILS[random.integers(len(SOILS))], (1.1 - 0.7 * inward) * (1 + 0.35 * grit + 0.25 * warp))
