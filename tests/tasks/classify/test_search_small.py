@@ -19,7 +19,8 @@ from foveal.tasks.classify.recipe import ClassifyRecipe
 SCRIPT = Path(__file__).parents[3] / "scripts/search_small.py"
 SMALL = {"model": "icam-fast", "size": 56, "config": {"image": 56, "patch": 56}, "batch": 8, "epochs": 1, "ema": 0}
 # Another size and another normalisation than those of SMALL, and a moving average of its own.
-OTHER = {"model": "icam-lite", "size": 64, "config": {"image": 64, "patch": 64}, "batch": 5, "epochs": 1, "ema": 0.9}
+LITE = {"image": 64, "patch": 64, "pool": 8}
+OTHER = {"model": "icam-lite", "size": 64, "config": LITE, "batch": 5, "epochs": 1, "ema": 0.9}
 
 
 def script():
