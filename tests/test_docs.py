@@ -18,7 +18,9 @@ import pytest
 from PIL import Image
 
 from foveal.data.source import FileImages, Names, Source
+from foveal.options import load_yaml
 from foveal.report.catalogue import samples
+from foveal.tasks.classify.recipe import RECIPES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -55,9 +57,27 @@ def commands(page):
     return [line.split("  #")[0].strip() for line in lines if line.startswith("foveal ")]
 
 
+def files(page):
+    """The YAML files that a page shows, each with its name in the first line."""
+    texts = [text for kind, text in blocks(page) if kind == "yaml"]
+    return {text.splitlines()[0].removeprefix("# "): text for text in texts}
+
+
+def test_the_quick_recipe_is_that_of_teachers_with_fewer_epochs():
+    quick = load_yaml(files(ROOT / "docs/inspect.md")["quick.yaml"])
+    teacher = load_yaml((RECIPES / "teacher.yaml").read_text(encoding="utf-8"))
+    assert quick["epochs"] < teacher["epochs"]
+    assert quick == teacher | {"epochs": quick["epochs"]}
+    page = " ".join((ROOT / "docs/inspect.md").read_text(encoding="utf-8").split())
+    assert f"this is `teacher` with {quick['epochs']} instead of {teacher['epochs']}" in page
+    assert f"efficientnet-lite0, {teacher['epochs']} epochs; then" in page
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.name)
 @pytest.mark.slow
 def test_every_command_of_a_page_works_one_after_the_other(page, tmp_path):
+    for name, text in files(page).items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
     for line in commands(page):
         if line.startswith("foveal bench"):
             line += " --rounds 1"

@@ -34,6 +34,7 @@ def test_seconds_of_an_epoch(monkeypatch, steps, batches, seconds, validated, lo
     now[0] += validated
     clock.on_validation_end(trainer, MODULE)
     assert clock.epoch() == pytest.approx(seconds + more)
+    assert clock.validation() == pytest.approx(more)
 
 
 def test_what_is_left_of_a_stage(tmp_path):

@@ -74,6 +74,8 @@ class Training(ABC):
     data: pl.LightningDataModule
     # the figure that patience and the best epoch go by, and its better end
     watched: tuple[str, str] = ("val_loss", "min")
+    # how many validations `finish` takes as long as, for the time that is announced
+    validations_at_end: float = 0.0
 
     def begin(self, folder: Path) -> None:  # noqa: B027 — most need none
         """Write what a run's folder has from its first second on,
@@ -133,22 +135,27 @@ def train(
     expect_same_data(folder, data)
     shown = progress if first else silent
     with folder_for(folder), quiet(), determinism(), _locked(folder, first):
-        stages, left = unfinished(recipe, folder), [0.0]  # seconds that the stages behind each will take
-        if recipe.earlier():
+        stages = unfinished(recipe, folder)
+        later = [0.0]  # seconds that will pass after the last epoch of each stage: its end, and the stages behind it
+        if recipe.earlier(folder):
             if first:
                 announce("a few steps of each stage, to say how long the whole will take …")
             seconds = _rehearse(task, stages, data, machine, shown)
-            left = [sum(seconds[place:]) for place in range(1, len(stages) + 1)]
+            whole = sum(sum(one) for one in seconds)
+            later = [end + sum(sum(one) for one in seconds[place:]) for place, (_, end) in enumerate(seconds, 1)]
             if first:
-                announce(f"{describe(stages)}: about {duration(sum(seconds))} on {_words(machine)}")
-                _claim(stages[-1], data)
-        for stage, later in zip(stages[:-1], left, strict=False):
+                about = "at most about" if any(stage.recipe.patience for stage in stages) else "about"
+                announce(f"{describe(stages)}: {about} {duration(whole)} on {_words(machine)}")
+                for stage in stages:  # also those that come later: their recipes are settled when the run begins
+                    if not (stage.folder / RECIPE).exists():
+                        _claim(stage, data)
+        for stage, behind in zip(stages[:-1], later, strict=False):
             with folder_for(stage.folder), _locked(stage.folder, first):
                 expect_same_data(stage.folder, data)
-                result = _train_one(task, stage, data, machine, origin or {}, shown, later)
+                result = _train_one(task, stage, data, machine, origin or {}, shown, behind)
             if first:
                 announce(outcome(stage.name, result))
-        return _train_one(task, stages[-1], data, machine, origin or {}, shown)
+        return _train_one(task, stages[-1], data, machine, origin or {}, shown, later[-1])
 
 
 def _train_one(
@@ -158,9 +165,9 @@ def _train_one(
     machine: Machine,
     origin: dict[str, Any],
     progress: Progress,
-    later: float = 0.0,
+    later: float,
 ) -> dict[str, Any]:
-    """One stage, begun or resumed. later: seconds that the stages behind it will take."""
+    """One stage, begun or resumed. later: seconds that will pass after its last epoch."""
     recipe, folder = stage.recipe, stage.folder
     last = folder / CHECKPOINT
     torch.manual_seed(recipe.seed)
@@ -200,24 +207,35 @@ def _train_one(
         return result
 
 
-def _rehearse(task: Trainable, stages: Sequence[Stage], data: Any, machine: Machine, progress: Progress) -> list[float]:
-    """Seconds that each stage will take: a few of its steps, taken with a model that is then thrown away.
+def _rehearse(
+    task: Trainable, stages: Sequence[Stage], data: Any, machine: Machine, progress: Progress
+) -> list[tuple[float, float]]:
+    """Seconds that the epochs of each stage will take, and its end: a few of its steps, taken with a model that is then
+    thrown away.
 
     What is wrong with a later stage is found here, before an earlier one has trained for long.
     """
-    paces: dict[str, float] = {}  # seconds per epoch; stages that differ in their seed take as long as each other
+    paces: dict[str, tuple[float, float]] = {}  # stages that differ in their seed take as long as each other
     seconds = []
     for stage in stages:
-        recipe, fresh, left = stage.recipe, not (stage.folder / CHECKPOINT).exists(), stage.epochs_left()
-        kind = recipe.changed(seed=0).text()
-        if left and kind not in paces:
-            training, clock = task.rehearsal(recipe, data, stage.folder, machine, progress, fresh), Clock()
-            trainer = trainer_of(recipe, machine, callbacks=[clock], **SHORT)
-            with interruptible(), matmul_precision(recipe.precision):
-                trainer.fit(training.module, datamodule=training.data)
-            paces[kind] = clock.epoch()
-        seconds.append(left * paces[kind] if left else 0.0)
+        kind = stage.recipe.changed(seed=0).text()
+        if kind not in paces:
+            paces[kind] = _pace(task, stage, data, machine, progress)
+        epoch, end = paces[kind]
+        seconds.append((stage.epochs_left() * epoch, end))
     return seconds
+
+
+def _pace(task: Trainable, stage: Stage, data: Any, machine: Machine, progress: Progress) -> tuple[float, float]:
+    """Seconds of an epoch, and of a stage's end. Nothing holds model and images once it has returned: the next stage's
+    take their place.
+    """
+    recipe, fresh, clock = stage.recipe, not (stage.folder / CHECKPOINT).exists(), Clock()
+    training = task.rehearsal(recipe, data, stage.folder, machine, progress, fresh)
+    trainer = trainer_of(recipe, machine, callbacks=[clock], **SHORT)
+    with interruptible(), matmul_precision(recipe.precision):
+        trainer.fit(training.module, datamodule=training.data)
+    return clock.epoch(), clock.validation() * training.validations_at_end
 
 
 def _claim(stage: Stage, data: Any) -> None:

@@ -47,8 +47,8 @@ class Journal(Checkpoint):
     ) -> None:
         """checkpoint: which epoch's weights are kept, the "best" by the watched figure, or the "last". watched: that
         figure, and its better end, "min" or "max". verbose: a line per epoch on stderr. trail: keep the weights of the
-        last N epochs, to be averaged. name: of this stage of a run of several, later: seconds that those behind it
-        will take.
+        last N epochs, to be averaged. name: of this stage of a run of several, later: seconds that will pass after
+        its last epoch.
         """
         self.name, self.later = name, later
         self.folder, self.checkpoint, self.watched, self.verbose = folder, checkpoint, watched, verbose

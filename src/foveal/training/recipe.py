@@ -4,6 +4,7 @@ What every task has stands here; a task's own recipe extends it.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from foveal.errors import expect, reading
@@ -58,9 +59,9 @@ class Recipe(Options):
     def check_weights(self) -> None:
         """Raise a FovealError where weights to begin with are known to be missing: before anything is read."""
 
-    def earlier(self) -> "dict[str, Recipe]":
+    def earlier(self, folder: Path | None = None) -> "dict[str, Recipe]":
         """Runs on the same data that must have ended before this one begins, such as those of its teachers: the folder
-        of each, inside of this run's, and its recipe.
+        of each, inside of this run's, and its recipe. folder: this run's; what was begun in it keeps its recipe.
         """
         return {}
 

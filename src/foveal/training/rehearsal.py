@@ -1,9 +1,10 @@
 """How long a run will take, measured before it begins: a few steps of it, with its own model, data and machine.
 
-    epoch = batches · s + (batches of validation) · v
+    run = epochs · (batches · s + validation) + p · validation,   validation = (batches of validation) · v
 
 Symbols: s seconds from the end of one training step to the end of the next, with the wait for its batch; v seconds per
-batch of validation. The first step is left out: it warms up.
+batch of validation; p validations that the end of a run takes as long as, when the kept model predicts the splits. The
+first step is left out: it warms up.
 """
 
 import time
@@ -36,7 +37,11 @@ class Clock(pl.Callback):
         """Seconds of a whole epoch."""
         first, *others = self.ends
         step = (others[-1] - others[0]) / (len(others) - 1) if len(others) > 1 else others[0] - first
-        return step * self.batches + self.validated * self.validations
+        return step * self.batches + self.validation()
+
+    def validation(self) -> float:
+        """Seconds of a whole validation."""
+        return self.validated * self.validations
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.batches = len(trainer.train_dataloader or ())

@@ -3,15 +3,17 @@
 No torch is needed to ask.
 """
 
+import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from foveal.errors import FovealError, expect, reading
 from foveal.options import load_yaml
 from foveal.runtime.packaged import FILE
 from foveal.training.recipe import Recipe, located, located_weights
 
+Kind = TypeVar("Kind", bound=Recipe)
 RECIPE, DATA, RESULT = "recipe.yaml", "data.json", "result.json"
 # Options that may be written as they were typed in another folder, and what makes absolute paths of them.
 PATHS = {"data": located, "init_from": located_weights}
@@ -63,20 +65,35 @@ def is_empty(folder: Path) -> bool:
 
 
 def expect_same_recipe(recipe: Recipe, folder: Path) -> None:
+    kept, now = _kept_options(type(recipe), folder), load_yaml(recipe.text())
+    differing = sorted(key for key in now if kept.get(key) != now[key])
+    got = f"others for {', '.join(differing)}"
+    expect(not differing, f"the run in {folder}", "the options it was begun with", got, "choose another --out")
+
+
+def kept_recipe(kind: type[Kind], folder: Path) -> Kind | None:
+    """The recipe that the run in a folder was begun with; None where none was."""
+    if not (folder / RECIPE).exists():
+        return None
+    names = {one.name for one in dataclasses.fields(kind)}
+    options = {name: value for name, value in _kept_options(kind, folder).items() if name in names}
+    try:
+        return kind(**options)
+    except FovealError as error:
+        raise FovealError(f"{folder / RECIPE}: {error}") from None
+
+
+def _kept_options(kind: type[Recipe], folder: Path) -> dict[str, Any]:
     with reading(folder / RECIPE):
         try:
             kept = load_yaml((folder / RECIPE).read_text(encoding="utf-8"))
         except (FovealError, UnicodeDecodeError) as error:
             raise FovealError(f"{folder / RECIPE}: expected the recipe of a run, got a damaged file: {error}") from None
     expect(isinstance(kept, dict), str(folder / RECIPE), "the recipe of a run", "something else")
-    kept = {recipe.renamed.get(key, key): value for key, value in kept.items()}
+    kept = {kind.renamed.get(key, key): value for key, value in kept.items()}
     kept |= {name: absolute(kept[name]) for name, absolute in PATHS.items() if isinstance(kept.get(name), str)}
     # options that are newer than the run had their defaults
-    kept = load_yaml(type(recipe)().text()) | recipe.before | kept
-    now = load_yaml(recipe.text())
-    differing = sorted(key for key in now if kept.get(key) != now[key])
-    got = f"others for {', '.join(differing)}"
-    expect(not differing, f"the run in {folder}", "the options it was begun with", got, "choose another --out")
+    return dict(load_yaml(kind().text()) | kind.before | kept)
 
 
 def expect_same_data(folder: Path, data: Any) -> None:

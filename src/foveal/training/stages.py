@@ -32,13 +32,13 @@ class Stage:
 
 def unfinished(recipe: Recipe, folder: Path) -> list[Stage]:
     """What is still to be done of a run that has not ended, in this order; the run itself comes last."""
-    earlier = [Stage(name, one.from_anywhere(), folder / name) for name, one in recipe.earlier().items()]
+    earlier = [Stage(name, one.from_anywhere(), folder / name) for name, one in recipe.earlier(folder).items()]
     waiting = [stage for stage in earlier if finished(stage.recipe, stage.folder, resume=True) is None]
     return [*waiting, Stage("", recipe, folder)]
 
 
 def describe(stages: Sequence[Stage]) -> str:
-    """Such as "teachers/seed0: efficientnet-lite0, 20 epochs; then icam-lite, 60 epochs"."""
+    """Such as "teachers/seed0: efficientnet-lite0, 3 of 5 epochs left; then icam-lite, 1 epoch"."""
     return "; then ".join(_one(stage) for stage in stages)
 
 

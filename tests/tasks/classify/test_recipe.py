@@ -20,8 +20,8 @@ OTHERS = {  # a value for each option that is not its default, as typed and as m
     "config": ("{first: static, queries: 3}", {"first": "static", "queries": 3}),
     "init_from": ("m.safetensors", "m.safetensors"),
     "teachers": ("/runs/fold{fold}-*", "/runs/fold{fold}-*"),
-    "teach": ("2", 2),
-    "teacher": ("published", "published"),
+    "num_teachers": ("2", 2),
+    "teacher_recipe": ("published", "published"),
     "label_weight": ("0.5", 0.5),
     "size": ("112", 112),
     "epochs": ("7", 7),
@@ -71,7 +71,7 @@ def recipe_of(*words):
 def test_every_option_has_a_flag():
     assert set(OTHERS) == set(NAMES)
     for name, (text, value) in OTHERS.items():
-        beside = {"margin": ["--balance", "margin"], "teacher": ["--teach", "2"]}.get(name, [])
+        beside = {"margin": ["--balance", "margin"], "teacher_recipe": ["--num-teachers", "2"]}.get(name, [])
         assert getattr(recipe_of(flag(name), text, *beside), name) == value != getattr(ClassifyRecipe(), name), name
     some = {name: one for name, one in OTHERS.items() if name != "teachers"}  # trained already, or first: not both
     every = recipe_of(*(word for name, (text, _) in some.items() for word in (flag(name), text)))

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import weakref
 from importlib import metadata
 
 import pytest
@@ -16,12 +17,16 @@ from training.little import ENVIRONMENT, FIELDS, FLAGS, SLOW, a_set, result, sam
 
 import foveal
 from foveal.errors import FovealError
+from foveal.options import read_options
+from foveal.progress import silent
 from foveal.tasks.classify import data as data_module
-from foveal.tasks.classify.recipe import ClassifyRecipe
+from foveal.tasks.classify import recipe as recipe_module
+from foveal.tasks.classify.recipe import RECIPES, ClassifyRecipe
 from foveal.tasks.classify.task import ClassifyTask
 from foveal.tasks.classify.training import ClassifyTraining
 from foveal.training import journal as journal_module
 from foveal.training.harness import Machine
+from foveal.training.stages import unfinished
 
 CPU = Machine("cpu")
 # another model than the pupil's, normalised otherwise, on larger images
@@ -55,7 +60,14 @@ def teacher(tmp_path_factory):
 
 
 def recipe_for(data, teacher, **changes):
-    fields = {"data": str(data), "teach": 2, "teacher": str(teacher), "seed": 3, "epochs": 3, "checkpoint": "last"}
+    fields = {
+        "data": str(data),
+        "num_teachers": 2,
+        "teacher_recipe": str(teacher),
+        "seed": 3,
+        "epochs": 3,
+        "checkpoint": "last",
+    }
     return ClassifyRecipe(**FIELDS | fields | changes)
 
 
@@ -128,12 +140,15 @@ def test_killed_in_any_stage_and_resumed_it_is_the_run_that_was_never_stopped(
 
 
 def test_left_is_of_the_whole(data, teacher, tmp_path, monkeypatch, capsys):
-    """Half an hour that the pupil is said to take is there while the teacher learns, and not while the pupil does."""
+    """Half an hour that the pupil is said to take is there while the teacher learns, and not while the pupil does. At
+    the end of each the 4 images of val and the 4 of test are predicted: two validations.
+    """
     monkeypatch.setattr("foveal.training.harness.Clock.epoch", lambda clock: 600.0)
+    monkeypatch.setattr("foveal.training.harness.Clock.validation", lambda clock: 60.0)
     lines = []
-    recipe = recipe_for(data, teacher, teach=1)
+    recipe = recipe_for(data, teacher, num_teachers=1)
     trained(recipe, tmp_path / "run", machine=CPU, announce=lines.append)
-    assert ": about 50 min on " in lines[2]
+    assert ": about 54 min on " in lines[2]  # 2 · 10 + 2, and 3 · 10 + 2
     epochs = [line for line in capsys.readouterr().err.splitlines() if line.startswith("epoch ")]
     assert [line.split(" · ")[0] for line in epochs[:3]] == [
         "epoch 1 of 2 of teachers/seed3",
@@ -141,16 +156,56 @@ def test_left_is_of_the_whole(data, teacher, tmp_path, monkeypatch, capsys):
         "epoch 1 of 3",
     ]
     left = [line.rsplit("left ", 1)[1] for line in epochs]
-    assert left[:2] == ["30 min"] * 2
-    assert all(re.fullmatch(r"\d+ s", words) for words in left[2:])
+    assert left[:2] == ["34 min"] * 2
+    assert all(re.fullmatch(r"1[2-9]\d s", words) for words in left[2:])
 
 
-def test_the_images_are_opened_once(data, teacher, tmp_path, monkeypatch):
-    opened, real = [], data_module.pack
-    monkeypatch.setattr(data_module, "pack", lambda *args: (opened.append(args[1]), real(*args))[1])
-    trained(recipe_for(data, teacher, epochs=1, teach=1, size=40, config={"image": 40, "patch": 8}), tmp_path / "run",
-            machine=CPU)  # fmt: skip
-    assert opened == [40]
+@pytest.mark.parametrize(("options", "says"), [({"patience": 2}, "at most about"), ({}, "about")])
+@pytest.mark.parametrize("patient", ["teacher", "pupil"])
+def test_a_run_that_may_stop_early_takes_at_most_as_long(data, tmp_path, monkeypatch, patient, options, says):
+    monkeypatch.setattr(ClassifyTraining, "begin", lambda *args: pytest.fail("it has been announced"))
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(LITTLE | (options if patient == "teacher" else {})))
+    lines = []
+    recipe = recipe_for(data, tmp_path / "mine.yaml", num_teachers=1, **options if patient == "pupil" else {})
+    with pytest.raises(pytest.fail.Exception, match="it has been announced"):
+        trained(recipe, tmp_path / "run", machine=CPU, announce=lines.append)
+    assert re.search(rf"3 epochs: {says} \d+ s on ", lines[2])
+
+
+def test_what_the_end_of_a_run_takes(tmp_path):
+    """Of 23 images 5 are for validation and 9 for the test; without a test only these 5 are predicted."""
+    for splits, expected in (("train val test train test", 1 + 9 / 5), ("train val train", 1.0)):
+        recipe = ClassifyRecipe(**FIELDS | {"data": str(a_set(tmp_path / splits, splits=splits))})
+        training = ClassifyTraining(recipe, ClassifyTask().read(recipe), tmp_path, CPU, silent, fresh=True)
+        assert training.validations_at_end == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("size", "room", "sizes", "together"),
+    [
+        (40, 2**30, [40], 1),
+        (32, 2**30, [40, 32], 2),  # the teacher's and the pupil's
+        (32, 23 * 3 * (40**2 + 32**2), [40, 32], 2),  # just enough
+        (32, 23 * 3 * 40**2, [40, 32, 40, 32], 1),  # the teacher's has gone before the pupil's is made
+    ],
+)
+def test_the_images_are_opened_once_per_size_where_there_is_room(
+    data, teacher, tmp_path, monkeypatch, size, room, sizes, together
+):
+    opened, packs, alive, real = [], [], [], data_module.pack
+
+    def pack(source, side, progress):
+        alive.append(1 + sum(one() is not None for one in packs))
+        opened.append(side)
+        packed = real(source, side, progress)
+        packs.append(weakref.ref(packed))
+        return packed
+
+    monkeypatch.setattr(data_module, "pack", pack)
+    monkeypatch.setattr(data_module, "ROOM", room)
+    recipe = recipe_for(data, teacher, epochs=1, num_teachers=1, size=size, config={"image": size, "patch": 8})
+    trained(recipe, tmp_path / "run", machine=CPU)
+    assert (opened, max(alive)) == (sizes, together)
 
 
 def test_changed_data_or_another_recipe_of_the_teachers_are_refused(data, teacher, tmp_path, monkeypatch):
@@ -170,6 +225,66 @@ def test_changed_data_or_another_recipe_of_the_teachers_are_refused(data, teache
         table.write("more.png,left,train,0\n")
     with pytest.raises(FovealError, match=r"run: expected the data it was begun with, .* got data that have changed"):
         trained(recipe, folder, resume=True, machine=CPU)
+
+
+@pytest.mark.slow
+def test_a_shipped_recipe_that_has_changed_since_is_not_asked_again(data, teacher, whole, tmp_path, monkeypatch):
+    """The first teacher is killed on its way, the second has not begun: both are trained as the run was begun."""
+    shipped = tmp_path / "recipes"
+    shipped.mkdir()
+    monkeypatch.setattr(recipe_module, "RECIPES", shipped)
+    (shipped / "teacher.yaml").write_text(teacher.read_text())
+    recipe, folder = recipe_for(data, "teacher"), tmp_path / "run"
+    with monkeypatch.context() as patch:
+        kill_after(patch, folder / NAMES[0], "last.ckpt")
+        with pytest.raises(Killed):
+            trained(recipe, folder, machine=CPU)
+    (shipped / "teacher.yaml").write_text(yaml.safe_dump(LITTLE | {"epochs": 5, "clip": 0.5, "size": 48}))
+    trained(recipe, folder, resume=True, machine=CPU)
+    for name in ("", *NAMES):
+        same_run(folder / name, whole[0] / name)
+
+
+def test_which_recipe_a_teacher_has(data, teacher, tmp_path, monkeypatch):
+    """That of its folder, but for a file of the user's own, whose changes the harness refuses."""
+    recipe, own = recipe_for(data, "teacher"), tmp_path / "own.yaml"
+    kept = ClassifyRecipe(data=str(data), seed=6, **LITTLE | {"epochs": 13})
+    (tmp_path / NAMES[0]).mkdir(parents=True)
+    (tmp_path / NAMES[0] / "recipe.yaml").write_text(kept.text())
+    assert recipe.earlier(tmp_path)[NAMES[0]] == kept
+    assert recipe.earlier(tmp_path)[NAMES[1]] == recipe.earlier()[NAMES[1]] != kept
+    monkeypatch.setattr(recipe_module, "RECIPES", tmp_path / "none")  # it is shipped no more
+    assert recipe.changed(num_teachers=1, seed=6).earlier(tmp_path) == {NAMES[0]: kept}
+    with pytest.raises(FovealError, match="no recipe is called 'teacher'"):
+        recipe.earlier(tmp_path)
+    own.write_text(teacher.read_text())
+    mine = recipe.changed(num_teachers=1, seed=6, teacher_recipe=str(own))
+    assert mine.earlier(tmp_path)[NAMES[0]].epochs == LITTLE["epochs"]
+    with pytest.raises(FovealError, match="seed6: expected the options it was begun with, got others for epochs"):
+        unfinished(mine, tmp_path)
+    own.unlink()
+    assert mine.earlier(tmp_path) == {NAMES[0]: kept}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("data", "/others"),
+        ("label", "family"),
+        ("fold", 2),
+        ("fold_column", "campaign"),
+        ("seed", 7),
+        ("blank", [[0, 0, 1, 0.5]]),
+        ("num_teachers", 1),
+    ],
+)
+def test_a_folder_that_holds_no_teacher_of_this_pupil(data, tmp_path, name, value):
+    (tmp_path / NAMES[0]).mkdir(parents=True)
+    other = ClassifyRecipe(**{"data": str(data), "seed": 6, name: value})
+    (tmp_path / NAMES[0] / "recipe.yaml").write_text(other.text())
+    with pytest.raises(FovealError, match=rf"seed6: expected a teacher of this pupil, with {name} .*, got ") as caught:
+        recipe_for(data, "teacher").earlier(tmp_path)
+    assert str(caught.value).endswith("; choose another --out")
 
 
 def test_what_is_wrong_with_the_pupil_is_said_before_a_teacher_learns(data, teacher, tmp_path, monkeypatch):
@@ -198,52 +313,57 @@ def test_without_imagenets_package_one_line_says_what_to_do_and_nothing_is_read(
 
 
 def test_what_a_teacher_has_of_its_pupil(teacher):
-    pupil = ClassifyRecipe(data="photos", label="kind", fold=1, blank=[[0, 0, 1, 0.5]], size=96, seed=2, teach=3)
+    pupil = ClassifyRecipe(data="photos", label="kind", fold=1, blank=[[0, 0, 1, 0.5]], size=96, seed=2, num_teachers=3)
     assert list(pupil.earlier()) == ["teachers/seed6", "teachers/seed7", "teachers/seed8"]
     for seed, one in zip((6, 7, 8), pupil.earlier().values(), strict=True):
         assert (one.data, one.label, one.fold, one.blank, one.seed) == ("photos", "kind", 1, [[0, 0, 1, 0.5]], seed)
-        assert (one.model, one.init_from, one.size, one.teach) == ("efficientnet-lite0", "imagenet", 96, 0)
-    assert {one.size for one in pupil.changed(teacher=str(teacher)).earlier().values()} == {40}
+        assert (one.model, one.init_from, one.size, one.num_teachers) == ("efficientnet-lite0", "imagenet", 96, 0)
+    assert {one.size for one in pupil.changed(teacher_recipe=str(teacher)).earlier().values()} == {40}
     assert ClassifyRecipe().earlier() == {}
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("teach: 1", "expected one without teachers that are trained first, got teach: 1"),
+        ("num_teachers: 1", "expected one without teachers that are trained first, got num_teachers: 1"),
         ("data: others", "expected the pupil's data, 'photos', got others; leave it out"),
         ("label: family", "expected the pupil's label, None, got family; leave it out"),
         ("lr: fast", "--lr: expected a number, at least 0, got 'fast'"),
+        ("teach: 1", "no option in the recipe .* is called 'teach'; the nearest is"),
         ("epoch: 3", "no option in the recipe .* is called 'epoch'; the nearest is 'epochs'"),
     ],
 )
 def test_a_recipe_that_no_teacher_can_have(tmp_path, text, says):
     (tmp_path / "mine.yaml").write_text(text)
     with pytest.raises(FovealError, match=says) as caught:
-        ClassifyRecipe(data="photos", teach=1, teacher=str(tmp_path / "mine.yaml")).earlier()
+        ClassifyRecipe(data="photos", num_teachers=1, teacher_recipe=str(tmp_path / "mine.yaml")).earlier()
     assert "\n" not in str(caught.value)
     assert "mine.yaml" in str(caught.value)
 
 
 def test_teachers_are_trained_or_given(tmp_path, monkeypatch):
-    with pytest.raises(FovealError, match="--teach: expected 0 beside --teachers, which are trained already, got 2"):
-        ClassifyRecipe(teach=2, teachers="runs/*")
-    with pytest.raises(FovealError, match="--teacher: expected --teach beside it"):
-        ClassifyRecipe(teacher="mine.yaml")
+    with pytest.raises(
+        FovealError, match="--num-teachers: expected 0 beside --teachers, which are trained already, got 2"
+    ):
+        ClassifyRecipe(num_teachers=2, teachers="runs/*")
+    with pytest.raises(FovealError, match="--teacher-recipe: expected --num-teachers beside it"):
+        ClassifyRecipe(teacher_recipe="mine.yaml")
     with pytest.raises(FovealError, match="no recipe is called 'teachr'; the nearest is 'teacher'"):
-        ClassifyRecipe(teach=1, teacher="teachr").earlier()
+        ClassifyRecipe(num_teachers=1, teacher_recipe="teachr").earlier()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "teacher").mkdir()
     (tmp_path / "mine.yaml").touch()
-    assert ClassifyRecipe(teach=1).from_anywhere().teacher == "teacher"
-    assert ClassifyRecipe(teach=1, teacher="mine.yaml").from_anywhere().teacher == str(tmp_path / "mine.yaml")
+    assert ClassifyRecipe(num_teachers=1).from_anywhere().teacher_recipe == "teacher"
+    assert ClassifyRecipe(num_teachers=1, teacher_recipe="mine.yaml").from_anywhere().teacher_recipe == str(
+        tmp_path / "mine.yaml"
+    )
 
 
 @pytest.mark.slow
 def test_sigkill_and_ctrl_c_of_a_true_process(data, teacher, whole, tmp_path):
     folder = tmp_path / "run"
     words = ["train", "classify", "--data", data, "--out", folder, *FLAGS, "--warmup", "0.2", "--checkpoint", "last"]
-    words += ["--epochs", "3", "--teach", "2", "--teacher", teacher, "--seed", "3", "--resume"]
+    words += ["--epochs", "3", "--num-teachers", "2", "--teacher-recipe", teacher, "--seed", "3", "--resume"]
     for begins, end in (
         ("epoch 1 of 2 of teachers/seed6", signal.SIGKILL),
         ("epoch 1 of 2 of teachers/seed7", signal.SIGINT),
@@ -270,7 +390,19 @@ def test_sigkill_and_ctrl_c_of_a_true_process(data, teacher, whole, tmp_path):
 
 @pytest.mark.slow
 def test_a_sweep_and_two_processes(data, teacher, tmp_path):
-    words = ["train", "classify", "--data", data, *FLAGS, "--epochs", "1", "--teach", "1", "--teacher", teacher]
+    words = [
+        "train",
+        "classify",
+        "--data",
+        data,
+        *FLAGS,
+        "--epochs",
+        "1",
+        "--num-teachers",
+        "1",
+        "--teacher-recipe",
+        teacher,
+    ]
     done = typed(*words, "--seeds", "2", "--jobs", "2", "--folds", "1", "--out", tmp_path / "sweep")
     assert done.returncode == 0, done.stderr
     for seed in (0, 1):
@@ -297,10 +429,12 @@ def test_the_shipped_recipe_small(tmp_path):
         pytest.skip("pip install foveal[imagenet]")
     lines = []
     run = foveal.train(
-        "classify", recipe="small", data="pipes:40", size=64, config={"image": 64, "patch": 64}, epochs=1, device="cpu",
-        out=tmp_path / "run", announce=lines.append,
+        "classify", recipe="small", data="pipes:40", size=64, config={"image": 64, "patch": 64, "pool": 8}, epochs=1,
+        device="cpu", out=tmp_path / "run", announce=lines.append,
     )  # fmt: skip
-    assert lines[2].startswith("teachers/seed0: efficientnet-lite0, 20 epochs; then icam-lite, 1 epoch: about ")
+    epochs = read_options("teacher", ClassifyRecipe, RECIPES)["epochs"]
+    words = f"teachers/seed0: efficientnet-lite0, {epochs} epochs; then icam-lite, 1 epoch: about "
+    assert lines[2].startswith(words)
     assert run.result["model"] == "icam-lite"
     exported = foveal.load(tmp_path / "run/teachers/seed0").export(tmp_path / "teacher.onnx")
     assert exported.path.exists()

@@ -30,7 +30,7 @@ class ClassifyCard(ImageCard):
     temperature: float = 1.0  # probabilities = softmax or sigmoid of logits / temperature
 
     tuples: ClassVar[tuple[str, ...]] = (*ImageCard.tuples, "threshold")
-    paths: ClassVar[tuple[str, ...]] = (*ImageCard.paths, "teachers", "teacher")
+    paths: ClassVar[tuple[str, ...]] = (*ImageCard.paths, "teachers", "teacher_recipe")
 
     @classmethod
     def upgraded(cls, facts: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The data of a run: read, decoded once where it fits, cut into splits, and fed to Lightning in batches."""
 
+import gc
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,9 +23,10 @@ from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.training.sweep import cores
 
 ROOM = 4 * 2**30  # bytes of images that are kept in memory
-# Of each source the pack that was made last, at which size and with which boxes: a run of several stages opens its
-# images once.
-PACKS: "WeakKeyDictionary[Source, tuple[tuple[int, list[list[float]]], Pack]]" = WeakKeyDictionary()
+Kind = tuple[int, tuple[tuple[float, ...], ...]]  # size, and the boxes that are painted grey
+# Of each source the packs that were made, the one used last at the end: a run of several stages opens its images once
+# per kind, as long as all kinds together fit into ROOM.
+PACKS: "WeakKeyDictionary[Source, dict[Kind, Pack]]" = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,15 +87,17 @@ class ClassifyData(pl.LightningDataModule):
 
     def _pack(self, progress: Progress) -> Pack | None:
         size = self.recipe.size
-        if len(self.source) * size * size * 3 > ROOM:
+        needed = len(self.source) * size * size * 3
+        if needed > ROOM:
             return None
-        kind = (size, self.recipe.blank)
-        if self.source in PACKS and PACKS[self.source][0] == kind:
-            return PACKS[self.source][1]
-        PACKS.pop(self.source, None)
-        packed = pack(self.source, size, progress)
-        paint(packed.pixels, self.recipe.blank)
-        PACKS[self.source] = (kind, packed)
+        kind = (size, tuple(map(tuple, self.recipe.blank)))
+        packs = PACKS.setdefault(self.source, {})
+        packed = packs.pop(kind, None)
+        if packed is None:
+            _make_room(needed)
+            packed = pack(self.source, size, progress)
+            paint(packed.pixels, self.recipe.blank)
+        packs[kind] = packed
         return packed
 
     @cached_property
@@ -152,6 +156,17 @@ class ClassifyData(pl.LightningDataModule):
             self.source, self.recipe.size, self.packed, self.resident, tuple(map(tuple, self.recipe.blank))
         )
         return loader(batches, order, self.workers, pinned=torch.cuda.is_available() and not self.resident)
+
+
+def _make_room(needed: int) -> None:
+    """Forget packs, of each source the one used longest ago first, until another of this many bytes fits in."""
+    forgotten = False
+    for packs in list(PACKS.values()):
+        while packs and needed + sum(one.pixels.nbytes for each in PACKS.values() for one in each.values()) > ROOM:
+            del packs[next(iter(packs))]
+            forgotten = True
+    if forgotten:
+        gc.collect()  # a trainer and its module hold each other, and the pack of a stage that has ended
 
 
 def _filled(source: Source, splits: Splits, expected: str, got: str, do: str = "") -> Splits:

@@ -5,7 +5,7 @@ or from one of the recipes that are shipped.
 import glob
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from foveal.errors import FovealError, expect, short_repr
 from foveal.file_names import expanded
@@ -14,6 +14,7 @@ from foveal.runtime.blank import expect_box
 from foveal.runtime.packaged import IMAGENET
 from foveal.tasks.classify.card import OLD_RECIPE
 from foveal.training.recipe import Recipe, located
+from foveal.training.run_folder import kept_recipe
 
 RECIPES = Path(__file__).parent / "recipes"
 TEACHER = "teacher"
@@ -71,10 +72,10 @@ class ClassifyRecipe(Recipe):
         "fold; none: labels alone",
         metavar="PATTERN",
     )
-    teach: int = option(
+    num_teachers: int = option(
         0, "how many teachers are trained first, each a run of its own in OUT/teachers; 0: none", least=0, below=100
     )
-    teacher: str = option(
+    teacher_recipe: str = option(
         TEACHER,
         "the recipe of these teachers, a shipped one or a YAML file; data, folds, boxes and seed are the pupil's, and "
         "so is the size where it names none",
@@ -127,32 +128,57 @@ class ClassifyRecipe(Recipe):
             f"{self.margin:g}",
             "choose --margin 1 or --balance margin",
         )
-        alone = not self.teach or self.teachers is None
-        do = "add --teach 0, or leave --teachers out"
-        expect(alone, "--teach", "0 beside --teachers, which are trained already", self.teach, do)
-        used = self.teach > 0 or self.teacher == TEACHER
-        expect(used, "--teacher", "--teach beside it, which says how many are trained", "--teach 0")
+        alone = not self.num_teachers or self.teachers is None
+        do = "add --num-teachers 0, or leave --teachers out"
+        expect(alone, "--num-teachers", "0 beside --teachers, which are trained already", self.num_teachers, do)
+        used = self.num_teachers > 0 or self.teacher_recipe == TEACHER
+        needed = "--num-teachers beside it, which says how many are trained"
+        expect(used, "--teacher-recipe", needed, "--num-teachers 0")
 
     def check_folds(self, chosen: bool) -> None:
         asked = self.fold_column is None or self.fold is not None or chosen
         expect(asked, "--fold-column", "--folds or --fold beside it, which say what to test on", "neither")
 
-    def earlier(self) -> dict[str, Recipe]:
-        """The teachers. No two pupils of a sweep over seeds share one, so that their spread is not too small."""
-        if not self.teach:
-            return {}
-        own = read_options(self.teacher, type(self), RECIPES)
-        what = f"the recipe {self.teacher} of the teachers"
-        expect(not own.get("teach"), what, "one without teachers that are trained first", f"teach: {own.get('teach')}")
+    def earlier(self, folder: Path | None = None) -> dict[str, Recipe]:
+        """The teachers. No two pupils of a sweep over seeds share one, so that their spread is not too small.
+
+        A teacher that was begun in this folder keeps its recipe: the shipped one may be another since. Who has changed
+        a file of their own is told so instead.
+        """
+        seeds = range(self.seed * self.num_teachers, (self.seed + 1) * self.num_teachers)
+        changeable = not self._shipped() and expanded(self.teacher_recipe).exists()
+        found: dict[str, Recipe] = {}
+        for seed in seeds:
+            name = f"teachers/seed{seed}"
+            kept = None if folder is None or changeable else self._kept(folder / name, seed)
+            found[name] = kept or self._planned(seed)
+        return found
+
+    def _shipped(self) -> bool:
+        return (RECIPES / f"{self.teacher_recipe}.yaml").exists()  # also beside a file or a folder of that name
+
+    def _kept(self, folder: Path, seed: int) -> Recipe | None:
+        """What the teacher in this folder was begun with, if it was; an error where it cannot be this pupil's."""
+        kept = kept_recipe(type(self), folder)
+        if kept is None:
+            return None
+        shared = {name: getattr(self, name) for name in SAME}
+        for name, value in (shared | {"data": located(self.data), "seed": seed, "num_teachers": 0}).items():
+            wanted, got = f"a teacher of this pupil, with {name} {short_repr(value)}", getattr(kept, name)
+            expect(got == value, f"the run in {folder}", wanted, short_repr(got), "choose another --out")
+        return kept
+
+    def _planned(self, seed: int) -> Recipe:
+        """As the teachers' recipe says."""
+        own = read_options(self.teacher_recipe, type(self), RECIPES)
+        what = f"the recipe {self.teacher_recipe} of the teachers"
+        more = own.get("num_teachers")
+        expect(not more, what, "one without teachers that are trained first", f"num_teachers: {more}")
         shared = {name: getattr(self, name) for name in SAME}
         for name in SAME:
             fits = own.get(name, shared[name]) == shared[name]
             expect(fits, what, f"the pupil's {name}, {short_repr(shared[name])}", own.get(name), "leave it out")
-        fields = {name: getattr(self, name) for name in OTHERWISE_SAME} | own | shared
-        seeds = range(self.seed * self.teach, (self.seed + 1) * self.teach)
-        return {f"teachers/seed{seed}": self._teacher(what, fields | {"seed": seed}) for seed in seeds}
-
-    def _teacher(self, what: str, fields: dict[str, Any]) -> Recipe:
+        fields = {name: getattr(self, name) for name in OTHERWISE_SAME} | own | shared | {"seed": seed}
         try:
             return type(self)(**fields)
         except FovealError as error:
@@ -168,7 +194,7 @@ class ClassifyRecipe(Recipe):
                 expect_package(recipe.model)
             except FovealError as error:
                 other = ", or choose --recipe small-pipes, which begins with weights in the package"
-                raise FovealError(f"{error}{other if self.teach else ''}") from None
+                raise FovealError(f"{error}{other if self.num_teachers else ''}") from None
 
     def from_anywhere(self) -> Self:
         teachers = self.teachers
@@ -176,6 +202,5 @@ class ClassifyRecipe(Recipe):
             teachers = f"{glob.escape(str(Path.cwd())).replace('{', '[{]')}/{teachers}"
         elif teachers is not None:
             teachers = str(expanded(teachers))
-        shipped = (RECIPES / f"{self.teacher}.yaml").exists()  # also beside a file or a folder of that name
-        teacher = self.teacher if shipped else located(self.teacher)
-        return super().from_anywhere().changed(teachers=teachers, teacher=teacher)
+        teacher_recipe = self.teacher_recipe if self._shipped() else located(self.teacher_recipe)
+        return super().from_anywhere().changed(teachers=teachers, teacher_recipe=teacher_recipe)

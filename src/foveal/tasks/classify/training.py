@@ -56,14 +56,16 @@ class ClassifyTraining(Training):
         model = build(recipe, len(source.classes), fresh, quiet=rehearsed)
         mean, std = normalisation(model)
         self.teachers = (
-            (stand_ins(recipe, source, mean, std), {})
-            if rehearsed and recipe.teach
+            (stand_ins(recipe, source, folder, mean, std), {})
+            if rehearsed and recipe.num_teachers
             else teachers_of(recipe, source, folder, mean, std)
         )
         splits = divided(source, recipe.fold)
         _share(recipe, len(splits.train), machine.devices)
         self.data: ClassifyData = ClassifyData(source, recipe, splits, machine.workers, progress)
         _share(recipe, len(self.data.splits.train), machine.devices)
+        # val and test are predicted
+        self.validations_at_end = 1 + len(self.data.splits.test) / len(self.data.splits.val)
         self.module: ClassifyModule = ClassifyModule(
             model,
             recipe,
@@ -140,13 +142,13 @@ def teachers_of(
 
     mean, std: what the pupil's images are normalised by.
     """
-    if recipe.teachers is None and not recipe.teach:
+    if recipe.teachers is None and not recipe.num_teachers:
         return None
     blank = [list(box) for box in recipe.blank]
     finer = lambda label: read_for(recipe.changed(label=label))  # noqa: E731 — one line is clearer here
     wanted = Wanted(source, recipe.size, mean, std, recipe.fold, blank, finer)
     if recipe.teachers is None:
-        teachers, digests = read_teachers({name: folder / name for name in recipe.earlier()}, wanted)
+        teachers, digests = read_teachers({name: folder / name for name in recipe.earlier(folder)}, wanted)
     else:
         teachers, digests = load_teachers(recipe.teachers, wanted, folder)
     if (folder / TEACHERS).exists():
@@ -161,10 +163,12 @@ def teachers_of(
     return teachers, digests
 
 
-def stand_ins(recipe: ClassifyRecipe, source: Source, mean: tuple[float, ...], std: tuple[float, ...]) -> Teachers:
+def stand_ins(
+    recipe: ClassifyRecipe, source: Source, folder: Path, mean: tuple[float, ...], std: tuple[float, ...]
+) -> Teachers:
     """Models as the teachers of a recipe will be, untrained: a step with them takes as long."""
     models, views = [], []
-    for teacher in recipe.earlier().values():
+    for teacher in recipe.earlier(folder).values():
         model = build(cast("ClassifyRecipe", teacher), len(source.classes), fresh=False)
         models.append(model)
         views.append(View.of(recipe.size, mean, std, cast("ClassifyRecipe", teacher).size, *normalisation(model)))
