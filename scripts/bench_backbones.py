@@ -202,7 +202,7 @@ def page(args: argparse.Namespace, rows: list[str]) -> str:
         f"`python scripts/{' '.join(['bench_backbones.py', *given])}`: batches of {args.batch} images of {SIDE} × "
         f"{SIDE} pixels, the same weights on both sides, {way}. Forward: weights of bfloat16. Forward and backward: "
         "weights of float32, autocast to bfloat16. "
-        f"{args.rounds} rounds in turns after {args.warm_up} of warm-up; median (tenth to ninetieth of a hundred). "
+        f"{args.rounds} rounds in turns after {args.warm_up} of warm-up; median (10th and 90th percentile). "
         "Peak: of one call, above the weights and images. "
         "Change: of the logits (forward) or of the gradient of the patches' weights (backward) against float32, root "
         "mean square, in its standard deviations (of logits: over the images). Graph breaks: ours and transformers'. "

@@ -11,7 +11,8 @@
 A variant that is `taught_by` others learns the mean of what those of all seeds answer, of its fold. Loss, augmentation
 and models are those of `foveal train classify`; what differs is named here: on a GPU the whole step is one CUDA graph,
 with two steps more than the recipe's before it is recorded, a few images are left out of each epoch so that all batches
-are full, nothing is validated, and nothing is kept. A recipe that wins here is trained by the command.
+are full, nothing is validated, and nothing is kept. What else of a recipe the search cannot do is refused (UNUSED). A
+recipe that wins here is trained by the command.
 """
 
 import sys
@@ -23,25 +24,56 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from torch import Tensor, nn
 
 from foveal.data.batches import Batch
-from foveal.data.pack import pack
 from foveal.data.source import Source
 from foveal.device import choose
-from foveal.errors import expect
+from foveal.errors import FovealError, counted, expect, expect_integer, expect_plain_file, short_repr, unknown
 from foveal.models.store import normalisation
-from foveal.tasks.classify.data import divided
+from foveal.options import load_yaml, make
+from foveal.tasks.classify.data import ClassifyData
 from foveal.tasks.classify.module import ClassifyModule
 from foveal.tasks.classify.reading import read_for
 from foveal.tasks.classify.recipe import ClassifyRecipe
-from foveal.tasks.classify.teachers import Teachers
+from foveal.tasks.classify.teachers import Teachers, View
 from foveal.tasks.classify.training import build
 from foveal.training.cuda_graph import CudaGraph
+from foveal.training.recipe import FULL
 from foveal.training.schedule import cosine
+from foveal.training.surroundings import matmul_precision
 
 TEACHERS = "taught_by"
+# What a search does not do: these stay as they are by default.
+UNUSED = ("teach", "teacher", "teachers", "accumulate", "average", "checkpointing", "patience", "blank")
+OF_ALL = {"seed": "seeds", "fold": "folds"}  # chosen for all variants at once, by other names
+OF_BASE = ("data", "label", "fold_column")  # what is read once
+
+
+@dataclass(frozen=True)
+class Variant:
+    recipe: ClassifyRecipe
+    taught_by: list[str]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a search trains, by name: each variant with each seed on each fold."""
+
+    base: ClassifyRecipe
+    variants: dict[str, Variant]
+    seeds: list[int]
+    folds: list[int | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A model as it was scored, and the images that it takes."""
+
+    model: nn.Module
+    size: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
 
 
 @dataclass
@@ -51,43 +83,65 @@ class Search:
     source: Source
     device: torch.device
     images: dict[int, Tensor] = field(default_factory=dict)
-    trained: dict[tuple[str, int, int | None], nn.Module] = field(default_factory=dict)
+    trained: dict[tuple[str, int, int | None], Trained] = field(default_factory=dict)
 
     def train(self, name: str, recipe: ClassifyRecipe, taught_by: list[str]) -> tuple[Tensor, Tensor, ClassifyModule]:
         """Logits and labels of the images that test, and the module, which scores them."""
         torch.manual_seed(recipe.seed)
-        splits = divided(self.source, recipe.fold)
-        if recipe.size not in self.images:
-            self.images[recipe.size] = torch.from_numpy(pack(self.source, recipe.size).pixels).to(self.device)
+        data = self.data(recipe)
+        train, test = data.splits.train, data.splits.test
+        test = test[self.source.known(test)]
+        expect(len(test) > 0, f"{self.source.name}, split test", "at least one image with a label", "none")
         model = build(recipe, len(self.source.classes)).to(self.device)
         mean, std = normalisation(model)
-        batch = min(recipe.batch, len(splits.train))
-        steps = len(splits.train) // batch * recipe.epochs
+        batch = min(recipe.batch, len(train))
+        steps = len(train) // batch * recipe.epochs
         module = Quiet(
             model,
             recipe,
             classes=len(self.source.classes),
             multi_label=self.source.multi_label,
             steps=steps,
-            counts=self.source.counts(splits.train),
-            images=len(splits.train),
+            counts=data.counts,
+            images=len(train),
             mean=mean,
             std=std,
-            teachers=self.teachers(taught_by, recipe),
+            teachers=self.teachers(taught_by, recipe, mean, std),
         ).to(self.device)
         module.resident = self.images[recipe.size]
         labels = torch.from_numpy(self.source.labels).to(self.device)
         labels = labels.float() if self.source.multi_label else labels.long()
-        self.fit(module, torch.from_numpy(splits.train).to(self.device), labels, batch, steps)
-        self.trained[name, recipe.seed, recipe.fold] = model.eval()
-        tested = torch.from_numpy(splits.test).to(self.device)
-        with torch.no_grad():
-            logits = [module.logits(batch_of(part, labels)) for part in tested.split(64)]
+        with matmul_precision(recipe.precision):
+            self.fit(module, torch.from_numpy(train).to(self.device), labels, batch, steps)
+            module.adjust()
+            self.trained[name, recipe.seed, recipe.fold] = Trained(module.evaluated, recipe.size, mean, std)
+            tested = torch.from_numpy(test).to(self.device)
+            with torch.no_grad():
+                logits = [module.logits(batch_of(part, labels)) for part in tested.split(64)]
         return torch.cat(logits), labels[tested], module
 
-    def teachers(self, names: list[str], recipe: ClassifyRecipe) -> Teachers | None:
-        models = [model for (name, _, fold), model in self.trained.items() if name in names and fold == recipe.fold]
-        return Teachers(models, self.source.multi_label) if models else None
+    def data(self, recipe: ClassifyRecipe) -> ClassifyData:
+        """The splits, without images that cannot be read, and all images on the device."""
+        data = ClassifyData(self.source, recipe)
+        if data.packed is None:
+            raise FovealError(f"{self.source.name}: expected images that fit into memory, got more; lower size")
+        if recipe.size not in self.images:
+            self.images[recipe.size] = torch.from_numpy(data.packed.pixels).to(self.device)
+            if data.bad:
+                print(f"left out: {counted(len(data.bad), 'image')} that cannot be read", file=sys.stderr, flush=True)
+        return data
+
+    def teachers(
+        self, names: list[str], recipe: ClassifyRecipe, mean: tuple[float, ...], std: tuple[float, ...]
+    ) -> Teachers | None:
+        """Those of all seeds, of the pupil's fold. mean, std: what the pupil's images are normalised by."""
+        found = [one for (name, _, fold), one in self.trained.items() if name in names and fold == recipe.fold]
+        if not found:
+            return None
+        views = [View.of(recipe.size, mean, std, one.size, one.mean, one.std) for one in found]
+        teachers = Teachers([one.model for one in found], self.source.multi_label, views=views)
+        teachers.to(self.device, None)
+        return teachers
 
     def fit(self, module: ClassifyModule, train: Tensor, labels: Tensor, batch: int, steps: int) -> None:
         recipe = module.recipe
@@ -106,7 +160,7 @@ class Search:
             optimizer.step()
 
         module.train()
-        recorded = CudaGraph(step).replay if on_gpu else step
+        recorded = CudaGraph(step).replay if on_gpu and recipe.cuda_graphs else step
         warmup = round(recipe.warmup * steps)
         for number in range(steps):
             place = number % (len(train) // batch)
@@ -132,35 +186,85 @@ def batch_of(index: Tensor, labels: Tensor) -> Batch:
     return Batch(index, labels[index], index, torch.ones_like(index, dtype=torch.bool))
 
 
+def read_plan(path: Path) -> Plan:
+    """An error, before anything is trained, where a name is mistyped or a recipe asks for what no search does."""
+    expect_plain_file(path)
+    search = expect_fields(load_yaml(path.read_text(encoding="utf-8")), str(path))
+    keys = ("base", "seeds", "folds", "variants")
+    for key in search:
+        if key not in keys:
+            raise unknown(f"part of {path}", key, keys)
+    seeds = search.get("seeds", [0])
+    expect(isinstance(seeds, list) and bool(seeds), "seeds", "a list of them, such as [0, 1]", short_repr(seeds))
+    for seed in seeds:
+        expect_integer(seed, "seeds", least=0)
+    if "folds" in search:
+        expect_integer(search["folds"], "folds")
+    folds: list[int | None] = [*range(search["folds"])] if "folds" in search else [None]
+    own = expect_fields(search.get("base"), "base")
+    base = make(ClassifyRecipe, "base", **own)
+    variants: dict[str, Variant] = {}
+    for name, content in expect_fields(search.get("variants"), "variants").items():
+        what = f"the variant {name}"
+        fields = expect_fields(content, what)
+        taught_by = fields.pop(TEACHERS, [])
+        expect(isinstance(taught_by, list), f"{TEACHERS} of {name}", "a list of names", short_repr(taught_by))
+        others = [str(one) for one in taught_by if one not in variants]
+        expect(not others, f"{TEACHERS} of {name}", "names of variants before it", ", ".join(others))
+        for key in OF_BASE:
+            expect(key not in fields, f"{key} of {what}", "none, since all are compared on the same", fields.get(key))
+        recipe = make(ClassifyRecipe, what, **own | fields)
+        expect_searchable(recipe, what)
+        variants[name] = Variant(recipe, taught_by)
+    expect(bool(variants), "variants", "at least one", "none")
+    return Plan(base, variants, seeds, folds)
+
+
+def expect_fields(content: Any, what: str) -> dict[str, Any]:
+    """A mapping of a YAML file; of nothing, an empty one."""
+    content = {} if content is None else content
+    expect(isinstance(content, dict), what, "names and values", short_repr(content))
+    return {str(key): value for key, value in content.items()}
+
+
+def expect_searchable(recipe: ClassifyRecipe, what: str) -> None:
+    """Raise a FovealError where a recipe asks for what only the command does."""
+    plain, do = ClassifyRecipe(), "leave it out, or train by foveal train classify"
+    for key in UNUSED:
+        default, value = getattr(plain, key), getattr(recipe, key)
+        expect(value == default, f"{key} of {what}", f"{short_repr(default)} in a search", short_repr(value), do)
+    for key, instead in OF_ALL.items():
+        value = getattr(recipe, key)
+        expect(value == getattr(plain, key), f"{key} of {what}", f"{instead} of the whole search", short_repr(value))
+    expect(recipe.precision in FULL, f"precision of {what}", f"{' or '.join(FULL)} in a search", recipe.precision, do)
+    expect(recipe.balance != "sampling", f"balance of {what}", "no sampling in a search", recipe.balance, do)
+
+
 def main(path: str) -> None:
-    search = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    base, seeds, variants = search["base"], search.get("seeds", [0]), search["variants"]
-    for place, (name, changes) in enumerate(variants.items()):
-        unknown = set(changes.get(TEACHERS, [])) - set(list(variants)[:place])
-        expect(not unknown, f"{TEACHERS} of {name}", "names of variants before it", ", ".join(sorted(unknown)))
-    folds = range(search["folds"]) if "folds" in search else [None]
-    first = ClassifyRecipe(**base)
-    state = Search(read_for(first), choose("auto"))
+    plan = read_plan(Path(path))
+    state = Search(read_for(plan.base), choose("auto"))
     began = time.monotonic()
-    for name, changes in variants.items():
+    for name, variant in plan.variants.items():
         scores: dict[str, list[float]] = defaultdict(list)
-        for seed in seeds:
+        for seed in plan.seeds:
             logits, labels = [], []
-            for fold in folds:
-                fields = {key: value for key, value in changes.items() if key != TEACHERS}
-                recipe = first.changed(**fields, seed=seed, fold=fold)
-                said, truth, module = state.train(name, recipe, changes.get(TEACHERS, []))
-                scores["each"].append(100 * module.score(said, truth))
-                logits.append(said)
+            for fold in plan.folds:
+                recipe = variant.recipe.changed(seed=seed, fold=fold)
+                output, truth, module = state.train(name, recipe, variant.taught_by)
+                scores["each"].append(100 * module.score(output, truth))
+                logits.append(output)
                 labels.append(truth)
             scores["together"].append(100 * module.score(torch.cat(logits), torch.cat(labels)))
-        weights = sum(weight.numel() for weight in module.model.parameters())
+        parameters = sum(parameter.numel() for parameter in module.model.parameters())
         each = " ".join(f"{score:.1f}" for score in scores["each"])
         together = " ".join(f"{score:.1f}" for score in scores["together"])
         mean = np.mean(scores["together"])
-        line = f"{name}: {mean:.1f} (seeds {together}; runs {each}), {weights:,} weights"
+        line = f"{name}: {mean:.1f} (seeds {together}; runs {each}), {parameters:,} parameters"
         print(f"{time.monotonic() - began:5.0f} s  {line}", flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    try:
+        main(sys.argv[1])
+    except FovealError as error:
+        sys.exit(f"error: {error}")

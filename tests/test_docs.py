@@ -271,3 +271,8 @@ def test_every_extra_that_a_message_names_is_there():
     }
     assert {name for name, _ in named} >= {"torch", "train", "hub"}
     assert not {one for one in named if one[0] not in extras}
+
+
+def test_percentiles_are_called_percentiles():
+    for file in [*(ROOT / "src").rglob("*.py"), *(ROOT / "scripts").glob("*.py")]:
+        assert not re.search(r"(th|ieth)[\s\"]+of a hundred", file.read_text(encoding="utf-8")), file

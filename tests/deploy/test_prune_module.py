@@ -9,6 +9,8 @@ from torch import nn
 
 import foveal
 from foveal.deploy.measure.cost import flops, parameters
+from foveal.deploy.prune_module import _graph, _importance
+from foveal.deploy.prune_way import inputs_of
 from foveal.errors import FovealError
 from foveal.models.heads import head_layers, without_heads
 from foveal.models.zoo import create
@@ -180,6 +182,31 @@ def test_heads_of_the_smallest_weights_are_the_first_to_go():
     assert fewer.bert.encoder.layer[0].attention.self.value.weight.shape[0] == 24
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("small", [0, 1])
+def test_a_layer_of_small_weights_loses_its_heads_before_any_other_does(small):
+    model = bert()
+    layer = model.bert.encoder.layer[small].attention
+    for part in (layer.self.query, layer.self.key, layer.self.value, layer.output.dense):
+        part.weight /= 100
+    for count, left in ((2, 2), (3, 1), (4, 1)):
+        fewer = foveal.prune(model, example=ids(), heads=count).bert.encoder.layer
+        assert fewer[small].attention.self.num_attention_heads == left
+        assert fewer[1 - small].attention.self.num_attention_heads == 8 - count - left
+
+
+@torch.no_grad()
+def test_the_importance_of_a_head_of_transformers_is_the_mean_of_its_weights():
+    model = bert().requires_grad_(True)
+    graph = _graph(model, inputs_of(model, ids()))
+    for layer in model.bert.encoder.layer:
+        attention, out = layer.attention.self, layer.attention.output.dense.weight
+        rows = [part.weight.unflatten(0, (4, 6)) for part in (attention.query, attention.key, attention.value)]
+        rows.append(out.unflatten(1, (4, 6)).permute(1, 2, 0))
+        expected = torch.stack(rows).abs().mean((0, 2, 3))  # (4, H, 6, 24)
+        torch.testing.assert_close(_importance(attention, graph), expected)
+
+
 def test_a_model_of_transformers_is_pruned_to_a_target():
     model = bert()
     target = int(0.8 * parameters(model))
@@ -290,6 +317,15 @@ BAD = {
     "too many heads": (vit, {"heads": 99}, "how many heads to remove: expected 1 to 15"),
     "a head that is not there": (vit, {"heads": {0: [4]}}, "a head of layer 0: expected 0 to 3, got 4"),
     "heads as text": (vit, {"heads": "0:1"}, "expected {layer: its heads}, such as {0: [1]}, got '0:1'"),
+    "a head that is no list": (
+        vit,
+        {"heads": {0: 1}},
+        "the heads of layer 0: expected a list of them, such as [1], got 1",
+    ),
+    "heads of text": (vit, {"heads": {0: [1, "a"]}}, "a head of layer 0: expected 0 to 3, got 'a'"),
+    "a fraction of a head": (vit, {"heads": {0: [1.0]}}, "a head of layer 0: expected 0 to 3, got 1.0"),
+    "no layer": (vit, {"heads": {}}, "heads: expected at least one, such as {0: [1]}, got none"),
+    "no head": (vit, {"heads": {0: []}}, "heads: expected at least one, such as {0: [1]}, got none"),
 }
 
 

@@ -119,14 +119,20 @@ def _group(layer: nn.Module, graph: Any, heads: list[int]) -> Any:
 
 
 def _importance(layer: nn.Module, graph: Any) -> Tensor:
-    """(H,)."""
+    """(H,): the mean of |w| over all weights of each head, so that layers of any width compare."""
+    parts = [_parts(layer, graph, head) for head in range(_count(layer))]
+    return torch.stack([torch.cat([one.detach().abs().flatten() for one in some]).mean() for some in parts])
+
+
+def _parts(layer: nn.Module, graph: Any, head: int) -> list[Tensor]:
+    """W_Q, W_K, W_V and W_O of one head."""
     if isinstance(layer, MultiHead):
-        numbers = [[weight[place] for weight, place in weights_of(layer, head)] for head in range(layer.heads)]
-        return torch.stack([torch.cat([one.detach().abs().flatten() for one in some]).mean() for some in numbers])
-    count = _count(layer)
-    of_channels = torch_pruning().importance.GroupMagnitudeImportance(p=1)(_group(layer, graph, list(range(count))))
-    importance: Tensor = of_channels.view(count, -1).mean(1)
-    return importance
+        return [weight[place] for weight, place in weights_of(layer, head)]
+    linear = [(link, rows) for link, rows in _group(layer, graph, [head]) if isinstance(link.layer, nn.Linear)]
+    return [
+        link.layer.weight[rows] if graph.is_out_channel_pruning_fn(link.pruning_fn) else link.layer.weight[:, rows]
+        for link, rows in linear
+    ]
 
 
 def _drop_foreign(layer: Any, heads: list[int], graph: Any) -> None:

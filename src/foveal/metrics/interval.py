@@ -1,6 +1,6 @@
 """How sure a figure is: the percentile bootstrap.
 
-    draw N images of N, with replacement; measure; a thousand times.   interval = the 2.5th to the 97.5th of a hundred
+    draw N images of N, with replacement; measure; a thousand times.   interval = the 2.5th to the 97.5th percentile
 
 Nothing is copied: a draw is a vector of counts, and the measure takes it as weights. Images that belong together
 (frames of one pipe) are drawn together: with `groups`, G groups of G are drawn, each whole (cluster bootstrap). A

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from foveal.errors import FovealError, expect, short_repr
+from foveal.errors import FovealError, expect, is_integer, short_repr
 from foveal.layers.multihead import MultiHead
 
 Heads = Mapping[int, Iterable[int]]  # layer → its heads
@@ -92,16 +92,21 @@ def _silence(layer: MultiHead, heads: list[int]) -> Any:
 def checked_heads(counts: list[int], heads: Heads) -> dict[int, list[int]]:
     """The heads of each layer that is named. counts: how many each layer has.
 
-    An error, before anything is done, unless all of them are there and one is left.
+    An error, before anything is done, unless some are named, all of them are there and one is left.
     """
     if not isinstance(heads, Mapping):
         raise FovealError(f"heads: expected {{layer: its heads}}, such as {{0: [1]}}, got {short_repr(heads)}")
     chosen = {}
     for layer, some in heads.items():
-        expect(layer in range(len(counts)), "a layer with heads", f"0 to {len(counts) - 1}", short_repr(layer))
-        count, listed = counts[layer], sorted(set(some))
-        for head in listed:
-            expect(head in range(count), f"a head of layer {layer}", f"0 to {count - 1}", short_repr(head))
-        expect(len(listed) < count, f"the heads of layer {layer}", f"at least one of {count} left", "none left")
-        chosen[layer] = listed
+        there = is_integer(layer) and layer in range(len(counts))
+        expect(there, "a layer with heads", f"0 to {len(counts) - 1}", short_repr(layer))
+        count, listed = counts[layer], isinstance(some, Iterable) and not isinstance(some, str)
+        expect(listed, f"the heads of layer {layer}", "a list of them, such as [1]", short_repr(some))
+        some = list(some)
+        for head in some:
+            there = is_integer(head) and head in range(count)
+            expect(there, f"a head of layer {layer}", f"0 to {count - 1}", short_repr(head))
+        chosen[layer] = sorted(set(some))
+        expect(len(chosen[layer]) < count, f"the heads of layer {layer}", f"at least one of {count} left", "none left")
+    expect(any(chosen.values()), "heads", "at least one, such as {0: [1]}", "none")
     return chosen

@@ -138,7 +138,7 @@ class Bench:
     def _method(self) -> str:
         return (
             f"Candidates take turns: {WARM_UP} rounds of warm-up, then {self.rounds} rounds (fewer where the .json "
-            "says so). Times are the median, with the 10th and the 90th of a hundred in brackets. On a GPU the device "
+            "says so). Times are the median, with the 10th and 90th percentile in brackets. On a GPU the device "
             "alone is timed, on a CPU the whole call."
         )
 

@@ -15,7 +15,7 @@ Job = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds a call: the median, and the tenth and ninetieth of a hundred."""
+    """Seconds a call: the median, and the 10th and 90th percentile."""
 
     median: float
     p10: float

@@ -24,8 +24,8 @@ ROUNDS = 101  # variants differ by a few per cent
 CALLED = {"fp32": "float32", "int8": "int8"}
 METHOD = (
     "ms: time per image of the file that is exported from the first run, batch 1, one thread, onnxruntime; "
-    f"all files take turns, {WARM_UP} rounds of warm-up and {ROUNDS} that count; the median, with the 10th and the "
-    "90th of a hundred in brackets. change: against the first row."
+    f"all files take turns, {WARM_UP} rounds of warm-up and {ROUNDS} that count; the median, with the 10th and "
+    "90th percentile in brackets. change: against the first row."
 )
 
 

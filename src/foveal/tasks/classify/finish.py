@@ -27,7 +27,6 @@ from foveal.runtime.card import read_card
 from foveal.runtime.packaged import FILE, is_file
 from foveal.tasks.classify.card import TRAINED, ClassifyCard
 from foveal.tasks.classify.data import ClassifyData
-from foveal.tasks.classify.logit_adjustment import adjust_logits
 from foveal.tasks.classify.module import ClassifyModule
 from foveal.training.gather import gathered
 from foveal.training.journal import Journal
@@ -57,8 +56,7 @@ def conclude(
     write model.safetensors and the result.
     """
     source, recipe = data.source, module.recipe
-    if module.shift is not None and recipe.margin != 1:
-        adjust_logits(module.evaluated, module.shift)
+    module.adjust()
     parts = _predictions(trainer, module, data)
     val = next(part for part in parts if part.split == "val")
     truth = source.labels[val.index]

@@ -20,6 +20,7 @@ from foveal.models.icam import Icam
 from foveal.models.image_model import channels_last
 from foveal.models.mbconv import Stages
 from foveal.runtime.answers import decide, probabilities
+from foveal.tasks.classify.logit_adjustment import adjust_logits
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.teachers import Teachers
 from foveal.training.diverged import expect_finite
@@ -154,6 +155,11 @@ class ClassifyModule(TaskModule):
         # as the kept model will answer: logit_adjustment.py
         shifted = logits if self.shift is None else logits + self.shift
         self.log("val_score", self.score(shifted, labels), prog_bar=True, sync_dist=True)
+
+    def adjust(self) -> None:
+        """Once it is trained: what is scored, kept and teaches others has the shift in its last layer."""
+        if self.shift is not None and self.recipe.margin != 1:
+            adjust_logits(self.evaluated, self.shift)
 
     def logits(self, batch: Batch) -> Tensor:
         """(B, C) of the model that is evaluated; a process may have no image of the last batch."""
