@@ -87,6 +87,7 @@ def test_code_that_leaves_is_an_error_that_names_how(statement: str, got: str, r
     assert got in refusal(attention(in_forward=statement, good_calls=3))
 
 
+@pytest.mark.slow
 def test_sys_exit_is_no_green_light_for_the_shell(tmp_path: Path) -> None:
     file = tmp_path / "leaves.py"
     file.write_text(attention(in_forward="sys.exit(0)"), encoding="utf-8")

@@ -90,6 +90,8 @@ def test_a_whole_run_says_little(data, tmp_path):
         "2",
         "--recipe",
         "demo",
+        "--config",
+        "{image: 32, patch: 8, pool: 1}",
         "--augment",
         "strong",
     )

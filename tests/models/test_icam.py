@@ -419,7 +419,6 @@ class Wide(nn.Identity):
 
 
 BAD = [
-    ({"pool": 5}, "Icam's pool: expected at most 4, the side of Φ's map of a patch, got 5, of 7 pixels"),
     ({"patch": 5}, "Icam's patch: expected a divisor of the image's side 21, got 5"),
     ({"width": "a"}, "Icam's width: expected an integer, at least 1, got 'a'"),
     ({"heads": 4}, "Icam's heads: expected a divisor of the width 15, got 4"),

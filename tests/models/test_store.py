@@ -103,6 +103,7 @@ def test_a_file_describes_itself(tmp_path, name, changes):
     assert same(other, model)
 
 
+@pytest.mark.slow
 def test_a_file_is_loaded_by_another_process_that_knows_its_name_only(file):
     code = (
         "import sys; from foveal.tasks.load import load; model = load(sys.argv[1], device='cpu'); "

@@ -136,10 +136,6 @@ class Icam(nn.Module):
         features = getattr(self.phi, "width", None)
         expect_integer(features, "Icam's phi, its attribute `width`")
         assert isinstance(features, int)
-        if isinstance(self.phi, Stages):
-            side = self.phi.side(config.patch)
-            got = f"{config.pool}, of {config.patch} pixels"
-            expect(config.pool <= side, "Icam's pool", f"at most {side}, the side of Φ's map of a patch", got)
         self.pool = nn.AdaptiveAvgPool2d(config.pool)
         self.mixer = Mixer(features) if config.mixer else nn.Identity()
         self.norm = nn.LayerNorm(features)

@@ -53,6 +53,7 @@ def typed(capsys, *words):
     return status, out, err
 
 
+@pytest.mark.slow
 def test_a_sheet(model, photo, tmp_path, capsys):
     status, out, err = typed(capsys, model, photo, "--out", tmp_path / "sheet.png")
     assert (status, err) == (0, "")

@@ -110,6 +110,7 @@ def test_attention_on_the_map_is_exported(name):
         assert np.isfinite(near.maps)
 
 
+@pytest.mark.slow
 def test_half_the_file():
     model, card = small()
     plain = export_onnx(model, card)

@@ -141,8 +141,11 @@ BAD = {
     "a teacher that is no list": ({"taught_by": "some"}, "taught_by of some: expected a list of names, got 'some'"),
     "a mistyped field": ({"epoch": 3}, "no option of the variant some is called 'epoch'; the nearest is 'epochs'"),
     "a value of another kind": ({"epochs": "many"}, "--epochs: expected an integer, at least 1, got 'many'"),
-    "teach": ({"teach": 2}, "teach of the variant some: expected 0 in a search, got 2"),
-    "teacher": ({"teach": 2, "teacher": "small-pipes"}, "teach of the variant some: expected 0 in a search, got 2"),
+    "num_teachers": ({"num_teachers": 2}, "num_teachers of the variant some: expected 0 in a search, got 2"),
+    "teacher_recipe": (
+        {"num_teachers": 2, "teacher_recipe": "small-pipes"},
+        "num_teachers of the variant some: expected 0 in a search, got 2",
+    ),
     "teachers": ({"teachers": "runs/*"}, "teachers of the variant some: expected None in a search, got 'runs/*'"),
     "accumulate": ({"accumulate": 2}, "accumulate of the variant some: expected 1 in a search, got 2"),
     "average": ({"average": 5}, "average of the variant some: expected 1 in a search, got 5"),

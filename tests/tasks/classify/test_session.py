@@ -129,6 +129,7 @@ def card_in(content):
     )
 
 
+@pytest.mark.slow
 def test_no_folder_of_this_machine_is_in_it(file):
     content = file.read_bytes()
     proto = onnx.load_model_from_string(content)

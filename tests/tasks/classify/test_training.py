@@ -200,6 +200,7 @@ def test_labels_and_balance(data, several, tmp_path, multi_label, balance):
     assert predicted.truth.shape == ((len(predicted.files), 2) if multi_label else (len(predicted.files),))
 
 
+@pytest.mark.slow
 def test_it_learns(data, several, tmp_path):
     """Left and right differ by their light: a few epochs tell them apart, of one label and of several."""
     for name, source in (("one", data), ("several", several)):
@@ -240,6 +241,11 @@ REFUSED = [
     ({"size": 33}, "--size: expected images that icam-31k takes, got 33 × 33; choose a multiple of 8$"),
     ({"size": 36}, r"got 36 × 36; choose a multiple of 8, or --config '\{image: 36, patch: 9\}'$"),
     ({"size": 64, "config": {}}, r"choose a multiple of 56, or --config '\{image: 64, patch: 16\}'$"),
+    (
+        {"config": {"image": 32, "patch": 8, "pool": 3}},
+        "--config, pool: expected at most 2 for patches of 8 pixels, the side of Φ's map, got 3; add pool: 2",
+    ),
+    ({"model": "icam-lite", "size": 96, "config": {}}, r"--config '\{image: 96, patch: 96, pool: 12\}'$"),
     ({"fold": 3}, "fold: expected 0 to 2, got 3"),
     ({"config": {"image": 32, "patch": 7}}, "patch"),
     (

@@ -65,6 +65,7 @@ def test_a_line_for_each_line(run):
     assert alone.stdout == done.stdout.splitlines(keepends=True)[-1]
 
 
+@pytest.mark.slow
 def test_several_translations_of_a_line(run):
     done = said(run, b"one two\n\nthree\n", "--beam", "3", "--n-best", "2")
     rows = [line.split("\t") for line in done.stdout.decode().splitlines()]

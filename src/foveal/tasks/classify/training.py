@@ -105,6 +105,8 @@ def build(recipe: ClassifyRecipe, classes: int, fresh: bool = True, quiet: bool 
             family in TASK.families, f"the model {recipe.model}", "one that classifies", f"one of the family {family}"
         )
         model = create(recipe.model, classes=classes, **recipe.config)
+        if fresh:
+            _expect_cells(model)
     if recipe.init_from is not None and fresh:
         of_imagenet, all_ = recipe.init_from == IMAGENET, len(model.state_dict())
         fitting = begin_with_imagenet(model, recipe.model) if of_imagenet else begin_with(model, recipe.init_from)
@@ -119,6 +121,15 @@ def build(recipe: ClassifyRecipe, classes: int, fresh: bool = True, quiet: bool 
         got = f"{recipe.size} × {recipe.size}; {reason}"
         raise FovealError(f"--size: expected images that {recipe.model} takes, got {got}") from None
     return model.train()
+
+
+def _expect_cells(model: Any) -> None:
+    """A map cannot be pooled to more cells than it has. Files of earlier versions may say so, and are opened."""
+    if isinstance(model, Icam) and isinstance(model.phi, Stages):
+        pool, patch = model.config.pool, model.config.patch
+        side = model.phi.side(patch)
+        most = f"at most {side} for patches of {patch} pixels, the side of Φ's map"
+        expect(pool <= side, "--config, pool", most, pool, f"add pool: {side}, or choose a larger patch")
 
 
 def _other_sizes(model: Any, recipe: ClassifyRecipe) -> str:
