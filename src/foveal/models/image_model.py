@@ -58,7 +58,8 @@ def channels_last(model: nn.Module) -> nn.Module:
     """
     for tensor in (*model.parameters(), *model.buffers()):
         if tensor.dim() == 4:
-            tensor.data = tensor.data.contiguous(memory_format=torch.channels_last)
+            # not `contiguous`, which leaves the strides of a single channel as they are, and DDP warns of those
+            tensor.data = tensor.data.to(memory_format=torch.channels_last)
     return model
 
 

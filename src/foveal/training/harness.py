@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -134,7 +134,7 @@ def train(
         announce(data.summary())
     expect_same_data(folder, data)
     shown = progress if first else silent
-    with folder_for(folder), quiet(), determinism(), _locked(folder, first):
+    with _own(folder, first), quiet(), determinism():
         stages = unfinished(recipe, folder)
         later = [0.0]  # seconds that will pass after the last epoch of each stage: its end, and the stages behind it
         if recipe.earlier(folder):
@@ -150,7 +150,7 @@ def train(
                     if not (stage.folder / RECIPE).exists():
                         _claim(stage, data)
         for stage, behind in zip(stages[:-1], later, strict=False):
-            with folder_for(stage.folder), _locked(stage.folder, first):
+            with _own(stage.folder, first):
                 expect_same_data(stage.folder, data)
                 result = _train_one(task, stage, data, machine, origin or {}, shown, behind)
             if first:
@@ -245,9 +245,16 @@ def _claim(stage: Stage, data: Any) -> None:
     write_atomic(stage.folder / DATA, json.dumps(data.facts(), indent=1).encode())
 
 
-def _locked(folder: Path, first: bool) -> "contextlib.AbstractContextManager[None]":
-    """The first process keeps other runs out; those that it has started belong to it."""
-    return alone(folder) if first else contextlib.nullcontext()
+@contextlib.contextmanager
+def _own(folder: Path, first: bool) -> Iterator[None]:
+    """The first process makes the folder and keeps other runs out; those that it has started belong to it, and must
+    not try to write there while it tidies up.
+    """
+    if not first:
+        yield
+        return
+    with folder_for(folder), alone(folder):
+        yield
 
 
 def _words(machine: Machine) -> str:

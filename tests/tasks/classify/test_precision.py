@@ -45,8 +45,8 @@ def frames(count, side=56, seed=0):
 def small(name="icam-31k", **settings):
     """A preset on images of 56 × 56, with BatchNorm that has seen something."""
     torch.manual_seed(0)
-    own = {"patch": 28, "pool": 2} if name == "icam-fast" else {"patch": 14}
-    settings = {"image": 56} | own | settings
+    own = {"icam-fast": {"patch": 28, "pool": 2}, "icam-lite": {"patch": 56, "pool": 7}}
+    settings = {"image": 56} | own.get(name, {"patch": 14}) | settings
     model = create(name, classes=3, **settings).train()
     with torch.no_grad():
         for _ in range(3):
