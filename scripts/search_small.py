@@ -33,6 +33,7 @@ from foveal.errors import FovealError, counted, expect, expect_integer, expect_p
 from foveal.models.store import normalisation
 from foveal.options import load_yaml, make
 from foveal.tasks.classify.data import ClassifyData
+from foveal.tasks.classify.hints import hints_of
 from foveal.tasks.classify.module import ClassifyModule
 from foveal.tasks.classify.reading import read_for
 from foveal.tasks.classify.recipe import ClassifyRecipe
@@ -96,6 +97,10 @@ class Search:
         mean, std = normalisation(model)
         batch = min(recipe.batch, len(train))
         steps = len(train) // batch * recipe.epochs
+        taught = self.teachers(taught_by, recipe, mean, std)
+        hints = hints_of(recipe.hints, model, recipe.size, taught)
+        if hints is not None:
+            hints.bring(self.device)
         module = Quiet(
             model,
             recipe,
@@ -106,7 +111,8 @@ class Search:
             images=len(train),
             mean=mean,
             std=std,
-            teachers=self.teachers(taught_by, recipe, mean, std),
+            teachers=taught,
+            hints=hints,
         ).to(self.device)
         module.resident = self.images[recipe.size]
         labels = torch.from_numpy(self.source.labels).to(self.device)

@@ -193,8 +193,12 @@ class Icam(nn.Module):
         return probe(self.phi, lambda patches: [self.phi(patches)], self.config.patch)[0]
 
     def forward(self, images: Tensor) -> Tensor:
+        return self.answer_and_grid(images)[0]
+
+    def answer_and_grid(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (B, classes), and what Φ saw, as `see` gives it."""
         grid = self.see(images)
-        return self.answer(self.gather(*self.tokens(grid)), grid)
+        return self.answer(self.gather(*self.tokens(grid)), grid), grid
 
     def queries(self, images: Tensor) -> Tensor:
         """The last queries (B, N, C): what the model has gathered from the image."""

@@ -13,13 +13,20 @@ from foveal.data.augment import augmentation, cut_mixed, mixed
 from foveal.data.batches import Batch
 from foveal.data.image_input import ImageInput
 from foveal.errors import expect
-from foveal.losses.classification import class_weights, classification_loss, distillation_loss, log_prior
+from foveal.losses.classification import (
+    class_weights,
+    classification_loss,
+    distillation_loss,
+    log_prior,
+    mean_usable,
+)
 from foveal.metrics.classification import average_precision, balanced_accuracy, mean
 from foveal.models.efficientnet_lite import EfficientNetLite
 from foveal.models.icam import Icam
 from foveal.models.image_model import channels_last
 from foveal.models.mbconv import Stages
 from foveal.runtime.answers import decide, probabilities
+from foveal.tasks.classify.hints import Hinted
 from foveal.tasks.classify.logit_adjustment import adjust_logits
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.teachers import Teachers
@@ -50,6 +57,7 @@ class ClassifyModule(TaskModule):
         mean: tuple[float, ...],
         std: tuple[float, ...],
         teachers: Teachers | None = None,
+        hints: Hinted | None = None,
     ) -> None:
         """steps: of the optimizer in the whole run. counts (C,): images of each class in the training split,
         images: all in it.
@@ -66,7 +74,7 @@ class ClassifyModule(TaskModule):
         self.register_buffer(
             "shift", None if self.prior is None else (1 - recipe.margin) * self.prior, persistent=False
         )
-        self.teachers = teachers
+        self.teachers, self.hints = teachers, hints
         self.resident: Tensor | None = None  # all images, where they lie on the device
         self.validated: list[tuple[Tensor, Tensor, Tensor]] = []
         if recipe.checkpointing:  # after the moving average was copied from the model
@@ -94,16 +102,20 @@ class ClassifyModule(TaskModule):
             record(self.model, sample)
         if self.teachers is not None:
             self.teachers.to(self.device, sample)
+        if self.hints is not None:
+            self.hints.bring(self.device)
 
     def records(self) -> bool:
         """Whether the model's passes are recorded as CUDA graphs.
 
         Not while blocks are computed again, which saves and restores the generator; nor where gradients accumulate:
-        those of a recording lie in its own memory, which the next replay writes over.
+        those of a recording lie in its own memory, which the next replay writes over. Nor with hints, which are not
+        the model's answer.
         """
         recipe = self.recipe
         able = self.device.type == "cuda" and recipe.precision in FULL and self.trainer.world_size == 1
-        return bool(recipe.cuda_graphs and able and not recipe.checkpointing and recipe.accumulate == 1)
+        plain = not recipe.checkpointing and recipe.accumulate == 1 and self.hints is None
+        return bool(recipe.cuda_graphs and able and plain)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         with torch.no_grad(), torch.autocast(self.device.type, enabled=False):
@@ -114,11 +126,13 @@ class ClassifyModule(TaskModule):
             if self.recipe.cutmix:
                 images, targets = cut_mixed(images, targets, self.recipe.cutmix)
             images = self.normalised(images)
-        logits = self.model(images)
+        logits, grid = (self.model(images), None) if self.hints is None else self.model.answer_and_grid(images)
         loss = self.loss(logits, targets, batch.good)
         if self.teachers is not None:
             taught = distillation_loss(logits, self.teachers(images), batch.good, multi_label=self.multi_label)
             loss = self.recipe.label_weight * loss + taught
+        if self.hints is not None:
+            loss = loss + self.recipe.hint_weight * mean_usable(self.hints(grid, images), batch.good)
         self.log(
             "loss",
             loss.detach(),
@@ -188,6 +202,8 @@ class ClassifyModule(TaskModule):
             decay = recipe.weight_decay if parameter.dim() > 1 else 0.0  # none on biases and scales
             share = recipe.backbone_lr if is_backbone(self.model, name) else 1.0
             groups.setdefault((share, decay), []).append(parameter)
+        if self.hints is not None:
+            groups.setdefault((1.0, 0.0), []).extend(self.hints.parameters())
         return [
             {"params": params, "weight_decay": decay, "lr": recipe.lr * share}
             for (share, decay), params in groups.items()

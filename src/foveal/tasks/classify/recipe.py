@@ -22,6 +22,8 @@ TEACHER = "teacher"
 SAME = ("data", "label", "fold_column", "fold", "blank")
 OTHERWISE_SAME = ("size", "precision", "cuda_graphs")
 AUGMENTATIONS = ("none", "light", "lamp", "mild", "pipe", "crop", "surface", "turns", "strong")
+HINTS = ("none", "teachers", IMAGENET)
+LARGER = "efficientnet-lite0"  # whose maps are learned by --hints imagenet
 BALANCES = ("none", "weights", "margin", "sampling")
 
 
@@ -82,6 +84,13 @@ class ClassifyRecipe(Recipe):
         metavar="NAME_OR_FILE",
     )
     label_weight: float = option(0.2, "weight of the labels in the loss beside the teachers' probabilities", least=0)
+    hints: str = option(
+        "none",
+        "whose feature maps an ICAM learns beside all that: its teachers', those of EfficientNet-Lite0 with ImageNet's "
+        "weights, or none",
+        HINTS,
+    )
+    hint_weight: float = option(1.0, "weight of the hints in the loss", least=0)
     size: int = option(224, "side of the images in pixels", least=16)
     batch: int = option(32, "images per batch", least=1)
     backbone_lr: float = option(
@@ -131,6 +140,8 @@ class ClassifyRecipe(Recipe):
         alone = not self.num_teachers or self.teachers is None
         do = "add --num-teachers 0, or leave --teachers out"
         expect(alone, "--num-teachers", "0 beside --teachers, which are trained already", self.num_teachers, do)
+        fits = self.hint_weight == 1 or self.hints != "none"
+        expect(fits, "--hint-weight", "1 beside --hints none", f"{self.hint_weight:g}")
         used = self.num_teachers > 0 or self.teacher_recipe == TEACHER
         needed = "--num-teachers beside it, which says how many are trained"
         expect(used, "--teacher-recipe", needed, "--num-teachers 0")
@@ -185,13 +196,14 @@ class ClassifyRecipe(Recipe):
             raise FovealError(f"{what}: {error}") from None
 
     def check_weights(self) -> None:
-        for recipe in (*self.earlier().values(), self):
-            if recipe.init_from != IMAGENET:
-                continue
+        taught = self.num_teachers > 0 or self.teachers is not None
+        expect(self.hints != "teachers" or taught, "--hints teachers", "--num-teachers or --teachers beside it", "none")
+        wanted = [recipe.model for recipe in (*self.earlier().values(), self) if recipe.init_from == IMAGENET]
+        for model in [*wanted, *([LARGER] if self.hints == IMAGENET else [])]:
             from foveal.models.imagenet import expect_package
 
             try:
-                expect_package(recipe.model)
+                expect_package(model)
             except FovealError as error:
                 other = ", or choose --recipe small-pipes, which begins with weights in the package"
                 raise FovealError(f"{error}{other if self.num_teachers else ''}") from None

@@ -22,6 +22,7 @@ from foveal.runtime.packaged import IMAGENET, is_file
 from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.classify.data import ClassifyData, divided
 from foveal.tasks.classify.finish import conclude, write_bad
+from foveal.tasks.classify.hints import hints_of
 from foveal.tasks.classify.module import ClassifyModule
 from foveal.tasks.classify.reading import read_for
 from foveal.tasks.classify.recipe import ClassifyRecipe
@@ -60,6 +61,7 @@ class ClassifyTraining(Training):
             if rehearsed and recipe.num_teachers
             else teachers_of(recipe, source, folder, mean, std)
         )
+        taught = None if self.teachers is None else self.teachers[0]
         splits = divided(source, recipe.fold)
         _share(recipe, len(splits.train), machine.devices)
         self.data: ClassifyData = ClassifyData(source, recipe, splits, machine.workers, progress)
@@ -76,7 +78,8 @@ class ClassifyTraining(Training):
             images=len(self.data.splits.train),
             mean=mean,
             std=std,
-            teachers=None if self.teachers is None else self.teachers[0],
+            teachers=taught,
+            hints=hints_of(recipe.hints, model, recipe.size, taught),
         )
 
     def begin(self, folder: Path) -> None:

@@ -1,0 +1,87 @@
+"""A pupil that learns feature maps of a larger model: whose, where, in which files, and what is refused."""
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from training.little import FIELDS, a_set, same_run, trained
+
+from foveal.errors import FovealError
+from foveal.models.store import normalisation
+from foveal.models.zoo import create
+from foveal.tasks.classify.hints import COARSE, hints_of
+from foveal.tasks.classify.recipe import ClassifyRecipe
+from foveal.tasks.classify.teachers import Teachers, View
+from foveal.training import journal as journal_module
+from foveal.training.harness import Machine
+
+CPU = Machine("cpu")
+LITTLE = {"width_multiplier": 0.25, "depth_multiplier": 0.4}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return a_set(tmp_path_factory.mktemp("set"))
+
+
+def test_a_larger_model_sees_the_pupils_images_its_own_way():
+    torch.manual_seed(0)
+    pupil = create("icam-30k", classes=2, image=32, patch=8)
+    larger = create("efficientnet-lite0", classes=2, **LITTLE).eval()
+    view = View.of(32, *normalisation(pupil), 64, *normalisation(larger))
+    hints = hints_of("teachers", pupil, 32, Teachers([larger], False, views=[view]))
+    images = torch.rand(3, 3, 32, 32)
+    mean, std = (torch.tensor(one)[:, None, None] for one in normalisation(pupil))
+    theirs, deviation = (torch.tensor(one)[:, None, None] for one in normalisation(larger))
+    large = torch.nn.functional.interpolate(images, (64, 64), mode="bilinear", antialias=True)
+    wanted = [
+        one
+        for one, stride in zip(larger.features((large - theirs) / deviation), larger.strides, strict=True)
+        if stride >= COARSE
+    ]
+    found = hints.larger[0]((images - mean) / std)
+    assert [one.shape for one in found] == [one.shape for one in wanted]
+    for here, there in zip(found, wanted, strict=True):
+        torch.testing.assert_close(here, there, rtol=1e-3, atol=1e-4)
+    _, grid = pupil.answer_and_grid((images - mean) / std)
+    loss = hints(grid, (images - mean) / std)
+    assert loss.shape == (3,)
+    loss.mean().backward()
+    assert pupil.phi[0][0].weight.grad.abs().sum() > 0
+    assert pupil.head[3].weight.grad is None
+    assert all(parameter.grad is None for parameter in larger.parameters())
+    assert not any("larger" in name for name in hints.state_dict())
+
+
+def test_a_run_with_hints_keeps_the_pupil_alone_and_resumes(data, tmp_path, monkeypatch):
+    recipe = ClassifyRecipe(data=str(data), hints="imagenet", checkpoint="last", **FIELDS)
+    plain = trained(recipe.changed(hints="none"), tmp_path / "plain", machine=CPU)
+    whole = trained(recipe, tmp_path / "whole", machine=CPU)
+    assert whole["parameters"] == plain["parameters"]
+    kept, without = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "plain"))
+    assert kept.keys() == without.keys()
+    assert any(not kept[name].equal(without[name]) for name in kept if name.startswith("phi."))
+    real = journal_module.write_atomic
+
+    def deadly(path, content):
+        real(path, content)
+        if path.name == "last.ckpt":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal_module, "write_atomic", deadly)
+        with pytest.raises((KeyboardInterrupt, FovealError)):
+            trained(recipe, tmp_path / "killed", machine=CPU)
+    trained(recipe, tmp_path / "killed", resume=True, machine=CPU)
+    same_run(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_what_cannot_be_meant_is_refused(data, tmp_path):
+    recipe = ClassifyRecipe(data=str(data), hints="teachers", **FIELDS)
+    with pytest.raises(FovealError, match="--hints teachers: expected --num-teachers or --teachers beside it, got non"):
+        trained(recipe, tmp_path / "run", machine=CPU)
+    with pytest.raises(FovealError, match="--hint-weight: expected 1 beside --hints none, got 3"):
+        recipe.changed(hints="none", hint_weight=3)
+    with pytest.raises(FovealError, match="--hints: expected an ICAM, whose cells learn them, got EfficientNetLite"):
+        hints_of("imagenet", create("efficientnet-lite0", classes=2, **LITTLE), 32, None)
+    with pytest.raises(FovealError, match="--hints: expected a model that gives feature maps, got Linear"):
+        hints_of("teachers", create("icam-30k"), 32, Teachers([torch.nn.Linear(1, 1)], False))
