@@ -30,14 +30,23 @@ from foveal.deploy.measure.origin import origin
 from foveal.errors import FovealError, expect
 from foveal.models.convert_vision import to_transformers
 from foveal.models.zoo import create
+from foveal.report.table import Table, markdown_row
 
 MODELS = ("swin-tiny", "pvt-tiny", "vit-base", "vit-tiny")
 CLASSES, SIDE, CHUNK = 1000, 224, 64
 AGREE = 1e-3  # of `change` in float32: on a CPU it is 1e-5 at most, and 1e-2 with one table or shift wrong
-HEAD = (
-    "| | pass | ours, ms | transformers, ms | × as fast | ours, images per second | ours, peak GiB | transformers, "
-    "peak GiB | ours, change | transformers, change | graph breaks |\n"
-    "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
+COLUMNS = (
+    "model",
+    "pass",
+    "ours, ms",
+    "transformers, ms",
+    "× as fast",
+    "ours, images per second",
+    "ours, peak GiB",
+    "transformers, peak GiB",
+    "ours, change",
+    "transformers, change",
+    "graph breaks",
 )
 Call = Callable[[Tensor], Tensor]
 
@@ -187,13 +196,14 @@ def row(
     spread = [f"{1e3 * one.median:.2f} ({1e3 * one.p10:.2f}–{1e3 * one.p90:.2f})" for one in (ours, theirs)]
     cells = [preset, title, *spread, f"{theirs.median / ours.median:.2f}", f"{batch / ours.median:,.0f}"]
     cells += [f"{gib:.2f}" for gib in peaks.values()] + [f"{one:.1e}" for one in changes.values()]
-    return f"| {' | '.join([*cells, ' and '.join(str(count) for count in breaks.values())])} |"
+    return markdown_row([*cells, " and ".join(str(count) for count in breaks.values())])
 
 
 def page(args: argparse.Namespace, rows: list[str]) -> str:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     facts = " · ".join(f"{key} {value}" for key, value in origin(device).items())
     way = f"torch.compile in mode {args.mode or 'default'}" if args.compile else "not compiled"
+    head = Table(COLUMNS, [], words=2).markdown_head()
     given = sys.argv[1:]
     if args.out is not None and "--out" in given:  # where it was written says nothing of it
         del given[given.index("--out") : given.index("--out") + 2]
@@ -206,7 +216,7 @@ def page(args: argparse.Namespace, rows: list[str]) -> str:
         "Peak: of one call, above the weights and images. "
         "Change: of the logits (forward) or of the gradient of the patches' weights (backward) against float32, root "
         "mean square, in its standard deviations (of logits: over the images). Graph breaks: ours and transformers'. "
-        f"Kernel of ours: {args.kernel}.\n\n{facts}\n\n" + "\n".join([HEAD, *rows]) + "\n"
+        f"Kernel of ours: {args.kernel}.\n\n{facts}\n\n" + "\n".join([*head, *rows]) + "\n"
     )
 
 

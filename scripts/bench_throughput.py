@@ -22,6 +22,7 @@ from foveal.deploy.measure.origin import origin
 from foveal.deploy.twins.fused_icam import Frames
 from foveal.models.store import describe
 from foveal.models.zoo import create
+from foveal.report.table import Table, markdown_row
 from foveal.tasks.classify.card import ClassifyCard
 from foveal.training.cuda_graph import CudaGraph
 
@@ -63,7 +64,8 @@ def wait() -> None:
 def main(presets: list[str], batches: Sequence[int]) -> None:
     torch.backends.cudnn.benchmark = True
     print(" · ".join(f"{key} {value}" for key, value in origin(str(DEVICE)).items()), end="\n\n")
-    print("| | batch | ms | pictures a second | largest change of a logit |\n|---|---:|---:|---:|---:|", flush=True)
+    head = Table(["build", "batch", "ms", "images per second", "largest change of a logit"], [])
+    print("\n".join(head.markdown_head()), flush=True)
     for preset in presets:
         torch.manual_seed(0)
         model = create(preset, classes=2).eval().requires_grad_(False)
@@ -91,7 +93,7 @@ def _measure(preset: str, model: nn.Module, card: ClassifyCard, frames: Tensor, 
                     changes[label] = float((called(frames).float() - truth).abs().max())
                     work = functools.partial(called, frames)
                     works[label] = CudaGraph(work).replay if GPU else work
-                except Exception as error:  # noqa: BLE001 — one that fails is told, the others are measured
+                except Exception as error:  # noqa: BLE001 — one that fails is named, the others are measured
                     print(
                         f"{label}: {type(error).__name__}: {' '.join(str(error).split())[:200]}",
                         file=sys.stderr,
@@ -112,9 +114,8 @@ def _measure(preset: str, model: nn.Module, card: ClassifyCard, frames: Tensor, 
     for label, seconds in taken.items():
         middle = statistics.median(seconds)
         spread = f"{1e3 * middle:.3f} ({1e3 * min(seconds):.3f}–{1e3 * max(seconds):.3f})"
-        print(
-            f"| {label} | {len(frames)} | {spread} | {len(frames) / middle:,.0f} | {changes[label]:.2g} |", flush=True
-        )
+        cells = [label, str(len(frames)), spread, f"{len(frames) / middle:,.0f}", f"{changes[label]:.2g}"]
+        print(markdown_row(cells), flush=True)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from foveal.deploy.measure.origin import origin
 from foveal.losses.token_loss import token_loss
 from foveal.models.zoo import create
 from foveal.position.sinusoidal import sinusoid
+from foveal.report.table import Table
 from foveal.training.cuda_graph import GraphedLoss
 
 VOCABULARY, WARM_UP, STEPS, ROUNDS, CHUNK = 37000, 6, 10, 7, 4096
@@ -152,15 +153,15 @@ def measure(args: argparse.Namespace) -> None:
         f"{args.sentences} sentences of {args.length} tokens per step, "
         f"{args.rounds} rounds of {args.steps} steps, median (least–most)"
     )
-    print(f"{size}\n\n| | ms per step | target tokens per second | × the first | peak GB |\n|---|---:|---:|---:|---:|")
     first = statistics.median(taken[next(iter(steps))]) if steps else 0.0
+    rows = []
     for name in steps:
         middle = statistics.median(taken[name])
         spread = f"{1e3 * middle:.1f} ({1e3 * min(taken[name]):.1f}–{1e3 * max(taken[name]):.1f})"
-        print(
-            f"| {name} | {spread} | {args.sentences * args.length / middle:,.0f} | {first / middle:.2f} | "
-            f"{peaks[name] / 1e9:.1f} |"
-        )
+        speed = f"{args.sentences * args.length / middle:,.0f}"
+        rows.append([name, spread, speed, f"{first / middle:.2f}", f"{peaks[name] / 1e9:.1f}"])
+    head = ["build", "ms per step", "target tokens per second", "× the first", "peak GB"]
+    print(f"{size}\n\n{Table(head, rows).markdown()}", end="")
 
 
 def arguments() -> argparse.Namespace:

@@ -22,6 +22,7 @@ from foveal.deploy.measure.origin import origin
 from foveal.deploy.onnx.quantise import plans
 from foveal.models.mbconv import Stage
 from foveal.models.zoo import create
+from foveal.report.table import Table
 from foveal.runtime.onnx_session import opened
 from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.classify.graph import export_onnx
@@ -142,15 +143,16 @@ def main(peers: list[Path]) -> None:
     taken = interleaved(jobs, rounds=ROUNDS, warm_up=WARM_UP)
     first = peers[0].stem if peers else PUBLISHED
     print(" · ".join(f"{key} {value}" for key, value in origin("cpu", 1).items()), end="\n\n")
-    print(f"| build | weights | MFLOP | kB | ms | {first} takes × | int8 kB | int8 ms | {first} int8 takes × |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+    head = ["build", "parameters", "MFLOP", "kB", "ms", f"{first} takes ×", "int8 kB", "int8 ms"]
+    rows = []
     for name in sorted(told, key=lambda name: taken[name].median):
         cells = [name, *told[name]]
         for kind in ("", " int8"):
             timing = taken[name + kind]
             spread = f"{1e3 * timing.median:.2f} ({1e3 * timing.p10:.2f}–{1e3 * timing.p90:.2f})"
             cells += [f"{facts[name + kind] / 1000:.0f}", spread, f"{taken[first + kind].median / timing.median:.2f}"]
-        print(f"| {' | '.join(cells)} |")
+        rows.append(cells)
+    print(Table([*head, f"{first} int8 takes ×"], rows).markdown(), end="")
 
 
 if __name__ == "__main__":

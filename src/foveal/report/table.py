@@ -47,14 +47,12 @@ class Table:
             expect(len(row) == len(self.head), "a row of a table", f"{len(self.head)} cells", len(row))
 
     def markdown(self) -> str:
+        return "\n".join([*self.markdown_head(), *map(markdown_row, self.rows)]) + "\n"
+
+    def markdown_head(self) -> list[str]:
+        """The two lines above the rows."""
         rule = ["---" if place < self.words else "---:" for place in range(len(self.head))]
-        lines = [self.head, rule, *self.rows]
-        return (
-            "\n".join(
-                f"| {' | '.join(in_markdown(cell) if line is not rule else cell for cell in line)} |" for line in lines
-            )
-            + "\n"
-        )
+        return [markdown_row(self.head), f"| {' | '.join(rule)} |"]
 
     def csv(self) -> str:
         text = io.StringIO()
@@ -76,6 +74,11 @@ class Table:
             r"\end{tabular}",
         ]
         return "\n".join(lines) + "\n"
+
+
+def markdown_row(cells: Sequence[str]) -> str:
+    """One row, for those that are printed as they come."""
+    return f"| {' | '.join(map(in_markdown, cells))} |"
 
 
 def write_tables(
