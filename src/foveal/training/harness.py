@@ -42,6 +42,7 @@ from foveal.training.run_folder import (
 )
 from foveal.training.stages import Stage, describe, unfinished
 from foveal.training.surroundings import alone, determinism, interruptible, matmul_precision, of_this_run, quiet
+from foveal.training.tensorboard import tensorboard
 
 LIGHTNING_PRECISION = {"32": "32-true", "tf32": "32-true", "16": "16-mixed", "bf16": "bf16-mixed"}
 
@@ -191,7 +192,7 @@ def _train_one(
         machine,
         callbacks=callbacks,
         max_epochs=recipe.epochs,
-        logger=_tensorboard(folder),
+        logger=tensorboard(folder),
         enable_progress_bar=terminal,
     )
     if is_first(machine):
@@ -295,11 +296,3 @@ def trainer_of(recipe: Recipe, machine: Machine, **more: Any) -> pl.Trainer:
         raise FovealError(
             f"cannot train on {device} × {machine.devices}, strategy {machine.strategy}: {error}"
         ) from None
-
-
-def _tensorboard(folder: Path) -> Any:
-    with contextlib.suppress(ModuleNotFoundError):
-        from pytorch_lightning.loggers import TensorBoardLogger
-
-        return TensorBoardLogger(folder, name="", version="tensorboard")
-    return False
