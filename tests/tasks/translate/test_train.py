@@ -195,7 +195,10 @@ def test_going_on_with_a_trained_model(run, data, tmp_path):
     [
         ({"model": "icam-31k"}, "--model: expected one of transformer-tiny"),
         ({"config": {"pad": 3}}, "--config: expected fields of the model's config, got 'pad'"),
-        ({"checkpointing": True, "model": "rnn", "config": {}}, "--checkpointing: expected a Transformer, got rnn"),
+        (
+            {"checkpointing": True, "model": "rnn", "config": {}},
+            "--checkpointing: expected a model with a list of blocks, got rnn, which has none",
+        ),
         ({"data": "nowhere.tsv"}, "nowhere.tsv"),
     ],
 )

@@ -66,7 +66,7 @@ def check_recipe(recipe: TranslateRecipe) -> None:
     known = presets(*TASK.families)
     expect(recipe.model in known, "--model", f"one of {', '.join(known)}, or a trained model", recipe.model)
     with torch.device("meta"):
-        _checkpointed(_created(recipe, LEAST, LEAST), recipe)
+        TranslateModule(_created(recipe, LEAST, LEAST), recipe)
 
 
 def build(recipe: TranslateRecipe, data: Parallel) -> tuple[nn.Module, tuple[Vocabulary, Vocabulary]]:
@@ -75,10 +75,10 @@ def build(recipe: TranslateRecipe, data: Parallel) -> tuple[nn.Module, tuple[Voc
         model, card = load_model(trained, TranslateCard)
         expect_finite_weights(model.state_dict(), trained)
         expect(bool(card.vocabulary), trained, "a model with its vocabulary", "one without")
-        return _checkpointed(model, recipe).train(), both_from(card.vocabulary)
+        return model.train(), both_from(card.vocabulary)
     train = data.splits["train"]
     both = learn_both(train.source, train.target, recipe.vocab_size, recipe.subwords, recipe.lowercase, recipe.joint)
-    return _checkpointed(_created(recipe, len(both[0]), len(both[1])), recipe).train(), both
+    return _created(recipe, len(both[0]), len(both[1])).train(), both
 
 
 def _trained(recipe: TranslateRecipe) -> str | None:
@@ -88,16 +88,6 @@ def _trained(recipe: TranslateRecipe) -> str | None:
 def _created(recipe: TranslateRecipe, source_words: int, target_words: int) -> nn.Module:
     tied = {} if recipe.joint else {"tied": "output"}
     return create(recipe.model, source_words=source_words, target_words=target_words, **tied | recipe.config)
-
-
-def _checkpointed(model: Any, recipe: TranslateRecipe) -> nn.Module:
-    expect(
-        not recipe.checkpointing or hasattr(model, "checkpointing"), "--checkpointing", "a Transformer", recipe.model
-    )
-    if recipe.checkpointing:
-        model.checkpointing = True
-    assert isinstance(model, nn.Module)
-    return model
 
 
 class TranslateTraining(Training):
