@@ -73,7 +73,7 @@ def test_a_broken_package_costs_its_own_task_only(tmp_path, monkeypatch, capsys)
             "foveal: left out: foveal.tasks broken: expected the package broken_task:TASK to bring it, got "
             "RuntimeError: two lines; mend or remove the package\n"
         )
-        assert find_task("classify").families[0] == "icam"  # and not what calls itself so
+        assert find_task("classify").kind == "images to logits"  # and not what calls itself so
         assert main(["train", "broken"]) == 2
         assert "foveal: error: foveal.tasks broken: expected the package" in capsys.readouterr().err
     finally:

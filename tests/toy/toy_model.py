@@ -23,6 +23,7 @@ class GaugeConfig:
     family: str = field(default="gauge", init=False)
 
 
+KIND = "images to values"
 PRESETS = {"gauge-tiny": GaugeConfig()}
 
 

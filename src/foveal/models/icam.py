@@ -99,6 +99,7 @@ FAST = IcamConfig(
     first="projected",
     mixer=True,
 )
+KIND = "images to logits"
 PRESETS = {
     "icam-30k": IcamConfig(),  # 29,691 parameters: exactly the equations
     # 31,371 parameters: the published build

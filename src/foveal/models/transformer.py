@@ -81,6 +81,7 @@ class TransformerConfig:
         return self.layers + self.decoder_layers
 
 
+KIND = "tokens to tokens"
 # Parameters with one vocabulary of 37,000 tokens, tied="all":
 #
 #     preset              width  hidden  heads  layers   tables      blocks       all          the paper says

@@ -127,7 +127,7 @@ class LabelledBatches(NamedTuple):
 class Task(ABC):
     name: str  # what is typed, and the folder's name
     does: str  # "classifies": for messages
-    families: tuple[str, ...]  # the models that do it: files of models/
+    kind: str  # of the models that do it, as their files say it: "images to logits"
     commands: Mapping[str, tuple[str, str]] = {}  # further commands of its own: name → (module, what it does)
     benches: Mapping[str, str] = {}  # further benchmarks: name → module with `measure(bench)`
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class GaugeTask(Task):
-    name, does, families = "gauge", "reads a value off an image", ("gauge",)
+    name, does, kind = "gauge", "reads a value off an image", "images to values"
     card = GaugeCard
 
     @property

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class ClassifyTask(Task):
     name = "classify"
     does = "classifies"
-    families = ("icam", "efficientnet_lite", "peer", "vit", "swin", "pvt")
+    kind = "images to logits"
 
     @property
     def card(self) -> type[ClassifyCard]:

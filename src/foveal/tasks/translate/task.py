@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class TranslateTask(Task):
     name = "translate"
     does = "translates"
-    families = ("transformer", "seq2seq")
+    kind = "tokens to tokens"
     commands = {  # noqa: RUF012 — nobody writes to it
         "translate": ("foveal.tasks.translate.command", "translate lines as they come, one per line")
     }

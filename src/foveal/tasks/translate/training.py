@@ -15,7 +15,7 @@ from foveal.data.parallel import Parallel, read_parallel
 from foveal.errors import expect, short_repr
 from foveal.metrics.bleu import translation_scores
 from foveal.models.store import describe, expect_finite_weights, load_model, save_model, shapes_of
-from foveal.models.zoo import create, presets
+from foveal.models.zoo import create, presets_of
 from foveal.runtime.decode.batched import max_positions
 from foveal.runtime.decode.search import Search
 from foveal.runtime.packaged import FILE, is_file
@@ -63,7 +63,7 @@ def check_recipe(recipe: TranslateRecipe) -> None:
             not recipe.config, "--config", f"none beside {trained}, whose model has its own", short_repr(recipe.config)
         )
         return
-    known = presets(*TASK.families)
+    known = presets_of(TASK.kind)
     expect(recipe.model in known, "--model", f"one of {', '.join(known)}, or a trained model", recipe.model)
     with torch.device("meta"):
         TranslateModule(_created(recipe, LEAST, LEAST), recipe)
