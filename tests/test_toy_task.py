@@ -202,6 +202,8 @@ def test_what_cannot_be_is_one_line(place, tmp_path):
     (tmp_path / "empty").mkdir()
     assert "values.csv" in foveal("train", "gauge", "--data", tmp_path / "empty", "--out", tmp_path / "run", status=2)
     assert foveal("predict", place / "run", "nothing.png", status=2).count("\n") <= 1
+    folds = foveal("train", "gauge", "--data", place / "discs", "--folds", "all", "--out", tmp_path / "all", status=2)
+    assert folds.endswith("--folds: expected data with folds, got data without\n")
     blind = ("--checkpointing", "--config", "{glances: 0}", "--data", place / "discs", "--out", tmp_path / "blind")
     assert "a model with a list of blocks, got gauge-tiny, which has none" in foveal("train", "gauge", *blind, status=2)
     assert not (tmp_path / "blind").exists()

@@ -66,8 +66,10 @@ class GaugeTask(Task):
             from toy_task.evaluate import EvaluateOptions as Kind
         elif stage == "explain":
             from toy_task.explain import ExplainOptions as Kind
-        else:
+        elif stage == "export":
             from toy_task.export import ExportOptions as Kind
+        else:
+            return super().options(stage)
         return Kind
 
     def new_card(self, name: str, network: "nn.Module") -> GaugeCard:

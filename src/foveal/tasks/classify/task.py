@@ -84,7 +84,7 @@ class ClassifyTask(Task):
             "explain": options.ExplainOptions,
             "export": options.ExportOptions,
         }
-        return stages[stage]
+        return stages.get(stage, Options)
 
     def new_card(self, name: str, network: "nn.Module") -> ClassifyCard:
         from foveal.models.store import describe, normalisation

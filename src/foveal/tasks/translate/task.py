@@ -72,7 +72,7 @@ class TranslateTask(Task):
         return summarise(folders, out)
 
     def options(self, stage: str) -> type[Options]:
-        return STAGES[stage]
+        return STAGES.get(stage, Options)
 
     def new_card(self, name: str, network: "nn.Module") -> TranslateCard:
         from foveal.models.store import describe
