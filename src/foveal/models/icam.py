@@ -190,6 +190,10 @@ class Icam(nn.Module):
         maps = [*maps[:-1], self.attention(maps[-1])]
         return [grid_of(one, rows, columns).permute(0, 3, 1, 2) for one in maps]
 
+    def read_sizes(self) -> None:
+        """After its tensors became shorter (models/shrink.py): Φ's width is that of the norm behind it."""
+        self.phi.width = self.norm.normalized_shape[0]  # type: ignore[assignment]
+
     def _probed(self) -> tuple[int, int]:
         return probe(self.phi, lambda patches: [self.phi(patches)], self.config.patch)[0]
 
