@@ -5,6 +5,7 @@ and every command works.
 import contextlib
 import io
 import itertools
+import os
 import re
 import shlex
 import shutil
@@ -136,11 +137,6 @@ def newcomer(tmp_path_factory):
     source = (tree / "src/foveal/app/cli.py").read_text(encoding="utf-8")
     assert source.count(place) == 1
     (tree / "src/foveal/app/cli.py").write_text(source.replace(place, f"{place}\n{plus}"), encoding="utf-8")
-    family, file = re.search(r"add `(\"\w+\")`\nto those of `([\w/.]+)`", page).groups()
-    source = (tree / "src/foveal" / file).read_text(encoding="utf-8")
-    assert source.count("    families = (") == 1
-    added = source.replace("    families = (", f"    families = ({family}, ")
-    (tree / "src/foveal" / file).write_text(added, encoding="utf-8")
 
     def python(*arguments):
         # The copy must be found before the installed package.
@@ -191,6 +187,34 @@ def test_a_newcomer_adds_a_model_in_one_file_and_trains_it(newcomer, tmp_path):
     flags = ["--size", "32", "--batch", "16", "--epochs", "1", "--device", "cpu", "--out", tmp_path / "run"]
     newcomer("-m", "foveal", "train", "classify", "--model", "pool", "--data", "pipes:40", *flags)
     assert '"pool"' in (tmp_path / "run/result.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_a_model_of_somebody_elses_package_is_listed_loaded_and_trained(tmp_path):
+    """The same file, outside of the tree: the entry point is all that names it."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (tmp_path / "site/theirs").mkdir(parents=True)
+    (tmp_path / "site/theirs/__init__.py").touch()
+    (tmp_path / "site/theirs/pool.py").write_text(dict(ADDED.findall(page))["src/foveal/models/pool.py"])
+    (tmp_path / "site/theirs-1.0.dist-info").mkdir()
+    point = re.search(r"`(pool = \"your_package\.pool\")`", page)[1].replace("your_package", "theirs").replace('"', "")
+    (tmp_path / "site/theirs-1.0.dist-info/entry_points.txt").write_text(f"[foveal.models]\n{point}\n")
+    (tmp_path / "site/theirs-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(tmp_path / "site")))}
+
+    def python(*arguments):
+        command = [sys.executable, *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    use = "import foveal, sys\nfrom foveal.models.zoo import families_of\n"
+    use += "assert 'pool' in families_of('images to logits')\nassert 'theirs.pool' not in sys.modules\n"
+    use += "assert foveal.list_models('pool*') == ['pool']\nassert foveal.load('pool').task == 'classify'\n"
+    python("-c", use)
+    flags = ["--size", "32", "--batch", "16", "--epochs", "1", "--device", "cpu", "--out", tmp_path / "run"]
+    python("-m", "foveal", "train", "classify", "--model", "pool", "--data", "pipes:40", *flags)
+    python("-c", "import foveal, sys\nassert foveal.load(sys.argv[1]).card.family == 'pool'", tmp_path / "run")
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from foveal.errors import FovealError
 from foveal.options import Options, add_flags, from_flags, load_yaml, make, option, parsed, read_options
 from foveal.tasks.task import all_tasks
 
-STAGES = ("predict", "evaluate", "explain", "export")
+STAGES = ("predict", "evaluate", "explain", "export", "bench")
 
 
 @dataclass(frozen=True)

@@ -153,6 +153,38 @@ def test_it_is_timed_beside_its_preset_and_beside_somebody_elses_graph(place, tm
     assert "ms" in written
 
 
+COUNTED = """
+import sys, foveal, toy_model
+from foveal.training.module import TaskModule
+calls, steps, forward = [], [], toy_model.Glance.forward
+def counted(self, tokens):
+    calls.append(self.training)
+    return forward(self, tokens)
+toy_model.Glance.forward = counted
+TaskModule.records = lambda *_: len(sys.argv) > 3  # on a CPU what would be replayed is computed
+loss = TaskModule.recorded_loss
+def seen(self, *tensors):
+    steps.append(self.cuda_graphs is not None)
+    return loss(self, *tensors)
+TaskModule.recorded_loss = seen
+"""
+COUNTED += "foveal.train('gauge', data=sys.argv[1], out=sys.argv[2], epochs=2, config={'glances': 3}, {changes})\n"
+COUNTED += "print(sum(calls), len(steps), sum(steps))"
+
+
+@pytest.mark.slow
+def test_the_harness_brings_gradient_checkpointing_and_recorded_steps(place, tmp_path):
+    """The same weights, bit for bit; of 120 images 6 steps an epoch, whose 3 glances are computed once or twice."""
+    found, plain = {}, None
+    for name, changes, more in (("plain", "", ()), ("again", "checkpointing=True", ()), ("recorded", "", ("on",))):
+        folder = tmp_path / name
+        found[name] = python(COUNTED.replace("{changes}", changes), place / "discs", folder, *more).split()
+        weights = load_file(folder / "model.safetensors")
+        plain = weights if plain is None else plain
+        assert all(weights[key].tobytes() == plain[key].tobytes() for key in plain)
+    assert found == {"plain": ["36", "12", "0"], "again": ["72", "12", "0"], "recorded": ["36", "12", "12"]}
+
+
 @pytest.mark.slow
 def test_several_seeds_are_one_sweep(place, tmp_path):
     said = foveal(
@@ -170,6 +202,11 @@ def test_what_cannot_be_is_one_line(place, tmp_path):
     (tmp_path / "empty").mkdir()
     assert "values.csv" in foveal("train", "gauge", "--data", tmp_path / "empty", "--out", tmp_path / "run", status=2)
     assert foveal("predict", place / "run", "nothing.png", status=2).count("\n") <= 1
+    folds = foveal("train", "gauge", "--data", place / "discs", "--folds", "all", "--out", tmp_path / "all", status=2)
+    assert folds.endswith("--folds: expected data with folds, got data without\n")
+    blind = ("--checkpointing", "--config", "{glances: 0}", "--data", place / "discs", "--out", tmp_path / "blind")
+    assert "a model with a list of blocks, got gauge-tiny, which has none" in foveal("train", "gauge", *blind, status=2)
+    assert not (tmp_path / "blind").exists()
 
 
 def _recipe(folder, text):

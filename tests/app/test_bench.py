@@ -2,13 +2,18 @@
 
 import json
 import math
+import sys
 import time
+from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
 from foveal.app.cli import main
 from foveal.app.command.bench.crossover import _crossing
+from foveal.options import Options, option
 from foveal.report.bench import Bench, Row
+from foveal.tasks.task import all_tasks
 
 
 @pytest.fixture
@@ -130,3 +135,32 @@ def test_bad_arguments_get_one_line(arguments, says, capsys):
     error = capsys.readouterr().err
     assert says in error
     assert error.count("\n") == 1
+
+
+@dataclass(frozen=True)
+class DepthOptions(Options):
+    depth: int = option(3, "how deep", least=1)
+
+
+def test_a_task_brings_a_bench_with_options_of_its_own(monkeypatch, capsys, tmp_path):
+    seen = []
+    kinds = {"bench": DepthOptions}
+    task = SimpleNamespace(
+        name="dive", does="dives", benches={"deep": "deep_bench"}, options=lambda stage: kinds.get(stage, Options)
+    )
+    measure = lambda bench: seen.append(bench.options.depth)  # noqa: E731
+    monkeypatch.setitem(sys.modules, "deep_bench", SimpleNamespace(measure=measure))
+    tasks = [*all_tasks(), task]
+    for place in ("foveal.app.command.bench", "foveal.app.command.flags"):
+        monkeypatch.setattr(f"{place}.all_tasks", lambda: tasks)
+    monkeypatch.setattr("foveal.app.command.flags.find_task", {one.name: one for one in tasks}.__getitem__)
+    for flags in ([], ["--depth", "7"]):
+        assert main(["bench", "deep", *flags, "--out", str(tmp_path)]) == 0
+    assert seen == [3, 7]
+    capsys.readouterr()
+    assert main(["bench", "deep", "--depth", "0", "--out", str(tmp_path)]) == 2
+    assert "--depth: expected an integer, at least 1, got 0" in capsys.readouterr().err
+    assert main(["bench", "deep", "--beam", "4", "--out", str(tmp_path)]) == 2
+    assert "foveal bench deep: expected no --beam, got 4; leave it out, or bench translate" in capsys.readouterr().err
+    assert main(["bench", "attention", "--depth", "4", "--out", str(tmp_path)]) == 2
+    assert "expected no --depth, got 4; leave it out, or bench deep" in capsys.readouterr().err

@@ -14,6 +14,7 @@ import pytest
 import foveal
 from foveal.app import cli
 from foveal.app.cli import main
+from foveal.app.command.convert import KINDS
 from foveal.errors import FovealError
 
 
@@ -176,6 +177,10 @@ def test_a_terminal_that_knows_only_ascii_is_no_reason_to_stop() -> None:
     assert result.returncode == 0
     assert result.stderr == b""
     assert b"|@@" in result.stdout
+
+
+def test_the_help_of_convert_names_all_that_it_converts_to() -> None:
+    assert [kind for kind in KINDS if kind not in cli.COMMANDS["convert"].lower()] == []
 
 
 @pytest.mark.parametrize(

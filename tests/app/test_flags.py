@@ -77,7 +77,7 @@ def test_a_folder_that_is_read_is_refused(tmp_path):
 # --- options of stages ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stage", ["predict", "evaluate", "explain", "export"])
+@pytest.mark.parametrize("stage", ["predict", "evaluate", "explain", "export", "bench"])
 def test_every_option_of_every_task_is_a_flag_of_the_stage(stage):
     parser = argparse.ArgumentParser()
     add_stage_options(parser, stage)

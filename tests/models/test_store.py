@@ -343,7 +343,7 @@ def test_a_card_whose_family_has_another_task(tmp_path):
     save_model(model, path, TranslateCard(model="small", family=family, config=config))
     with pytest.raises(
         FovealError,
-        match=r"m\.safetensors: expected a model that translates, of transformer or seq2seq, "
+        match=r"m\.safetensors: expected a model that translates, of seq2seq or transformer, "
         "got one of the family icam",
     ):
         load(path)

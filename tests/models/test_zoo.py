@@ -20,7 +20,7 @@ from foveal.models.store import build, describe, load_model, save_model
 from foveal.models.swin import PRESETS as SWINS
 from foveal.models.transformer import Transformer
 from foveal.models.vit import PRESETS as VITS
-from foveal.models.zoo import FOLDER, create, families, family, presets
+from foveal.models.zoo import FOLDER, create, families, families_of, family, presets, presets_of
 from foveal.runtime.card import Card
 from foveal.tasks.load import load
 from foveal.tasks.task import all_tasks, find_task
@@ -87,10 +87,10 @@ def test_a_model_that_translates_is_built_by_its_name():
 
 
 def test_every_name_has_one_task():
-    named = ("icam-30k", "icam-31k", "icam-lite", "icam-fast", *LITES, *PEERS, *VITS, *SWINS, *PVTS)
-    assert tuple(presets(*find_task("classify").families)) == named
-    assert "rnn" in presets(*find_task("translate").families)
-    served = [one for task in all_tasks() for one in task.families]
+    named = (*LITES, "icam-30k", "icam-31k", "icam-lite", "icam-fast", *PEERS, *PVTS, *SWINS, *VITS)
+    assert tuple(presets_of(find_task("classify").kind)) == named
+    assert "rnn" in presets_of(find_task("translate").kind)
+    served = [one for task in all_tasks() for one in families_of(task.kind)]
     assert sorted(served) == sorted(families())
 
 
@@ -143,6 +143,9 @@ def modules_after(code):
 
 def test_to_list_families_imports_none():
     assert not modules_after("from foveal.models.zoo import families; families()") & set(OWN.values())
+    kinds = "from foveal.models.zoo import families_of\nfrom foveal.tasks.task import all_tasks\n"
+    kinds += "assert all(families_of(task.kind) for task in all_tasks())"
+    assert not modules_after(kinds) & set(OWN.values())
 
 
 @pytest.mark.parametrize("name", first_is_quick(OWN))
@@ -174,6 +177,7 @@ class Tiny(nn.Module):
     def example(self):
         return (torch.zeros(1, self.config.width),)
 
+KIND = "numbers to numbers"
 PRESETS = {"tiny-3": TinyConfig()}
 """
 
@@ -200,6 +204,29 @@ def test_a_family_of_another_package_is_found_by_its_entry_point():
     model = create("tiny-3", width=5)
     assert type(model).__name__ == "Tiny", "the module with an example, and not a part"
     assert model.layer.in_features == 5
+
+
+@pytest.mark.usefixtures("foreign")
+def test_families_of_a_kind_are_foveals_and_others_and_none_is_imported():
+    assert families_of("numbers to numbers") == ("tiny",)
+    assert "tiny_model" not in sys.modules
+    assert tuple(presets_of("numbers to numbers")) == ("tiny-3",)
+    assert families_of("tokens to tokens") == ("seq2seq", "transformer")
+    assert families_of("images to nothing") == ()
+    assert presets_of("images to nothing") == {}, "and not those of all families"
+
+
+def test_a_kind_that_is_computed_is_read_by_importing_the_file(foreign):
+    foreign.write_text(FOREIGN.replace('KIND = "numbers', 'KIND = "" + "numbers'))
+    assert families_of("numbers to numbers") == ("tiny",)
+
+
+def test_a_family_without_a_kind_is_left_out_in_one_line(foreign, capsys):
+    foreign.write_text(FOREIGN.replace("KIND", "SORT"))
+    assert "icam" in families_of("images to logits")
+    (line,) = capsys.readouterr().err.splitlines()
+    wanted = 'expected a KIND, what its models take and give, such as "images to logits", got none'
+    assert f"tiny_model to bring it, got {foreign}: {wanted}; mend" in line
 
 
 def test_annotations_may_be_text(foreign):

@@ -17,7 +17,7 @@ from foveal.training.recipe import Recipe
 class Least(Task):
     """Nothing but what CONTRIBUTING calls required."""
 
-    name, does, families = "least", "does little", ()
+    name, does, kind = "least", "does little", "nothing to nothing"
     card, recipe = Card, Recipe
 
     def read(self, recipe): ...

@@ -4,6 +4,7 @@ Batches are padded to few shapes.
 """
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,10 +17,11 @@ from foveal.data.token_batches import TokenBatches, TokenPairs, bucketed, collat
 from foveal.errors import FovealError
 from foveal.models.zoo import create
 from foveal.runtime.vocabulary import END, PAD
-from foveal.tasks.translate.module import TranslateModule, records
+from foveal.tasks.translate.module import TranslateModule
 from foveal.tasks.translate.recipe import TranslateRecipe
 from foveal.training.cuda_graph import GraphedLoss
-from foveal.training.harness import Machine
+from foveal.training.harness import Machine, _not_recorded
+from foveal.training.module import TaskModule
 
 GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")]
 DEVICES = ["cpu", pytest.param("cuda", marks=GPU)]
@@ -158,7 +160,7 @@ def test_the_gradient_of_a_loss_must_be_taken_before_the_next():
 def test_which_runs_are_recorded():
     def on(device="cuda", processes=1, model="transformer-tiny", config=None, **changes):
         built = create(model, source_words=50, target_words=50, **config or {})
-        return records(TranslateRecipe(**changes), built, device, processes)
+        return TranslateModule(built, TranslateRecipe(**changes)).records(device, processes)
 
     assert on()
     assert on(precision="bf16")
@@ -172,10 +174,39 @@ def test_which_runs_are_recorded():
     assert not on(model="rnn")
 
 
+class Unrecordable(TaskModule):
+    """What a task has that says nothing of recording."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "device", "line"),
+    [
+        (Unrecordable, {}, "cuda", "--cuda-graphs: no step is recorded: the task has no step that can be recorded"),
+        (Unrecordable, {"cuda_graphs": False}, "cuda", None),
+        (Unrecordable, {}, "cpu", None),
+        (TranslateModule, {}, "cuda", None),
+        (
+            TranslateModule,
+            {"precision": "16"},
+            "cuda",
+            "--cuda-graphs: no step is recorded: in --precision 16 the loss",
+        ),
+        (TranslateModule, {"checkpointing": True}, "cuda", "--cuda-graphs: no step is recorded: blocks are computed"),
+    ],
+)
+def test_a_gpu_whose_steps_are_not_recorded_says_why(kind, changes, device, line):
+    model = create("transformer-tiny", source_words=50, target_words=50, layers=1, decoder_layers=1)
+    trainer = SimpleNamespace(world_size=1, strategy=SimpleNamespace(root_device=torch.device(device)))
+    module = kind(model, TranslateRecipe(**changes))
+    said = _not_recorded(module, trainer)
+    assert said == line if line is None else said.startswith(line)
+    assert module.records(device, 1) == (device == "cuda" and module.recipe.cuda_graphs and line is None)
+
+
 @pytest.mark.parametrize("r_drop", [0.0, 5.0])
 def test_a_recorded_run_resumes_to_the_same_weights(tmp_path, monkeypatch, r_drop):
     """On a CPU what would be replayed is computed: all but the launching is the same."""
-    monkeypatch.setattr("foveal.tasks.translate.module.records", lambda *_: True)
+    monkeypatch.setattr(TaskModule, "records", lambda *_: True)
     recipe = TranslateRecipe(data=str(sentences(tmp_path / "data")), r_drop=r_drop, **FIELDS)
     shapes = []
     one, other = killed_and_resumed(
@@ -187,7 +218,7 @@ def test_a_recorded_run_resumes_to_the_same_weights(tmp_path, monkeypatch, r_dro
 
 @pytest.mark.parametrize("on", [False, True])
 def test_r_drop_is_part_of_a_step(tmp_path, monkeypatch, on):
-    monkeypatch.setattr("foveal.tasks.translate.module.records", lambda *_: on)
+    monkeypatch.setattr(TaskModule, "records", lambda *_: on)
     recipe = TranslateRecipe(data=str(sentences(tmp_path / "data")), **FIELDS | {"epochs": 1})
     losses = []
     for r_drop in (0.0, 50.0):

@@ -33,7 +33,7 @@ COMMANDS = {  # the name, which is its file's in app/command/, too → what it d
     "data": "describe a data set of images, and what is wrong with it",
     "render": "render images of pipes, with labels, boxes and label maps",
     "prune": "make a model smaller: fewer channels or heads, as small as another one",
-    "convert": "carry a Transformer's weights over to torch or Marian, and back",
+    "convert": "carry weights over to torch, Marian or transformers' image models, and back",
     "show": "list every mechanism and model; explain and draw one, or describe a model file",
     "cite": "print the BibTeX of mechanisms and models, or of what a run used",
     "check": "examine anybody's attention for the usual mistakes",

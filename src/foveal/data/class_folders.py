@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from foveal.data.source import SPLITS, FileImages, Names, Source
+from foveal.data.source import FileImages, Names, Source
+from foveal.data.splits import SPLITS
 from foveal.data.table import WORDS
 from foveal.errors import FovealError, counted, reading
 from foveal.runtime.image import SUFFIXES

@@ -16,7 +16,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from foveal.data.source import SPLITS, Source
+from foveal.data.source import Source
+from foveal.data.splits import SPLITS
 from foveal.errors import expect, is_integer, short_repr
 from foveal.runtime.image import BadImage, Pixels
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from foveal.data.filter_pairs import PairFilter, Row
 from foveal.data.parallel_files import SIDES, aligned, choose, in_name, jsonl, language, tsv
-from foveal.data.source import SPLITS
+from foveal.data.splits import SPLITS
 from foveal.errors import FovealError, expect, expect_plain_file, reading
 from foveal.file_names import expanded
 

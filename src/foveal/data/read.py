@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from foveal.data.class_folders import holds_classes, read_folder
 from foveal.data.divide import SHARES, divide
 from foveal.data.formats import reader_of
-from foveal.data.source import SPLITS, Source
+from foveal.data.source import Source
+from foveal.data.splits import SPLITS
 from foveal.data.table import columns_of, read_table
 from foveal.errors import FovealError, counted, expect, reading
 from foveal.file_names import expanded

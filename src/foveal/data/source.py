@@ -13,11 +13,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from foveal.data.splits import SPLITS
 from foveal.errors import counted, expect, is_integer, printable, short_repr, unknown
 from foveal.runtime.card import check_classes
 from foveal.runtime.image import Pixels, open_image
 
-SPLITS = ("train", "val", "test")
 UNKNOWN, UNKNOWN_BIT = -1, 255  # the label of an image whose label nobody gave: one-label, multi-label
 UNLABELLED = "?"  # the same in a table of predictions, where the class would stand
 LISTED = 8  # classes that the one line names

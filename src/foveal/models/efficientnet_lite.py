@@ -47,6 +47,7 @@ class EfficientNetLiteConfig:
         return sum(stage.blocks for stage in lite_stages(self.width_multiplier, self.depth_multiplier))
 
 
+KIND = "images to logits"
 PRESETS = {
     "efficientnet-lite0": EfficientNetLiteConfig(),  # 3,373,570 parameters
     "efficientnet-lite1": EfficientNetLiteConfig(image=240, depth_multiplier=1.1),

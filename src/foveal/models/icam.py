@@ -99,6 +99,7 @@ FAST = IcamConfig(
     first="projected",
     mixer=True,
 )
+KIND = "images to logits"
 PRESETS = {
     "icam-30k": IcamConfig(),  # 29,691 parameters: exactly the equations
     # 31,371 parameters: the published build
@@ -188,6 +189,10 @@ class Icam(nn.Module):
         maps = self.phi.features(patches) if gives_maps(self.phi) else [self.phi(patches)]  # type: ignore[operator]
         maps = [*maps[:-1], self.attention(maps[-1])]
         return [grid_of(one, rows, columns).permute(0, 3, 1, 2) for one in maps]
+
+    def read_sizes(self) -> None:
+        """After its tensors became shorter (models/shrink.py): Φ's width is that of the norm behind it."""
+        self.phi.width = self.norm.normalized_shape[0]  # type: ignore[assignment]
 
     def _probed(self) -> tuple[int, int]:
         return probe(self.phi, lambda patches: [self.phi(patches)], self.config.patch)[0]

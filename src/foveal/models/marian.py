@@ -9,8 +9,8 @@ the thousandth token is 1e-5 apart. Marian begins a target with the mark `pad`, 
 and its feed-forward networks are of swish (SiLU).
 
 Paper: Marcin Junczys-Dowmunt, Roman Grundkiewicz, Tomasz Dwojak, Hieu Hoang, Kenneth Heafield, Tom Neckermann, Frank
-Seide, Ulrich Germann, Alham Fikri Aji, Nikolay Bogoychev, André F. T. Martins, Alexandra Birch (2018). Marian: fast
-neural machine translation in C++. ACL. arXiv:1804.00344.
+    Seide, Ulrich Germann, Alham Fikri Aji, Nikolay Bogoychev, André F. T. Martins, Alexandra Birch (2018). Marian: fast
+    neural machine translation in C++. ACL. arXiv:1804.00344.
 """
 
 from collections.abc import Mapping

@@ -101,6 +101,7 @@ LAST = {
     "mobilevit-xxs": (1, 2, 3, 4),
     "resnet-18": (1, 2, 3, 4),
 }
+KIND = "images to logits"
 PRESETS = {
     "efficientnet-b0": PeerConfig("efficientnet-b0"),
     "mobilenet-v2": PeerConfig("mobilenet-v2"),

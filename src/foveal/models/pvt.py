@@ -66,6 +66,7 @@ class PvtConfig:
         return sum(self.depths)
 
 
+KIND = "images to logits"
 PRESETS = {
     "pvt-tiny": PvtConfig(),  # 13 million parameters
     "pvt-small": PvtConfig(depths=(3, 4, 6, 3)),  # 24 million

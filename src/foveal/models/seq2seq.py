@@ -62,6 +62,7 @@ class Seq2SeqConfig:
     family: str = field(default="seq2seq", init=False)
 
 
+KIND = "tokens to tokens"
 PRESETS = {
     # as many parameters as transformer-tiny, with and without attention
     "rnn": Seq2SeqConfig(attention="none", hidden=236),

@@ -3,7 +3,7 @@
 What pruning leaves, and what its file is opened as.
 
     W′ = W[:n₁, :n₂, …]   for each tensor that has shapes of its own
-    then every module's sizes are read off its tensors
+    then every module's sizes are read off its tensors; a module that keeps others has a method `read_sizes`
 
 A file holds the tensors, its card their shapes: that is all that pruning leaves to describe. Nothing in a file is run
 to open it.
@@ -17,7 +17,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from foveal.errors import expect, short_repr
 from foveal.layers.multihead import MultiHead
-from foveal.models.icam import Icam
 
 Shapes = dict[str, list[int]]  # name of a tensor → its shape, where that is not what the config says
 
@@ -74,8 +73,8 @@ def fit(model: nn.Module) -> None:
             inner, pairs = module.out.in_features, (module.kv if module.qkv is None else module.qkv).out_features
             module.heads = inner // module.head_width
             module.groups = (pairs if module.qkv is None else pairs - inner) // (2 * module.head_width)
-        elif isinstance(module, Icam):
-            module.phi.width = module.norm.normalized_shape[0]  # type: ignore[assignment]
+        elif hasattr(module, "read_sizes"):
+            module.read_sizes()  # type: ignore[operator]
         elif (query := query_of(module)) is not None:
             width = query.out_features // module.num_attention_heads
             for name, size in (

@@ -53,6 +53,7 @@ class SwinConfig:
         return sum(self.depths)
 
 
+KIND = "images to logits"
 PRESETS = {
     "swin-tiny": SwinConfig(),  # 28 million parameters
     "swin-base": SwinConfig(width=128, depths=(2, 2, 18, 2), heads=(4, 8, 16, 32)),  # 88 million

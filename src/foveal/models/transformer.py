@@ -20,11 +20,9 @@ Example: Transformer(TransformerConfig(17, 19, width=14, hidden=28, heads=2, lay
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from foveal.core.mask import Mask
 from foveal.core.pattern.causal import causal
@@ -83,6 +81,7 @@ class TransformerConfig:
         return self.layers + self.decoder_layers
 
 
+KIND = "tokens to tokens"
 # Parameters with one vocabulary of 37,000 tokens, tied="all":
 #
 #     preset              width  hidden  heads  layers   tables      blocks       all          the paper says
@@ -123,9 +122,6 @@ class Transformer(nn.Module):
             )
             for _ in range(config.decoder_layers)
         )
-        self.checkpointing = (
-            False  # whether training computes each layer again in the backward pass: less memory, more time
-        )
         self.encoder_norm, self.decoder_norm = (
             nn.LayerNorm(width) if config.norm == "pre" else nn.Identity() for _ in range(2)
         )
@@ -155,7 +151,7 @@ class Transformer(nn.Module):
         mask = padding_of(lengths, source.shape[1])
         x = self.dropout(self.source_position(self.tables.read_source(source)))  # (B, M, C)
         for layer in self.encoder:
-            x = self._through(layer, x, mask=mask)
+            x = layer(x, mask=mask)
         return Encoded(self.encoder_norm(x), mask, lengths)
 
     def decode(self, target: Tensor, encoded: Encoded) -> Tensor:
@@ -166,16 +162,9 @@ class Transformer(nn.Module):
         for layer in self.decoder:
             # A token attends to those before it only, and padding stands behind all tokens: causal is all the mask
             # there needs to be.
-            y = self._through(layer, y, encoded.memory, memory_mask=encoded.mask)
+            y = layer(y, encoded.memory, memory_mask=encoded.mask)
         hidden: Tensor = self.decoder_norm(y)
         return hidden
-
-    def _through(self, layer: nn.Module, x: Tensor, *others: Any, **named: Any) -> Tensor:
-        if self.checkpointing and self.training and torch.is_grad_enabled():
-            again: Tensor = checkpoint(layer, x, *others, use_reentrant=False, **named)
-            return again
-        y: Tensor = layer(x, *others, **named)
-        return y
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(…, C) → logits (…, target_words)."""

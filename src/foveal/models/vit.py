@@ -58,6 +58,7 @@ class VitConfig:
         return self.layers + len(self.stem)
 
 
+KIND = "images to logits"
 PRESETS = {
     "vit-tiny": VitConfig(),  # 5.5 million parameters: DeiT-Tiny
     "vit-base": VitConfig(width=768, heads=12, hidden=3072),  # 86 million: the paper's

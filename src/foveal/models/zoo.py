@@ -1,15 +1,19 @@
 """Models by name: `create("icam-31k", classes=2)`, `create("transformer-base", source_words=8000, target_words=8000)`.
 
-A family of models is a file of this folder with a frozen config, a module and `PRESETS`; the file's name is the
-family's, and it is found by its file. Packages of others name their files in the entry point group `foveal.models`.
+A family of models is a file of this folder with a frozen config, a module, `PRESETS` and a `KIND`; the file's name is
+the family's, and it is found by its file. Packages of others name their files in the entry point group `foveal.models`.
+A KIND says what the models take and give, such as "images to logits", and nothing of what that is good for: whoever
+wants models asks for a kind, and finds those of packages among them.
 """
 
 import dataclasses
-import importlib
+import importlib.util
 import inspect
+import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from torch import nn
 
@@ -19,10 +23,15 @@ from foveal.runtime import packaged
 
 FOLDER = Path(__file__).parent
 GROUP = "foveal.models"  # the entry points of packages that bring models
+Thing = TypeVar("Thing")
+
+
+KIND = re.compile(r"""^KIND(?:: \w+)? = (["'])([^"'\n]+)\1 *(?:#.*)?$""", re.MULTILINE)  # as it stands in a file
 
 
 class Family(NamedTuple):
     name: str
+    kind: str  # what its models take and give
     config: type[Any]  # a frozen dataclass with a field `family`
     model: type[nn.Module]
     presets: dict[str, Any]
@@ -32,6 +41,13 @@ class Family(NamedTuple):
 def families() -> tuple[str, ...]:
     """The files of this folder that have presets, and those of others' packages. None of them is imported for it."""
     return tuple(sorted([*_own(), *foreign(GROUP, _own())]))
+
+
+def families_of(kind: str) -> tuple[str, ...]:
+    """The families whose models take and give this, such as "images to logits"; a line on stderr names those of which
+    that cannot be known.
+    """
+    return tuple(one for one in families() if _known(one, lambda name: [_kind(name)]) == [kind])
 
 
 @cache
@@ -47,7 +63,9 @@ def family(name: str) -> Family:
 
 def _family(name: str, place: str) -> Family:
     module = importlib.import_module(place)
-    presets = module.PRESETS
+    presets, kind = module.PRESETS, getattr(module, "KIND", None)
+    wanted = 'a KIND, what its models take and give, such as "images to logits"'
+    expect(isinstance(kind, str), str(module.__file__), wanted, "none" if kind is None else short_repr(kind))
     config = type(next(iter(presets.values())))
     made: list[Any] = [
         one
@@ -59,20 +77,22 @@ def _family(name: str, place: str) -> Family:
     wanted = f"one nn.Module with __init__(self, config: {config.__name__}) and a method example"
     found = names if models or not made else f"{names} without example"
     expect(len(models) == 1, str(module.__file__), wanted, found)
-    return Family(name, config, models[0], presets)
+    return Family(name, str(kind), config, models[0], presets)
 
 
 def presets(*only: str) -> dict[str, Any]:
     """Name → config, of all families or of these; a line on stderr names those that cannot be loaded."""
     found: dict[str, Any] = {}
     for one in sorted(only or families(), key=lambda name: name not in _own()):  # foveal's own names go first
-        try:
-            found |= {name: config for name, config in family(one).presets.items() if name not in found}
-        except FovealError as error:
-            if one in _own():
-                raise
-            left_out(str(error))
+        more = _known(one, lambda name: family(name).presets) or {}
+        found |= {name: config for name, config in more.items() if name not in found}
     return found
+
+
+def presets_of(kind: str) -> dict[str, Any]:
+    """The same of the families of a kind."""
+    only = families_of(kind)
+    return presets(*only) if only else {}
 
 
 def create(name: str, **changes: Any) -> nn.Module:
@@ -105,8 +125,38 @@ def config_of(name: str, **changes: Any) -> Any:
 
 
 @cache
-def _own() -> frozenset[str]:
-    return frozenset(file.stem for file in FOLDER.glob("*.py") if "\nPRESETS" in file.read_text(encoding="utf-8"))
+def _own() -> dict[str, Path]:
+    """Name → file of foveal's own families."""
+    return {file.stem: file for file in FOLDER.glob("*.py") if "\nPRESETS" in file.read_text(encoding="utf-8")}
+
+
+def _kind(name: str) -> str:
+    """What the models of a family take and give: read off its file, which is imported only where it cannot be read."""
+    if name in _own():
+        file: Path | None = _own()[name]
+    else:
+        point = foreign(GROUP, _own())[name]
+        file = loaded(point, lambda: _file(point.value))
+    found = None if file is None else KIND.search(file.read_text(encoding="utf-8"))
+    return family(name).kind if found is None else found[2]
+
+
+def _file(place: str) -> Path | None:
+    """The source of a module; the packages around it are imported, itself is not."""
+    spec = importlib.util.find_spec(place)
+    origin = Path(spec.origin) if spec is not None and spec.has_location and spec.origin is not None else None
+    return origin if origin is not None and origin.suffix == ".py" and origin.is_file() else None
+
+
+def _known(name: str, look: Callable[[str], Thing]) -> Thing | None:
+    """What is to be known of a family; of a package's that is broken a line on stderr, and None."""
+    try:
+        return look(name)
+    except FovealError as error:
+        if name in _own():
+            raise
+        left_out(str(error))
+        return None
 
 
 def _takes(kind: type, config: type) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from foveal.atomic import write_atomic
 from foveal.deploy.measure.clock import Job, Timing, interleaved
 from foveal.deploy.measure.origin import origin
+from foveal.options import Options
 from foveal.report.table import Table, write_tables
 
 WARM_UP = 3
@@ -52,6 +53,7 @@ class Bench:
     rounds: int
     longest: int
     asked: argparse.Namespace | None = None  # what was typed
+    options: Options = field(default_factory=Options)  # of the task that brings it
     rows: list[Row] = field(default_factory=list)
     timings: dict[str, dict[str, Timing]] = field(default_factory=dict)
     picture: str = ""  # an SVG that goes with the table

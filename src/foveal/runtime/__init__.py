@@ -5,9 +5,8 @@ model = foveal.load("inspector.onnx")       # opens it; model.predict(images), m
 
 from typing import Any
 
-_OPENS = ("Session", "Translator", "Exported", "InferenceSession", "Predictor")
-
 
 def __getattr__(name: str) -> Any:
-    more = ': foveal.load("file.onnx") opens an exported file' if name in _OPENS else ""
+    # Whoever looks for a class, a Session or a Predictor, wants to open a file.
+    more = ': foveal.load("file.onnx") opens an exported file' if name[:1].isupper() else ""
     raise AttributeError(f"module 'foveal.runtime' has no attribute {name!r}{more}")

@@ -35,13 +35,14 @@ def load(name: "str | Path", *, device: str = "auto", threads: int = 1, config: 
         task = _task_of(exported.card, where)
         return Model(task, read_card(exported.card, str(where), task.card), where, exported=exported, threads=threads)
     from foveal.models.store import load_model, model_file, read_text
+    from foveal.models.zoo import families_of
 
     file = model_file(where)
     task = _task_of(read_text(file), file)
     network, card = load_model(file, task.card)
-    kinds = " or ".join(task.families)
-    fits = card.family in task.families
-    expect(fits, str(file), f"a model that {task.does}, of {kinds}", f"one of the family {card.family}")
+    known = families_of(task.kind)
+    wanted = f"a model that {task.does}, of {' or '.join(known)}"
+    expect(card.family in known, str(file), wanted, f"one of the family {card.family}")
     return Model(task, card, where, network=network, device=device, threads=threads)
 
 
@@ -141,9 +142,10 @@ def preset_names(*tasks: Task) -> tuple[str, ...]:
     """The presets of these tasks, or of all; none where torch is not installed."""
     if not _has_torch():
         return ()
-    from foveal.models.zoo import presets
+    from foveal.models.zoo import presets_of
 
-    return tuple(name for task in tasks or all_tasks() for name in presets(*task.families))
+    kinds = dict.fromkeys(task.kind for task in tasks or all_tasks())  # two tasks may train the same models
+    return tuple(name for kind in kinds for name in presets_of(kind))
 
 
 def list_models(pattern: str = "*", task: str | None = None) -> list[str]:
@@ -166,9 +168,9 @@ def _packaged_task() -> str | None:
 def _preset(name: str, device: str, threads: int, config: dict[str, Any]) -> Model:
     import torch
 
-    from foveal.models.zoo import create, presets
+    from foveal.models.zoo import create, presets_of
 
-    task = next(one for one in all_tasks() if name in presets(*one.families))
+    task = next(one for one in all_tasks() if name in presets_of(one.kind))
     with torch.random.fork_rng(devices=[]):  # the same weights each time, and the caller's generator stays as it is
         torch.manual_seed(0)
         network = create(name, **config).eval()

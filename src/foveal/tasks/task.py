@@ -127,9 +127,9 @@ class LabelledBatches(NamedTuple):
 class Task(ABC):
     name: str  # what is typed, and the folder's name
     does: str  # "classifies": for messages
-    families: tuple[str, ...]  # the models that do it: files of models/
+    kind: str  # of the models that do it, as their files say it: "images to logits"
     commands: Mapping[str, tuple[str, str]] = {}  # further commands of its own: name → (module, what it does)
-    benches: Mapping[str, str] = {}  # further benchmarks: name → module with `measure(bench)`
+    benches: Mapping[str, str] = {}  # further benchmarks: name → module with `measure(bench)`; bench.options
 
     @property
     def folder(self) -> Path:
@@ -195,8 +195,8 @@ class Task(ABC):
     # a trained model
 
     def options(self, stage: str) -> type[Options]:
-        """What only this task's models take in a stage, "predict", "evaluate", "explain" or "export":
-        by default nothing.
+        """What only this task's models take in a stage, "predict", "evaluate", "explain" or "export", and what its
+        benches take in "bench": by default nothing, and nothing in a stage that it does not know.
         """
         return Options
 

@@ -120,11 +120,11 @@ def default_recipe(task: Task, values: Mapping[str, Any]) -> str | None:
 
 def _expect_model(task: Task, name: str) -> None:
     """Raise a FovealError unless it is a file or one of the task's presets: reading the data may take minutes."""
-    from foveal.models.zoo import presets
+    from foveal.models.zoo import presets_of
 
     if is_file(name):
         return
-    known = presets(*task.families)
+    known = presets_of(task.kind)
     if name not in known:
         raise unknown(f"model that {task.does}", name, known)
 

@@ -198,6 +198,8 @@ def _train_one(
     if is_first(machine):
         _claim(stage, data)
         training.begin(folder)
+        if (line := _not_recorded(training.module, trainer)) is not None:
+            print(line, file=sys.stderr, flush=True)
     with interruptible(), matmul_precision(recipe.precision), of_this_run(last):
         trainer.fit(training.module, datamodule=training.data, ckpt_path=str(last) if last.exists() else None)
         journal.load_kept(training.module.evaluated, recipe.average)
@@ -244,6 +246,13 @@ def _claim(stage: Stage, data: Any) -> None:
     tidy(stage.folder)
     write_atomic(stage.folder / RECIPE, stage.recipe.text().encode())
     write_atomic(stage.folder / DATA, json.dumps(data.facts(), indent=1).encode())
+
+
+def _not_recorded(module: TaskModule, trainer: pl.Trainer) -> str | None:
+    """What to say where CUDA graphs are wanted, the GPU is there, and no step can be recorded."""
+    why = module.obstacle(trainer.world_size)
+    wanted = module.recipe.cuda_graphs and trainer.strategy.root_device.type == "cuda"
+    return f"--cuda-graphs: no step is recorded: {why}" if wanted and why is not None else None
 
 
 @contextlib.contextmanager

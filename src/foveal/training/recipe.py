@@ -5,7 +5,7 @@ What every task has stands here; a task's own recipe extends it.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from foveal.errors import expect, reading
 from foveal.file_names import expanded
@@ -18,6 +18,8 @@ FULL = ("32", "tf32")  # the others are mixed: weights in 32 bits, most products
 
 @dataclass(frozen=True)
 class Recipe(Options):
+    makes_folds: ClassVar[str] = ""  # advice to who has data without folds: which option makes them
+
     data: str = option("", "the data: a path, or a name that foveal makes data for", metavar="PATH")
     model: str = option(
         "", "the model: a preset, or a model file whose build and weights to begin with", metavar="NAME"

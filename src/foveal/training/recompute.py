@@ -19,6 +19,15 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
 
+def outermost_blocks(model: nn.Module, lists: tuple[type[nn.Module], ...] = (nn.ModuleList,)) -> Iterator[nn.Module]:
+    """The blocks of a model's outermost lists: a list within a block is computed again with its block."""
+    for part in model.children():
+        if isinstance(part, lists):
+            yield from part.children()
+        else:
+            yield from outermost_blocks(part, lists)
+
+
 def recompute(blocks: Iterable[nn.Module]) -> None:
     """Let these blocks forget, in training; in evaluation they are as they were.
 

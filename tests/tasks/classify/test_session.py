@@ -147,7 +147,9 @@ def test_no_folder_of_this_machine_is_in_it(file):
 
 
 def test_no_torch(file, tmp_path):
-    """Neither torch nor anything that trains is loaded by the runtime or by `foveal predict` of an exported file."""
+    """Neither torch nor anything that trains is loaded by the runtime or by `foveal predict` of an exported file;
+    of data sets nothing but the names of splits, which are in an option.
+    """
     Image.fromarray(frames(1)[0]).save(tmp_path / "a.png")
     words = ["predict", str(file), str(tmp_path / "a.png"), "--format", "jsonl"]
     program = (
@@ -155,13 +157,17 @@ def test_no_torch(file, tmp_path):
         "from foveal.app.cli import main\n"
         f"status = main({words!r})\n"
         "print(sorted(set(sys.modules) & {'torch', 'onnx', 'yaml', 'safetensors'}))\n"
+        "print(*sorted({name.split('.', 1)[1] for name in sys.modules if name.startswith('foveal.')}))\n"
         "sys.exit(status)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    row, modules = done.stdout.splitlines()
+    row, modules, ours = done.stdout.splitlines()
     assert json.loads(row)["file"].endswith("a.png")
     assert modules == "[]"
+    rooms = {name.partition(".")[0] for name in ours.split() if "." in name}
+    assert rooms == {"app", "data", "report", "runtime", "tasks"}
+    assert [name for name in ours.split() if name.startswith("data.")] == ["data.splits"]
 
 
 # --- files that are none, and calls that are wrong --------------------------------------------------------------------

@@ -66,7 +66,7 @@ def test_without_a_cache_as_long_as_was_asked_for(monkeypatch, longest):
     ("flags", "message"),
     [
         (["--batch", "1,x"], "--batch: expected integers from 1 to 4,096, such as 1,4, got 1,x"),
-        (["--tokens", "1"], "--tokens: expected at least 2, got 1"),
+        (["--tokens", "1"], "--tokens: expected an integer, at least 2, got 1"),
         (
             ["transformer-tiny", "other"],
             "foveal bench translate: expected one model at most, got transformer-tiny other",

@@ -233,6 +233,23 @@ def test_what_would_be_ignored_is_refused(options, message):
         PredictOptions(**options)
 
 
+def test_a_translator_loads_no_image_model(tmp_path):
+    network, card = made()
+    save_model(network, tmp_path / "t.safetensors", card)
+    program = (
+        "import sys\n"
+        "from foveal.app.cli import main\n"
+        f"status = main(['translate', {str(tmp_path / 't.safetensors')!r}, '--device', 'cpu', '--beam', '1'])\n"
+        "print(*sorted(name for name in sys.modules if name.startswith(('foveal.models.', 'foveal.vision'))))\n"
+        "sys.exit(status)"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, input="one two\n", capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    wanted = ("sequence", "shrink", "store", "torch_engine", "transformer", "zoo")
+    assert done.stdout.splitlines()[-1].split() == [f"foveal.models.{name}" for name in wanted]
+
+
 # --- as it is typed ---------------------------------------------------------------------------------------------------
 
 

@@ -193,9 +193,12 @@ def test_going_on_with_a_trained_model(run, data, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"model": "icam-31k"}, "--model: expected one of transformer-tiny"),
+        ({"model": "icam-31k"}, "--model: expected one of rnn, rnn-attention, transformer-tiny"),
         ({"config": {"pad": 3}}, "--config: expected fields of the model's config, got 'pad'"),
-        ({"checkpointing": True, "model": "rnn", "config": {}}, "--checkpointing: expected a Transformer, got rnn"),
+        (
+            {"checkpointing": True, "model": "rnn", "config": {}},
+            "--checkpointing: expected a model with a list of blocks, got rnn, which has none",
+        ),
         ({"data": "nowhere.tsv"}, "nowhere.tsv"),
     ],
 )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class GaugeTask(Task):
-    name, does, families = "gauge", "reads a value off an image", ("gauge",)
+    name, does, kind = "gauge", "reads a value off an image", "images to values"
     card = GaugeCard
 
     @property
@@ -66,8 +66,10 @@ class GaugeTask(Task):
             from toy_task.evaluate import EvaluateOptions as Kind
         elif stage == "explain":
             from toy_task.explain import ExplainOptions as Kind
-        else:
+        elif stage == "export":
             from toy_task.export import ExportOptions as Kind
+        else:
+            return super().options(stage)
         return Kind
 
     def new_card(self, name: str, network: "nn.Module") -> GaugeCard:

@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     print(data.summary(), flush=True)
     ablation.check(data)
     folder = Path(args.out) if args.out else ablation.folder(args.task, data)
-    folds, seeds = folds_of(args.folds, data.folds), seeds_of(args, recipe.seed)
+    folds, seeds = folds_of(args.folds, data.folds, recipe.makes_folds), seeds_of(args, recipe.seed)
 
     def place(table: str, name: str) -> Path:
         return folder / plain_name(f"{table}-{name}")

@@ -121,13 +121,14 @@ def _take_images(path: Path, out: Path) -> int:
     from foveal.models.convert_card import card_fields
     from foveal.models.convert_vision import from_transformers
     from foveal.models.store import describe, save_model
+    from foveal.models.zoo import families_of
     from foveal.tasks.task import all_tasks
 
     settings = _object(_read_text(path / SETTINGS), path / SETTINGS)
     model = from_transformers(settings, _read_weights(path / WEIGHTS)[0])
     pixels = _object(_read_text(path / PIXELS), path / PIXELS) if (path / PIXELS).exists() else {}
     family, config = describe(model)
-    task = next(one for one in all_tasks() if family in one.families)
+    task = next(one for one in all_tasks() if family in families_of(one.kind))
     fields = card_fields(settings, pixels, config["classes"])
     source = origin() | {"weights": f"{path.name}, of transformers"}
     card = dataclasses.replace(task.new_card(family, model), note="", origin=source, **fields)
@@ -146,6 +147,7 @@ def _take(path: Path, kind: str, config: Path | None, out: Path) -> int:
     from foveal.models.convert import from_torch
     from foveal.models.marian import from_marian
     from foveal.models.store import describe, save_model
+    from foveal.models.zoo import families_of
     from foveal.tasks.task import all_tasks
 
     if kind == "torch":
@@ -163,7 +165,7 @@ def _take(path: Path, kind: str, config: Path | None, out: Path) -> int:
         settings = _object(_read_text(path / SETTINGS), path / SETTINGS)
         model = from_marian(settings, _read_weights(path / WEIGHTS)[0])
     family, facts = describe(model)
-    task = next(one for one in all_tasks() if family in one.families)
+    task = next(one for one in all_tasks() if family in families_of(one.kind))
     card = task.card(
         model="transformer", family=family, config=facts, origin=origin() | {"weights": f"{path.name}, of {kind}"}
     )  # type: ignore[call-arg]

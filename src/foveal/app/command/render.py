@@ -30,7 +30,8 @@ from foveal.app.command.workers import pool
 from foveal.atomic import write_atomic
 from foveal.data.read import MARK, read
 from foveal.data.rendered import COUNT, SIZE, RenderedImages, read_pipes
-from foveal.data.source import SPLITS, Source
+from foveal.data.source import Source
+from foveal.data.splits import SPLITS
 from foveal.errors import FovealError, expect, expect_integer, unknown
 from foveal.report.progress import progress
 

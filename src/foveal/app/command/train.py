@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
     folder = Path(args.out or default_folder(recipe))
     data = task.read(recipe)
     print(data.summary(), flush=True)
-    folds = folds_of(args.folds, data.folds)
+    folds = folds_of(args.folds, data.folds, recipe.makes_folds)
     runs = sweep(args, task, recipe, folder, folds)
     print(task.summarise([run.folder for run in runs], folder))
     return 0
@@ -147,10 +147,11 @@ def machine_flags(args: argparse.Namespace) -> list[str]:
     return flags + ([] if args.workers is None else ["--workers", str(args.workers)])
 
 
-def folds_of(text: str | None, count: int) -> list[int | None]:
+def folds_of(text: str | None, count: int, advice: str) -> list[int | None]:
+    """The folds that a flag names, of so many. advice: to who has data without."""
     if text is None:
         return [None]
-    expect(count > 0, "--folds", "data with folds", "data without", "--fold-column names a column that makes them")
+    expect(count > 0, "--folds", "data with folds", "data without", advice)
     expect(
         count >= 3, "--folds", "data with at least 3 folds, to test, to choose and to train with", f"{count} of them"
     )

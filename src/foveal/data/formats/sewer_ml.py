@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from foveal.data.source import SPLITS, UNKNOWN_BIT, FileImages, Names, Source
+from foveal.data.source import UNKNOWN_BIT, FileImages, Names, Source
+from foveal.data.splits import SPLITS
 from foveal.errors import FovealError
 from foveal.metrics.importance import CIW
 

@@ -15,7 +15,8 @@ from torch.utils.data import DataLoader
 from foveal.data.batches import Batch, Batches, loader
 from foveal.data.order import Order, rarity
 from foveal.data.pack import Bad, Pack, pack, why
-from foveal.data.source import SPLITS, Source
+from foveal.data.source import Source
+from foveal.data.splits import SPLITS
 from foveal.errors import expect
 from foveal.progress import Progress, silent
 from foveal.runtime.blank import paint

@@ -34,7 +34,7 @@ from foveal.training.diverged import expect_finite
 from foveal.training.gather import gathered
 from foveal.training.module import TaskModule
 from foveal.training.recipe import FULL
-from foveal.training.recompute import recompute
+from foveal.training.recompute import outermost_blocks
 from foveal.training.schedule import cosine
 
 
@@ -43,6 +43,7 @@ class ClassifyModule(TaskModule):
     prior: Tensor | None
     shift: Tensor | None
     unit = "images"
+    recordable = True
 
     def __init__(
         self,
@@ -76,9 +77,11 @@ class ClassifyModule(TaskModule):
         )
         self.teachers, self.hints = teachers, hints
         self.resident: Tensor | None = None  # all images, where they lie on the device
+        self.sample: Tensor | None = None  # images as recorded steps take them, while a run begins
         self.validated: list[tuple[Tensor, Tensor, Tensor]] = []
-        if recipe.checkpointing:  # after the moving average was copied from the model
-            recompute(blocks_of(self.model))
+
+    def blocks(self) -> Iterator[nn.Module]:
+        return blocks_of(self.model)
 
     def amount(self, batch: Batch) -> int:
         return len(batch.index)
@@ -94,28 +97,29 @@ class ClassifyModule(TaskModule):
         return normalised.contiguous(memory_format=torch.channels_last)
 
     def on_fit_start(self) -> None:
-        data = self.trainer.datamodule  # type: ignore[attr-defined]
-        self.resident = data.on_device(self.device)
-        size, sample = self.recipe.size, None
-        if self.records():
-            sample = torch.randn(min(self.recipe.batch, len(data.splits.train)), 3, size, size, device=self.device)
-            record(self.model, sample)
+        self.resident = self.trainer.datamodule.on_device(self.device)  # type: ignore[attr-defined]
+        super().on_fit_start()
         if self.teachers is not None:
-            self.teachers.to(self.device, sample)
+            self.teachers.to(self.device, self.sample)
+        self.sample = None
         if self.hints is not None:
             self.hints.bring(self.device)
 
-    def records(self) -> bool:
-        """Whether the model's passes are recorded as CUDA graphs.
+    def obstacle(self, processes: int) -> str | None:
+        if self.recipe.precision not in FULL:
+            return f"in --precision {self.recipe.precision} it is not tried"
+        if self.recipe.accumulate > 1:  # they lie in the recording's own memory, which the next replay writes over
+            return "gradients of several batches are added (--accumulate)"
+        if self.hints is not None:  # which are not the model's answer
+            return "the model learns hints (--hints)"
+        return super().obstacle(processes)
 
-        Not while blocks are computed again, which saves and restores the generator; nor where gradients accumulate:
-        those of a recording lie in its own memory, which the next replay writes over. Nor with hints, which are not
-        the model's answer.
-        """
-        recipe = self.recipe
-        able = self.device.type == "cuda" and recipe.precision in FULL and self.trainer.world_size == 1
-        plain = not recipe.checkpointing and recipe.accumulate == 1 and self.hints is None
-        return bool(recipe.cuda_graphs and able and plain)
+    def record(self) -> None:
+        """The model's passes alone: images are augmented, and the loss computed, as they are without."""
+        size = self.recipe.size
+        batch = min(self.recipe.batch, len(self.trainer.datamodule.splits.train))  # type: ignore[attr-defined]
+        self.sample = torch.randn(batch, 3, size, size, device=self.device)
+        record(self.model, self.sample)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         with torch.no_grad(), torch.autocast(self.device.type, enabled=False):
@@ -234,11 +238,7 @@ def blocks_of(model: nn.Module) -> Iterator[nn.Module]:
         yield from model.phi.children() if isinstance(model.phi, Stages) else [model.phi]
         yield from model.layers
         return
-    for part in model.children():
-        if isinstance(part, (nn.ModuleList, Stages)):
-            yield from part
-        else:
-            yield from blocks_of(part)
+    yield from outermost_blocks(model, (nn.ModuleList, Stages))
 
 
 def record(model: nn.Module, sample: Tensor) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from foveal.data.source import SPLITS
+from foveal.data.splits import SPLITS
 from foveal.errors import expect
 from foveal.options import Options, option
 

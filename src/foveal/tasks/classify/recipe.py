@@ -30,6 +30,7 @@ BALANCES = ("none", "weights", "margin", "sampling")
 @dataclass(frozen=True)
 class ClassifyRecipe(Recipe):
     renamed: ClassVar[dict[str, str]] = OLD_RECIPE
+    makes_folds = "--fold-column names a column that makes them"
 
     data: str = option(
         "pipes",

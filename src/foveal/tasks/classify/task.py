@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class ClassifyTask(Task):
     name = "classify"
     does = "classifies"
-    families = ("icam", "efficientnet_lite", "peer", "vit", "swin", "pvt")
+    kind = "images to logits"
 
     @property
     def card(self) -> type[ClassifyCard]:
@@ -84,7 +84,7 @@ class ClassifyTask(Task):
             "explain": options.ExplainOptions,
             "export": options.ExportOptions,
         }
-        return stages[stage]
+        return stages.get(stage, Options)
 
     def new_card(self, name: str, network: "nn.Module") -> ClassifyCard:
         from foveal.models.store import describe, normalisation

@@ -16,7 +16,7 @@ from foveal.models.icam import Icam
 from foveal.models.imagenet import begin_with_imagenet
 from foveal.models.mbconv import Stages
 from foveal.models.store import begin_with, load_for, normalisation
-from foveal.models.zoo import config_of, create
+from foveal.models.zoo import config_of, create, families_of
 from foveal.progress import Progress
 from foveal.runtime.packaged import IMAGENET, is_file
 from foveal.tasks.classify.card import ClassifyCard
@@ -105,7 +105,10 @@ def build(recipe: ClassifyRecipe, classes: int, fresh: bool = True, quiet: bool 
     else:
         family = config_of(recipe.model).family
         expect(
-            family in TASK.families, f"the model {recipe.model}", "one that classifies", f"one of the family {family}"
+            family in families_of(TASK.kind),
+            f"the model {recipe.model}",
+            "one that classifies",
+            f"one of the family {family}",
         )
         model = create(recipe.model, classes=classes, **recipe.config)
         if fresh:

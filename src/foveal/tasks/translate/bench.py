@@ -19,7 +19,7 @@ import torch
 from foveal.deploy.measure.clock import Timing, interleaved
 from foveal.deploy.twins.fast_decoder import engine_of
 from foveal.deploy.twins.fast_linear import can_quantise
-from foveal.errors import FovealError, expect, expect_integer
+from foveal.errors import FovealError, expect
 from foveal.models.torch_engine import TorchEngine
 from foveal.models.transformer import Transformer
 from foveal.models.zoo import presets
@@ -27,6 +27,7 @@ from foveal.report.bench import Bench, Row
 from foveal.runtime.decode.engine import Engine, Rows
 from foveal.tasks.load import find_model, load
 from foveal.tasks.translate.bench_contenders import FASTEST, OURS, THEIRS, TORCH, Contender, contenders, searched
+from foveal.tasks.translate.options import BenchOptions
 
 VOCABULARY, SOURCE = 32000, 15  # tokens that random weights know, and of a source, its end included
 LENGTHS = (20, 50, 100, 200)
@@ -37,17 +38,17 @@ BARS = {  # of the base model: what ours is at least, as a multiple of theirs
     (OURS, "int8", FASTEST): {(1, 1): 1.0, (1, 4): 1.0, (32, 1): 1.0, (32, 4): 0.8},
 }
 LARGEST = 4096  # sentences at once, or sentences of a beam
-OBEYS = ("models", "batch", "beam", "tokens", "max_length")  # flags of `foveal bench`
+OBEYS = ("models", "batch", "max_length")  # flags of `foveal bench`, beside the task's own options
 ON_CPU = True  # unless --device names another
 
 
 def measure(bench: Bench) -> None:
     expect(bench.device == "cpu", "foveal bench translate", "--device cpu", f"--device {bench.device}")
-    asked = bench.asked
+    asked, options = bench.asked, bench.options
     assert asked is not None
-    batches, beams = _numbers(asked.batch or "1,32", "--batch"), _numbers(asked.beam or "1,4", "--beam")
-    tokens: int = 20 if asked.tokens is None else asked.tokens
-    expect_integer(tokens, "--tokens", 2)
+    assert isinstance(options, BenchOptions)
+    batches, beams = _numbers(asked.batch or "1,32", "--batch"), _numbers(options.beam, "--beam")
+    tokens = options.tokens
     model, base = _model(asked.models)
     bench.stem = "translate-decoding"
     draw = np.random.default_rng(0)

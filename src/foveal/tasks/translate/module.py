@@ -22,7 +22,6 @@ from foveal.runtime.decode.batched import decode_all, max_positions, truncated
 from foveal.runtime.decode.search import Search
 from foveal.runtime.vocabulary import PAD, Vocabulary
 from foveal.tasks.translate.recipe import TranslateRecipe
-from foveal.training.cuda_graph import GraphedLoss
 from foveal.training.diverged import expect_finite
 from foveal.training.gather import gathered
 from foveal.training.module import TaskModule
@@ -48,38 +47,28 @@ def translate(
     return target.decode([one[0].tokens for one in found])
 
 
-def records(recipe: TranslateRecipe, model: Any, device: str, processes: int) -> bool:
-    """Whether a run's steps are recorded as CUDA graphs.
-
-    Not in 16 bits, where the loss is scaled before its gradient is computed, by a number that changes; not with
-    checkpointing, where a layer has a random state of its own.
-    """
-    fits = recipe.precision != "16" and not recipe.checkpointing and device == "cuda" and processes == 1
-    return bool(recipe.cuda_graphs and model.recordable and fits)
-
-
 class TranslateModule(TaskModule):
     unit = "tokens"
     occasional = ("val_bleu",)
+    recordable = True
 
     def __init__(self, model: nn.Module, recipe: TranslateRecipe) -> None:
         super().__init__(model, recipe)
         self.losses: list[tuple[Tensor, int]] = []  # of validation: each batch's, and its tokens
-        self.cuda_graphs: GraphedLoss | None = None
 
-    def on_train_start(self) -> None:
-        on = records(self.recipe, self.model, self.device.type, self.trainer.world_size)
-        self.cuda_graphs = GraphedLoss(self) if on else None
-
-    def on_train_end(self) -> None:
-        self.cuda_graphs = None  # it holds weights, gradients and memory of a GPU
+    def obstacle(self, processes: int) -> str | None:
+        if not self.model.recordable:
+            return f"{self.recipe.model} reads numbers, or draws them on the CPU"
+        if self.recipe.precision == "16":  # before its gradient is computed
+            return "in --precision 16 the loss is scaled by a number that changes"
+        return super().obstacle(processes)
 
     def amount(self, batch: TextBatch) -> int:
         return len(batch.places)
 
     def training_step(self, batch: TextBatch, batch_idx: int) -> Tensor:
         if self.cuda_graphs is not None:
-            loss = self.cuda_graphs(*bucketed(batch, self.recipe.tokens, max_positions(vars(self.model.config))))
+            loss = self.recorded_loss(*bucketed(batch, self.recipe.tokens, max_positions(vars(self.model.config))))
         else:
             loss = self.loss(self.model, batch, self.recipe.label_smoothing, self.recipe.r_drop)
         if (

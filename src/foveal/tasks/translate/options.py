@@ -87,9 +87,16 @@ class ExportOptions(Options):
     to: str = option("onnx", "the runtime to export for: one .onnx file, or a folder for CTranslate2", RUNTIMES)
 
 
+@dataclass(frozen=True)
+class BenchOptions(Options):
+    beam: str = option("1,4", "widths of the beam", metavar="A,B")
+    tokens: int = option(20, "steps of a sentence, its end included", least=2)
+
+
 STAGES: dict[str, type[Options]] = {
     "predict": PredictOptions,
     "evaluate": EvaluateOptions,
     "explain": ExplainOptions,
     "export": ExportOptions,
+    "bench": BenchOptions,
 }

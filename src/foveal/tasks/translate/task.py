@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class TranslateTask(Task):
     name = "translate"
     does = "translates"
-    families = ("transformer", "seq2seq")
+    kind = "tokens to tokens"
     commands = {  # noqa: RUF012 — nobody writes to it
         "translate": ("foveal.tasks.translate.command", "translate lines as they come, one per line")
     }
@@ -72,7 +72,7 @@ class TranslateTask(Task):
         return summarise(folders, out)
 
     def options(self, stage: str) -> type[Options]:
-        return STAGES[stage]
+        return STAGES.get(stage, Options)
 
     def new_card(self, name: str, network: "nn.Module") -> TranslateCard:
         from foveal.models.store import describe

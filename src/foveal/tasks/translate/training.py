@@ -15,7 +15,7 @@ from foveal.data.parallel import Parallel, read_parallel
 from foveal.errors import expect, short_repr
 from foveal.metrics.bleu import translation_scores
 from foveal.models.store import describe, expect_finite_weights, load_model, save_model, shapes_of
-from foveal.models.zoo import create, presets
+from foveal.models.zoo import create, presets_of
 from foveal.runtime.decode.batched import max_positions
 from foveal.runtime.decode.search import Search
 from foveal.runtime.packaged import FILE, is_file
@@ -63,10 +63,10 @@ def check_recipe(recipe: TranslateRecipe) -> None:
             not recipe.config, "--config", f"none beside {trained}, whose model has its own", short_repr(recipe.config)
         )
         return
-    known = presets(*TASK.families)
+    known = presets_of(TASK.kind)
     expect(recipe.model in known, "--model", f"one of {', '.join(known)}, or a trained model", recipe.model)
     with torch.device("meta"):
-        _checkpointed(_created(recipe, LEAST, LEAST), recipe)
+        TranslateModule(_created(recipe, LEAST, LEAST), recipe)
 
 
 def build(recipe: TranslateRecipe, data: Parallel) -> tuple[nn.Module, tuple[Vocabulary, Vocabulary]]:
@@ -75,10 +75,10 @@ def build(recipe: TranslateRecipe, data: Parallel) -> tuple[nn.Module, tuple[Voc
         model, card = load_model(trained, TranslateCard)
         expect_finite_weights(model.state_dict(), trained)
         expect(bool(card.vocabulary), trained, "a model with its vocabulary", "one without")
-        return _checkpointed(model, recipe).train(), both_from(card.vocabulary)
+        return model.train(), both_from(card.vocabulary)
     train = data.splits["train"]
     both = learn_both(train.source, train.target, recipe.vocab_size, recipe.subwords, recipe.lowercase, recipe.joint)
-    return _checkpointed(_created(recipe, len(both[0]), len(both[1])), recipe).train(), both
+    return _created(recipe, len(both[0]), len(both[1])).train(), both
 
 
 def _trained(recipe: TranslateRecipe) -> str | None:
@@ -88,16 +88,6 @@ def _trained(recipe: TranslateRecipe) -> str | None:
 def _created(recipe: TranslateRecipe, source_words: int, target_words: int) -> nn.Module:
     tied = {} if recipe.joint else {"tied": "output"}
     return create(recipe.model, source_words=source_words, target_words=target_words, **tied | recipe.config)
-
-
-def _checkpointed(model: Any, recipe: TranslateRecipe) -> nn.Module:
-    expect(
-        not recipe.checkpointing or hasattr(model, "checkpointing"), "--checkpointing", "a Transformer", recipe.model
-    )
-    if recipe.checkpointing:
-        model.checkpointing = True
-    assert isinstance(model, nn.Module)
-    return model
 
 
 class TranslateTraining(Training):

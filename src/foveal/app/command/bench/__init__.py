@@ -3,16 +3,18 @@ and write them down with their origin.
 """
 
 import argparse
+import dataclasses
 import importlib
 import os
 from pathlib import Path
 from typing import Any
 
-from foveal.app.command.flags import add_device, expect_not_input
+from foveal.app.command.flags import add_device, add_stage_options, expect_not_input
 from foveal.atomic import folder_for
 from foveal.errors import FovealError, expect, expect_integer, unknown
+from foveal.options import Options, from_flags, make
 from foveal.report.bench import LONGEST, MOST_ROUNDS, ROUNDS, RUNTIMES, Bench
-from foveal.tasks.task import all_tasks
+from foveal.tasks.task import Task, all_tasks
 
 BENCHES = {  # what is typed → its module, which has `measure(bench) -> None`; a task adds its own by its protocol
     "attention": "foveal.app.command.bench.attention",
@@ -21,6 +23,7 @@ BENCHES = {  # what is typed → its module, which has `measure(bench) -> None`;
     "resolution": "foveal.app.command.bench.resolution",
 }
 WITHOUT_TORCH = ("models", "resolution")  # what runs exported files
+FLAGS = ("models", "peer", "batch", "runtime", "max_length")  # what a bench obeys where its OBEYS names it
 LARGEST = 2**20  # tokens, or samples at once
 
 
@@ -36,13 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--peer", metavar="FILE", action="append", default=[], help="an ONNX graph of somebody else's; may be repeated"
     )
     parser.add_argument("--batch", metavar="A,B", help="samples at once (default: 1, or what the bench names)")
-    parser.add_argument("--beam", metavar="A,B", help="width of the beam, of a bench that decodes (default: 1,4)")
-    parser.add_argument(
-        "--tokens",
-        metavar="N",
-        type=int,
-        help="steps of a sentence, its end included, of a bench that decodes (default: 20)",
-    )
     parser.add_argument("--runtime", metavar="A,B", help=f"of models: {', '.join(RUNTIMES)} (default: onnxruntime)")
     add_device(parser)
     parser.add_argument(
@@ -67,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Path("results"),
         help="folder of the table and its figures (default: results)",
     )
+    add_stage_options(parser, "bench")
 
 
 def benches() -> dict[str, str]:
@@ -75,6 +72,11 @@ def benches() -> dict[str, str]:
     for task in all_tasks():
         found |= {name: place for name, place in task.benches.items() if name not in found}
     return found
+
+
+def owner(what: str) -> Task | None:
+    """The task that brings a bench, whose options for it are; None of foveal's own."""
+    return None if what in BENCHES else next(task for task in all_tasks() if what in task.benches)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -88,9 +90,12 @@ def run(args: argparse.Namespace) -> int:
     expect(args.rounds <= MOST_ROUNDS, "--rounds", f"at most {MOST_ROUNDS}", args.rounds)
     expect(256 <= longest <= LARGEST, "--max-length", f"from 256 to {LARGEST:,}", longest)
     module = importlib.import_module(known[args.what])
-    _refuse_others(args, getattr(module, "OBEYS", ()))
+    _refuse_others(args, _obeyed(args.what, known[args.what]))
     expect_not_input(args.out, [*args.models, *args.peer])
-    bench = Bench(args.what, "cpu", args.threads, args.rounds, longest, args)
+    task = owner(args.what)
+    kind = Options if task is None else task.options("bench")
+    options = make(kind, f"foveal bench {args.what}", **from_flags(args, kind))
+    bench = Bench(args.what, "cpu", args.threads, args.rounds, longest, args, options)
     with folder_for(args.out):
         return _measure(bench, module, args)
 
@@ -120,18 +125,23 @@ def _measure(bench: Bench, module: Any, args: argparse.Namespace) -> int:
 
 def _refuse_others(args: argparse.Namespace, obeyed: tuple[str, ...]) -> None:
     """A flag that was given and would change nothing is refused. obeyed: those of the bench."""
-    for name in ("models", "peer", "batch", "beam", "tokens", "runtime", "max_length"):
+    brought = (one.name for task in all_tasks() for one in dataclasses.fields(task.options("bench")))
+    for name in dict.fromkeys((*FLAGS, *brought)):
         given = getattr(args, name)
         what = "no model" if name == "models" else f"no --{name.replace('_', '-')}"
         got = " ".join(given) if isinstance(given, list) else given
         if name not in obeyed and given not in (None, []):
-            others = " or ".join(other for other, place in benches().items() if name in _obeyed(place))
+            others = " or ".join(other for other, place in benches().items() if name in _obeyed(other, place))
             raise FovealError(f"foveal bench {args.what}: expected {what}, got {got}; leave it out, or bench {others}")
 
 
-def _obeyed(place: str) -> tuple[str, ...]:
-    """The flags that a bench obeys; none of one whose libraries are not installed."""
+def _obeyed(what: str, place: str) -> tuple[str, ...]:
+    """The flags that a bench obeys: those of FLAGS that it names, and its task's options; none of one whose libraries
+    are not installed.
+    """
+    task = owner(what)
+    own = () if task is None else (one.name for one in dataclasses.fields(task.options("bench")))
     try:
-        return tuple(getattr(importlib.import_module(place), "OBEYS", ()))
+        return (*getattr(importlib.import_module(place), "OBEYS", ()), *own)
     except ModuleNotFoundError:
         return ()
