@@ -23,6 +23,8 @@ OTHERS = {  # a value for each option that is not its default, as typed and as m
     "num_teachers": ("2", 2),
     "teacher_recipe": ("published", "published"),
     "label_weight": ("0.5", 0.5),
+    "hints": ("imagenet", "imagenet"),
+    "hint_weight": ("0.5", 0.5),
     "size": ("112", 112),
     "epochs": ("7", 7),
     "batch": ("11", 11),
@@ -72,8 +74,13 @@ def recipe_of(*words):
 
 def test_every_option_has_a_flag():
     assert set(OTHERS) == set(NAMES)
+    needs = {
+        "margin": ["--balance", "margin"],
+        "teacher_recipe": ["--num-teachers", "2"],
+        "hint_weight": ["--hints", "imagenet"],
+    }
     for name, (text, value) in OTHERS.items():
-        beside = {"margin": ["--balance", "margin"], "teacher_recipe": ["--num-teachers", "2"]}.get(name, [])
+        beside = needs.get(name, [])
         assert getattr(recipe_of(flag(name), text, *beside), name) == value != getattr(ClassifyRecipe(), name), name
     some = {name: one for name, one in OTHERS.items() if name not in ALONE}
     every = recipe_of(*(word for name, (text, _) in some.items() for word in (flag(name), text)))
