@@ -33,6 +33,12 @@ def test_a_preset_is_built_by_its_name():
     assert model.training
 
 
+def test_a_family_is_built_by_its_name_and_fields():
+    vit = create("vit", patch=8, width=12, heads=3, layers=2, hidden=24, image=32, classes=5)
+    assert (vit.config.family, vit.config.patch, vit.config.layers) == ("vit", 8, 2)
+    assert vit.eval()(torch.zeros(2, 3, 32, 32)).shape == (2, 5)
+
+
 def test_fields_are_changed_and_the_preset_is_not():
     model = create("icam-30k", classes=18, queries=3)
     assert (model.config.classes, model.config.queries, model.config.width) == (18, 3, 24)

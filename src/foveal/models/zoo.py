@@ -96,7 +96,9 @@ def presets_of(kind: str) -> dict[str, Any]:
 
 
 def create(name: str, **changes: Any) -> nn.Module:
-    """A model with new weights. changes: fields of its config, such as classes=18."""
+    """A model with new weights: a preset, or a family, such as "vit", by its config's defaults. changes: fields of the
+    config, such as classes=18.
+    """
     config = config_of(name, **changes)
     return family(config.family).model(config)
 
@@ -106,9 +108,9 @@ def config_of(name: str, **changes: Any) -> Any:
     known = presets()
     if isinstance(name, str) and name in packaged.names():
         raise FovealError(f'{name}: create makes new weights of a preset; foveal.load("{name}") opens trained ones')
-    if not isinstance(name, str) or name not in known:
+    if not isinstance(name, str) or (name not in known and name not in families()):
         raise unknown("model", str(name), known)
-    config = known[name]
+    config = known[name] if name in known else family(name).config()  # a family by its name, such as "vit"
     fields = {field.name for field in dataclasses.fields(config) if field.init}
     for key in changes:
         if key == "pretrained":
