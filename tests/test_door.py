@@ -298,6 +298,19 @@ def test_a_mask_draws_itself_in_a_notebook():
     assert "causal" in python(code)
 
 
+def test_an_explanation_draws_itself_in_a_notebook_and_prints_a_line():
+    code = (
+        "import foveal, numpy as np\n"
+        "shown = foveal.load('icam-fast-pipes').explain(np.zeros((97, 101, 3), np.uint8))\n"
+        "assert shown._repr_png_().startswith(b'\\x89PNG')\n"
+        "assert shown._repr_html_() is None\n"
+        "print(repr(shown))"
+    )
+    said = python(code)
+    assert said.startswith("image 0: ")
+    assert len(said) < 300
+
+
 @pytest.mark.parametrize(("arguments", "status"), [(["--version"], 0), (["--help"], 0), ([], 2)])
 def test_python_m_foveal(arguments, status):
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}

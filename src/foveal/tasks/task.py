@@ -7,6 +7,7 @@ and every method imports what it needs when it is called. A stage is written onc
 and knows tasks by this protocol only.
 """
 
+import html
 import importlib
 import sys
 from abc import ABC, abstractmethod
@@ -90,12 +91,15 @@ class Evaluation(ABC):
     def __str__(self) -> str:
         return self.summary()
 
+    def __repr__(self) -> str:
+        return self.summary()
+
     def _repr_markdown_(self) -> str:  # what a notebook shows
         return self.summary()
 
 
 class Explanation(ABC):
-    """Why a model answered so: where it looked."""
+    """Why a model answered so: where it looked. A dataclass of its kind has `repr=False`: its maps are no text."""
 
     suffix: str  # of the file that `save` writes; "" where there is none
     facts: dict[str, Any]  # plain values that JSON can hold
@@ -107,15 +111,47 @@ class Explanation(ABC):
     @abstractmethod
     def save(self, path: str | Path) -> list[Path]: ...
 
+    def content(self) -> bytes:
+        """The file of its suffix, in memory: what a notebook shows. Nothing, unless the task draws it."""
+        return b""
+
+    def __repr__(self) -> str:
+        return self.summary()
+
+    def _repr_png_(self) -> bytes | None:
+        return (self.content() or None) if self.suffix == ".png" else None
+
+    def _repr_html_(self) -> str | None:
+        if self.suffix != ".html" or not (page := self.content().decode()):
+            return None
+        # in a frame of its own: the page's style is not the notebook's
+        return f'<iframe srcdoc="{html.escape(page)}" style="width: 100%; height: 40em; border: 0"></iframe>'
+
+    def _repr_markdown_(self) -> str | None:
+        return None if self.suffix else self.summary()
+
 
 class Exported(ABC):
-    """A file for a runtime without torch, and the proof that it says the same as its model."""
+    """A file for a runtime without torch, and the proof that it says the same as its model. A dataclass of its kind
+    has `repr=False`, as its proof is long.
+    """
 
     path: Path
     proof: dict[str, Any]
 
     @abstractmethod
     def summary(self) -> str: ...
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
+
+    def _repr_markdown_(self) -> str:
+        return as_markdown(self.summary())
+
+
+def as_markdown(lines: str) -> str:
+    """Lines that stay lines in a notebook."""
+    return lines.replace("\n", "  \n")
 
 
 class LabelledBatches(NamedTuple):

@@ -56,9 +56,12 @@ class TranslateExplanation(Explanation):
         expect(path.suffix.lower() == self.suffix, "--out", f"the name of a {self.suffix} file", str(path))
         drawn = path.with_suffix(".svg")
         rows, columns = self.translated.labels("cross")
-        write_atomic(path, page(self.translated).encode())
+        write_atomic(path, self.content())
         write_atomic(drawn, picture(self.translated.attention.average, rows, columns).encode())
         return [path, drawn]
+
+    def content(self) -> bytes:
+        return page(self.translated).encode()
 
 
 def explain(model: "Model", sentence: Any) -> TranslateExplanation:
