@@ -325,6 +325,34 @@ def test_a_list_of_models():
         list_models(task="classfy")
 
 
+def test_a_list_of_a_name_that_nothing_has_is_no_empty_list():
+    with pytest.raises(FovealError) as caught:
+        list_models("translate")
+    assert str(caught.value) == (
+        "list_models: expected a pattern of names, or task=, got the task 'translate'; list_models(task='translate')"
+    )
+    with pytest.raises(FovealError, match="no model is called 'icam-31'; the nearest is 'icam-31k'"):
+        list_models("icam-31")
+    with pytest.raises(FovealError, match=r'list_models: expected a pattern such as "icam\*", got None'):
+        list_models(None)
+    assert list_models("nothing-like-it*") == []
+
+
+@pytest.mark.parametrize("name", [None, 3, ["icam-31k"], b"icam-31k"])
+def test_what_is_no_name(name):
+    assert refusal(name).startswith("the model: expected its name or its path, got ")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "got"), [(None, "None"), (3, "3"), (b"photo.jpg", "bytes"), ({"photo.jpg": 1}, "dict")]
+)
+def test_what_is_no_input(inputs, got, run):
+    with pytest.raises(FovealError) as caught:
+        load(run, device="cpu").predict(inputs)
+    wanted = "a path, folder or pattern, one image, or several of them"
+    assert str(caught.value) == f"to predict: expected {wanted}, got {got}"
+
+
 # --- there and back ---------------------------------------------------------------------------------------------------
 
 

@@ -5,14 +5,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-from foveal.errors import FovealError, expect, nearest, reading, unknown
+from foveal.errors import FovealError, expect, nearest, reading, short_repr, unknown
 from foveal.file_names import expanded
 from foveal.runtime import packaged
 from foveal.runtime.card import read_card, task_in
 from foveal.runtime.exported import open_exported
 from foveal.runtime.packaged import EXPORTED, FILE, SUFFIX
 from foveal.tasks.model import Model
-from foveal.tasks.task import Task, all_tasks, find_task
+from foveal.tasks.task import Task, all_tasks, find_task, task_names
 
 HUB = "hf://"  # before an id on the hub; without it nothing is ever looked up there
 FOREIGN = (".pt", ".pt2", ".pth", ".ckpt", ".bin", ".pkl", ".h5")  # models that others write
@@ -48,6 +48,7 @@ def load(name: "str | Path", *, device: str = "auto", threads: int = 1, config: 
 
 def find_model(name: "str | Path") -> Path | None:
     """The path of a model; None where the name is a preset's. An error names what is near a name that nobody has."""
+    expect(isinstance(name, (str, Path)), "the model", "its name or its path", short_repr(name))
     text = str(name)
     if text.startswith(HUB):
         from foveal.tasks.hub import download
@@ -155,9 +156,15 @@ def list_models(pattern: str = "*", task: str | None = None) -> list[str]:
     """
     import fnmatch
 
+    expect(isinstance(pattern, str), "list_models", 'a pattern such as "icam*"', short_repr(pattern))
     known = preset_names(*([] if task is None else [find_task(task)]))
     weights = packaged.names() if task in (None, _packaged_task()) else ()
-    return [name for name in (*known, *weights) if fnmatch.fnmatch(name, pattern)]
+    found = [name for name in (*known, *weights) if fnmatch.fnmatch(name, pattern)]
+    if not found and not any(sign in pattern for sign in "*?["):  # a name, which nothing has
+        got, do = f"the task {pattern!r}", f"list_models(task={pattern!r})"
+        expect(pattern not in task_names(), "list_models", "a pattern of names, or task=", got, do)
+        raise unknown("model", pattern, (*known, *weights))
+    return found
 
 
 def _packaged_task() -> str | None:

@@ -1,13 +1,13 @@
 """One opened model, whatever lies behind it: what `foveal.load` returns, and what every command works with."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foveal.atomic import write_atomic
-from foveal.errors import FovealError, expect
+from foveal.errors import FovealError, expect, short_repr
 from foveal.options import make
 from foveal.progress import Progress, silent
 from foveal.runtime.card import Card
@@ -123,6 +123,9 @@ class Model:
         if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(one, (str, Path)) for one in inputs):
             return predictor.predict(predictor.inputs([str(one) for one in inputs]))
         # one image, of numpy or Pillow; a grey one has two axes
+        several = isinstance(inputs, Iterable) and not isinstance(inputs, (bytes, Mapping))
+        wanted = f"a path, folder or pattern, one {predictor.noun}, or several of them"
+        expect(several or hasattr(inputs, "__array_interface__"), "to predict", wanted, short_repr(inputs))
         single = hasattr(inputs, "__array_interface__") and getattr(inputs, "ndim", 3) <= 3
         return predictor.predict([inputs] if single else inputs)
 
@@ -132,7 +135,10 @@ class Model:
         translate = getattr(predictor, "translate", None)
         if translate is None:
             raise FovealError(f"{self.name}: it {self._task.does}, and translates nothing; call predict")
-        return translate([lines])[0] if isinstance(lines, str) else translate(list(lines))
+        if isinstance(lines, str):
+            return translate([lines])[0]
+        expect(isinstance(lines, Iterable), "lines to translate", "text, or several texts", short_repr(lines))
+        return translate(lines)
 
     def evaluate(
         self,
