@@ -41,14 +41,11 @@ def run(args: argparse.Namespace) -> int:
 
     def answer(part: list[str]) -> list[str]:
         first = predictor.count
-        found = predictor.decoded(part)
-        texts = iter(predictor.target.decode([one.tokens for sentences in found for one in sentences]))
-        rows = []
-        for number, sentences in enumerate(found, first + 1):
-            for one in sentences:
-                text = " ".join(next(texts).split())  # whatever a model generates is one line
-                rows.append(f"{number}\t{one.score:.4f}\t{text}\n" if options.n_best > 1 else f"{text}\n")
-        return rows
+        return [
+            f"{number}\t{one.score:.4f}\t{one.text}\n" if options.n_best > 1 else f"{one.text}\n"
+            for number, candidates in enumerate(predictor.answers(part), first + 1)
+            for one in candidates
+        ]
 
     for row in in_parts(lines_in(sys.stdin.buffer), lines_ahead(sys.stdin.fileno(), options.batch), answer):
         sys.stdout.write(row)

@@ -17,7 +17,7 @@ from foveal.tasks.task import Explanation
 from foveal.tasks.translate.attention import attention_maps
 from foveal.tasks.translate.card import TranslateCard
 from foveal.tasks.translate.page import Translated, page, picture
-from foveal.tasks.translate.predict import lines_named
+from foveal.tasks.translate.predict import lines_named, texts_of
 
 if TYPE_CHECKING:
     from foveal.tasks.model import Model
@@ -90,7 +90,7 @@ def translate_watched(model: "Model", sentence: str) -> Translated:
     return Translated(
         model=card.model,
         source=source.normalise(sentence),
-        translation=target.decode([best.tokens])[0],
+        translation=texts_of(target, [best])[0],
         score=best.score,
         source_subwords=[*source.subwords(tokens), END],
         subwords=[*target.subwords(best.tokens), END],
