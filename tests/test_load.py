@@ -124,6 +124,25 @@ def test_a_preset_has_random_weights_the_same_each_time():
     assert load("transformer-tiny", device="cpu").task == "translate"
 
 
+def test_random_weights_answer_nothing_and_stay_random_in_a_file(tmp_path):
+    model = load("icam-30k", device="cpu", config={"classes": 5, "image": 112})
+    black, says = np.zeros((112, 112, 3), np.uint8), "expected a trained model, got a preset with random weights"
+    for call in (model.predict, model.explain):
+        with pytest.raises(FovealError, match=f"^icam-30k: {says}; foveal train makes one of it$"):
+            call(black)
+    with pytest.raises(FovealError, match=f"^transformer-tiny: {says}"):
+        load("transformer-tiny", device="cpu").translate("one")
+    saved = load(model.save_pretrained(tmp_path / "saved"), device="cpu")
+    exported = load(model.export(tmp_path / "m.onnx").path)
+    for again in (saved, exported):
+        assert again.random
+        with pytest.raises(FovealError, match=f"^{again.path}: expected a trained model, got random weights"):
+            again.predict(black)
+    assert repr(saved).endswith(", random weights)")
+    text = (load("transformer-tiny", device="cpu").save_pretrained(tmp_path / "t") / "README.md").read_text()
+    assert "A model that translates, with random weights: nobody trained it." in text
+
+
 def test_a_translator_says_its_task_itself(translator):
     model = load(translator, device="cpu")
     assert (model.task, model.classes) == ("translate", ())

@@ -1,6 +1,7 @@
 """`foveal.load`: open a model by whatever names it; the file says its task."""
 
 import contextlib
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -181,7 +182,8 @@ def _preset(name: str, device: str, threads: int, config: dict[str, Any]) -> Mod
     with torch.random.fork_rng(devices=[]):  # the same weights each time, and the caller's generator stays as it is
         torch.manual_seed(0)
         network = create(name, **config).eval()
-    return Model(task, task.new_card(name, network), network=network, device=device, threads=threads)
+    card = dataclasses.replace(task.new_card(name, network), random=True)
+    return Model(task, card, network=network, device=device, threads=threads)
 
 
 def _task_of(text: str, file: Path) -> Task:

@@ -36,7 +36,7 @@ class Model:
         device: str = "auto",
         threads: int = 1,
     ) -> None:
-        """path: where it was loaded from; None for a preset with random weights."""
+        """path: where it was loaded from; None for a preset."""
         self._task, self.card, self.path, self.device, self.threads = task, card, path, device, threads
         self._network, self._exported = network, exported
 
@@ -57,8 +57,8 @@ class Model:
 
     @property
     def random(self) -> bool:
-        """Whether its weights are random: a preset that nobody trained."""
-        return self.path is None
+        """Whether its weights are random: a preset that nobody trained, or a file of one."""
+        return self.card.random
 
     @property
     def is_exported(self) -> bool:
@@ -110,6 +110,7 @@ class Model:
 
     def predictor(self, **options: Any) -> Predictor:
         """The model at work, for those who call it many times."""
+        self._expect_trained()
         return self._task.predictor(self, self._options("predict", options))
 
     def predict(self, inputs: Any, **options: Any) -> Iterator[Any]:
@@ -167,6 +168,7 @@ class Model:
 
         Without one, where the options ask for it: how far that explains its answers.
         """
+        self._expect_trained()
         return self._task.explain(self, subject, self._options("explain", options), progress)
 
     def export(self, path: str | Path, **options: Any) -> Exported:
@@ -214,6 +216,11 @@ class Model:
         with tempfile.TemporaryDirectory() as folder:
             return upload(self.save_pretrained(folder), repo, **options)
 
+    def _expect_trained(self) -> None:
+        """Random weights answer anything, and nothing that they answer or look at means anything."""
+        got = "a preset with random weights" if self.path is None else "random weights"
+        expect(not self.random, self.name, "a trained model", got, "foveal train makes one of it")
+
     def _options(self, stage: str, values: dict[str, Any]) -> Any:
         """What a stage is given; threads that it would not have are refused before it begins."""
         got = "a model of torch, whose threads are the whole process's"
@@ -223,10 +230,11 @@ class Model:
 
     def _readme(self) -> str:
         tags = ["foveal", self.task]
+        state = "with random weights: nobody trained it" if self.random else "trained with foveal"
         figures = "".join(f"- {name}: {value}\n" for name, value in self.card.metrics.items())
         lines = [
             "---", "library_name: foveal", f"tags: [{', '.join(tags)}]", "---", f"# {self.card.model}", "",
-            self.card.note or f"A model that {self._task.does}, trained with foveal.", "",
+            self.card.note or f"A model that {self._task.does}, {state}.", "",
             "```python", "import foveal",
             'model = foveal.load("this folder, or hf://OWNER/NAME on the hub")', "```", "",
             figures,

@@ -5,7 +5,7 @@ import os
 import stat
 import sys
 
-from foveal.errors import FovealError, expect
+from foveal.errors import expect
 from foveal.options import add_flags, from_flags
 from foveal.runtime.decode.batched import AHEAD, in_parts
 from foveal.tasks.load import load
@@ -32,10 +32,6 @@ def run(args: argparse.Namespace) -> int:
         "set OMP_NUM_THREADS for it",
     )
     expect(model.task == "translate", model.name, "a model that translates", f"one for the task {model.task}")
-    if model.random:
-        raise FovealError(
-            f"{model.name}: expected a trained model, got a preset with random weights; foveal train makes one of it"
-        )
     predictor = model.predictor(**from_flags(args, PredictOptions))
     assert isinstance(predictor, TranslatePredictor)
 
