@@ -97,15 +97,20 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return importlib.import_module(f"foveal.{name}")
-    if name not in _PLACES:
+if not TYPE_CHECKING:  # a type checker that saw it would take any name
+
+    def __getattr__(name: str) -> Any:
+        from foveal.errors import naming_extras
+
+        with naming_extras():
+            if name in _ROOMS:
+                return importlib.import_module(f"foveal.{name}")
+            if name in _PLACES:
+                place, _, attribute = _PLACES[name].partition(":")
+                value = getattr(importlib.import_module(place), attribute)
+                globals()[name] = value
+                return value
         raise AttributeError(_unknown(name))
-    place, _, attribute = _PLACES[name].partition(":")
-    value = getattr(importlib.import_module(place), attribute)
-    globals()[name] = value
-    return value
 
 
 def _unknown(name: str) -> str:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from foveal.errors import FovealError, expect, nearest, reading, short_repr, unknown
+from foveal.errors import FovealError, expect, naming_extras, nearest, reading, short_repr, unknown
 from foveal.file_names import expanded
 from foveal.runtime import packaged
 from foveal.runtime.card import read_card, task_in
@@ -19,6 +19,7 @@ HUB = "hf://"  # before an id on the hub; without it nothing is ever looked up t
 FOREIGN = (".pt", ".pt2", ".pth", ".ckpt", ".bin", ".pkl", ".h5")  # models that others write
 
 
+@naming_extras()
 def load(name: "str | Path", *, device: str = "auto", threads: int = 1, config: dict[str, Any] | None = None) -> Model:
     """A run's folder, a .safetensors or .onnx file, weights that come with foveal, a preset (with random weights),
     or hf://OWNER/NAME on the hub.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foveal.atomic import write_atomic
-from foveal.errors import FovealError, expect, short_repr
+from foveal.errors import FovealError, expect, naming_extras, short_repr
 from foveal.options import make
 from foveal.progress import Progress, silent
 from foveal.runtime.card import Card
@@ -82,6 +82,7 @@ class Model:
         assert self._exported is not None
         return self._exported
 
+    @naming_extras()
     def origin(self) -> dict[str, str]:
         """Where a figure of this model comes from: the machine, versions, and the threads that compute."""
         from foveal.deploy.measure.origin import origin
@@ -108,6 +109,7 @@ class Model:
         alone = self.path is None or self.path.is_dir() or self.path.name == FILE
         return self.folder() / (what if alone else f"{self.path.stem}-{what}")  # type: ignore[union-attr]
 
+    @naming_extras()
     def predictor(self, **options: Any) -> Predictor:
         """The model at work, for those who call it many times."""
         self._expect_trained()
@@ -141,6 +143,7 @@ class Model:
         expect(isinstance(lines, Iterable), "lines to translate", "text, or several texts", short_repr(lines))
         return translate(lines)
 
+    @naming_extras()
     def evaluate(
         self,
         data: str | Path | None = None,
@@ -163,6 +166,7 @@ class Model:
             )
         return self._task.evaluate(self, self._options("evaluate", given | options), progress, beside)
 
+    @naming_extras()
     def explain(self, subject: Any = None, *, progress: Progress = silent, **options: Any) -> Explanation:
         """Where it looked in one input.
 
@@ -171,6 +175,7 @@ class Model:
         self._expect_trained()
         return self._task.explain(self, subject, self._options("explain", options), progress)
 
+    @naming_extras()
     def export(self, path: str | Path, **options: Any) -> Exported:
         """Write it as a file for a runtime without torch, with the proof that it says the same.
 
@@ -179,6 +184,7 @@ class Model:
         expect(not self.is_exported, self.name, "a model of torch", "a file that is exported already")
         return self._task.export(self, Path(path), self._options("export", options))
 
+    @naming_extras()
     def graph(self) -> bytes:
         """The exported file's content in float32, as it is timed."""
         return self._task.graph(self)
@@ -187,6 +193,7 @@ class Model:
         """How a session of its graph answers a batch, where that takes more than one call; as it is timed."""
         return self._task.timed(self, session)
 
+    @naming_extras()
     def save_pretrained(self, folder: str | Path) -> Path:
         """Write model.safetensors, config.json and README.md, by the hub's conventions.
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foveal.errors import FovealError, expect, is_number, unknown
+from foveal.errors import FovealError, expect, is_number, naming_extras, unknown
 from foveal.options import make, read_options
 from foveal.progress import Progress, silent
 from foveal.runtime.packaged import is_file
@@ -57,6 +57,7 @@ class Run:
         return as_markdown(self.summary())
 
 
+@naming_extras()
 def train(
     task: str,
     *,
