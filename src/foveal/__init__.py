@@ -12,7 +12,24 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from foveal import data, explain, layers, losses, mask, metrics, models, position, runtime, score, tasks, vision
+    from foveal import (
+        core,
+        data,
+        deploy,
+        explain,
+        layers,
+        losses,
+        mask,
+        metrics,
+        models,
+        position,
+        report,
+        runtime,
+        score,
+        tasks,
+        training,
+        vision,
+    )
     from foveal.core.attend import attend, kernel, weigh, which
     from foveal.core.watch import watch
     from foveal.deploy.prune_module import prune
@@ -52,7 +69,9 @@ _ELSEWHERE = {  # what people look for here → where it is
     "translate": "foveal.load(model).translate(lines)",
 }
 _ROOMS = [
+    "core",
     "data",
+    "deploy",
     "explain",
     "layers",
     "losses",
@@ -60,9 +79,11 @@ _ROOMS = [
     "metrics",
     "models",
     "position",
+    "report",
     "runtime",
     "score",
     "tasks",
+    "training",
     "vision",
 ]
 
@@ -73,6 +94,7 @@ __all__ = [
     "__version__",
     "attend",
     "check",
+    "core",
     "create",
     "data",
     "explain",
@@ -86,10 +108,12 @@ __all__ = [
     "models",
     "position",
     "prune",
+    "report",
     "runtime",
     "score",
     "tasks",
     "train",
+    "training",
     "vision",
     "watch",
     "weigh",

@@ -10,7 +10,7 @@ from foveal.errors import FovealError, expect, naming_extras, nearest, reading, 
 from foveal.file_names import expanded
 from foveal.runtime import packaged
 from foveal.runtime.card import read_card, task_in
-from foveal.runtime.exported import open_exported
+from foveal.runtime.exported import Session
 from foveal.runtime.packaged import EXPORTED, FILE, SUFFIX
 from foveal.tasks.model import Model
 from foveal.tasks.task import Task, all_tasks, find_task, task_names
@@ -33,7 +33,7 @@ def load(name: "str | Path", *, device: str = "auto", threads: int = 1, config: 
         return _preset(str(name), device, threads, config or {})
     if where.suffix == EXPORTED:
         expect(device in ("auto", "cpu"), "--device", "auto or cpu for an exported file", device)
-        exported = open_exported(where, threads)
+        exported = Session(where, threads)
         task = _task_of(exported.card, where)
         return Model(task, read_card(exported.card, str(where), task.card), where, exported=exported, threads=threads)
     from foveal.models.store import load_model, model_file, read_text
@@ -171,7 +171,7 @@ def list_models(pattern: str = "*", task: str | None = None) -> list[str]:
 
 def _packaged_task() -> str | None:
     file = packaged.packaged(packaged.DEFAULT, EXPORTED)
-    return None if file is None else task_in(open_exported(file).card)
+    return None if file is None else task_in(Session(file).card)
 
 
 def _preset(name: str, device: str, threads: int, config: dict[str, Any]) -> Model:

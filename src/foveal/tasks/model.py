@@ -11,7 +11,7 @@ from foveal.errors import FovealError, expect, naming_extras, short_repr
 from foveal.options import make
 from foveal.progress import Progress, silent
 from foveal.runtime.card import Card
-from foveal.runtime.exported import ExportedFile
+from foveal.runtime.exported import Session
 from foveal.runtime.packaged import FILE, WEIGHTS
 from foveal.tasks.task import Evaluation, Explanation, Exported, Predictor, Task
 
@@ -32,7 +32,7 @@ class Model:
         path: Path | None = None,
         *,
         network: "nn.Module | None" = None,
-        exported: ExportedFile | None = None,
+        exported: Session | None = None,
         device: str = "auto",
         threads: int = 1,
     ) -> None:
@@ -76,7 +76,7 @@ class Model:
         return self._network.to(choose(self.device)).eval()
 
     @property
-    def exported(self) -> ExportedFile:
+    def exported(self) -> Session:
         """The session of an exported file."""
         expect(self._exported is not None, self.name, "an exported .onnx file", "a model of torch")
         assert self._exported is not None
