@@ -36,16 +36,22 @@ if TYPE_CHECKING:
     from foveal.errors import FovealError
     from foveal.explain.check import check
     from foveal.models.zoo import create
+    from foveal.tasks.classify.predict import Prediction
     from foveal.tasks.load import list_models, load
     from foveal.tasks.model import Model
+    from foveal.tasks.task import Result
     from foveal.tasks.train import Run, train
+    from foveal.tasks.translate.predict import Translation
 
 __version__ = "0.1.0"
 
 _PLACES = {  # public name → where it lives
     "FovealError": "foveal.errors:FovealError",
     "Model": "foveal.tasks.model:Model",
+    "Prediction": "foveal.tasks.classify.predict:Prediction",
+    "Result": "foveal.tasks.task:Result",
     "Run": "foveal.tasks.train:Run",
+    "Translation": "foveal.tasks.translate.predict:Translation",
     "attend": "foveal.core.attend:attend",
     "check": "foveal.explain.check:check",
     "create": "foveal.models.zoo:create",
@@ -90,7 +96,10 @@ _ROOMS = [
 __all__ = [
     "FovealError",
     "Model",
+    "Prediction",
+    "Result",
     "Run",
+    "Translation",
     "__version__",
     "attend",
     "check",

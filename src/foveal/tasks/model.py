@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from foveal.atomic import write_atomic
 from foveal.errors import FovealError, expect, naming_extras, short_repr
@@ -13,7 +13,7 @@ from foveal.progress import Progress, silent
 from foveal.runtime.card import Card
 from foveal.runtime.exported import Session
 from foveal.runtime.packaged import FILE, WEIGHTS
-from foveal.tasks.task import Evaluation, Explanation, Exported, Predictor, Task
+from foveal.tasks.task import Evaluation, Explanation, Exported, Predictor, Result, Task
 
 if TYPE_CHECKING:
     from torch import nn
@@ -115,10 +115,13 @@ class Model:
         self._expect_trained()
         return self._task.predictor(self, self._options("predict", options))
 
-    def predict(self, inputs: Any, **options: Any) -> Iterator[Any]:
+    def predict(self, inputs: Any, **options: Any) -> Iterator[Result]:
         """One result per input, as they come. inputs: a path, folder or pattern; an array or an image.
 
         Or any iterable of them.
+
+        for found in model.predict("photos/"):
+            if isinstance(found, foveal.Prediction): ...       # which classes; found.error of any other
         """
         predictor = self.predictor(**options)
         if isinstance(inputs, (str, Path)):
@@ -132,10 +135,16 @@ class Model:
         single = hasattr(inputs, "__array_interface__") and getattr(inputs, "ndim", 3) <= 3
         return predictor.predict([inputs] if single else inputs)
 
-    def translate(self, lines: str | Sequence[str], **options: Any) -> Any:
+    @overload
+    def translate(self, lines: str, **options: Any) -> str: ...
+
+    @overload
+    def translate(self, lines: Iterable[str], **options: Any) -> list[str]: ...
+
+    def translate(self, lines: str | Iterable[str], **options: Any) -> str | list[str]:
         """The translation of a line, or of each of several; of a model that translates."""
         predictor = self.predictor(**options)
-        translate = getattr(predictor, "translate", None)
+        translate: Callable[[Iterable[str]], list[str]] | None = getattr(predictor, "translate", None)
         if translate is None:
             raise FovealError(f"{self.name}: it {self._task.does}, and translates nothing; call predict")
         if isinstance(lines, str):

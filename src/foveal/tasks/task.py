@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from foveal.errors import FovealError, expect, unknown
 from foveal.options import Options
@@ -33,6 +33,20 @@ if TYPE_CHECKING:
     from foveal.training.recipe import Recipe
 
 GROUP = "foveal.tasks"  # the entry points of packages that bring a task
+
+
+class Result(Protocol):
+    """What every task says of one input. The rest is the task's own: `isinstance(result, foveal.Prediction)` is what
+    a classifier found, `foveal.Translation` what a translator wrote.
+    """
+
+    @property
+    def file(self) -> str:
+        """Where the input comes from."""
+
+    @property
+    def error(self) -> str:
+        """Why there is no answer; "" where there is one."""
 
 
 class Predictor(ABC):
@@ -56,8 +70,8 @@ class Predictor(ABC):
         return listed(null)
 
     @abstractmethod
-    def predict(self, inputs: Iterable[Any]) -> Iterator[Any]:
-        """Results, each with the attributes `file` and, where it failed, `error`."""
+    def predict(self, inputs: Iterable[Any]) -> Iterator[Result]:
+        """Results, of a kind of the task's own."""
 
     @abstractmethod
     def rows(self, form: str, widest: int) -> tuple[str, Any]:
