@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from foveal.tasks.classify.predict import Prediction
     from foveal.tasks.load import list_models, load
     from foveal.tasks.model import Model
+    from foveal.tasks.stages import evaluate, export, predict, save
     from foveal.tasks.task import Result
     from foveal.tasks.train import Run, train
     from foveal.tasks.translate.predict import Translation
@@ -55,10 +56,14 @@ _PLACES = {  # public name → where it lives
     "attend": "foveal.core.attend:attend",
     "check": "foveal.explain.check:check",
     "create": "foveal.models.zoo:create",
+    "evaluate": "foveal.tasks.stages:evaluate",
+    "export": "foveal.tasks.stages:export",
     "kernel": "foveal.core.attend:kernel",
     "list_models": "foveal.tasks.load:list_models",
     "load": "foveal.tasks.load:load",
+    "predict": "foveal.tasks.stages:predict",
     "prune": "foveal.deploy.prune_module:prune",
+    "save": "foveal.tasks.stages:save",
     "train": "foveal.tasks.train:train",
     "watch": "foveal.core.watch:watch",
     "weigh": "foveal.core.attend:weigh",
@@ -66,12 +71,8 @@ _PLACES = {  # public name → where it lives
 }
 _ELSEWHERE = {  # what people look for here → where it is
     "create_model": "foveal.create(name)",
-    "evaluate": "foveal.load(model).evaluate(data=…)",
     "explain_image": "foveal.load(model).explain(image)",
-    "export": "foveal.load(model).export(path)",
     "from_pretrained": "foveal.load(folder, file or hf://OWNER/NAME)",
-    "predict": "foveal.load(model).predict(images)",
-    "save": "foveal.load(model).save_pretrained(folder)",
     "translate": "foveal.load(model).translate(lines)",
 }
 _ROOMS = [
@@ -106,7 +107,10 @@ __all__ = [
     "core",
     "create",
     "data",
+    "deploy",
+    "evaluate",
     "explain",
+    "export",
     "kernel",
     "layers",
     "list_models",
@@ -116,9 +120,11 @@ __all__ = [
     "metrics",
     "models",
     "position",
+    "predict",
     "prune",
     "report",
     "runtime",
+    "save",
     "score",
     "tasks",
     "train",

@@ -5,6 +5,7 @@ from foveal.tasks import hub as hub
 from foveal.tasks import load as load
 from foveal.tasks import model as model
 from foveal.tasks import rows as rows
+from foveal.tasks import stages as stages
 from foveal.tasks import task as task
 from foveal.tasks import train as train
 from foveal.tasks import translate as translate
@@ -16,6 +17,7 @@ __all__ = [
     "load",
     "model",
     "rows",
+    "stages",
     "task",
     "train",
     "translate",

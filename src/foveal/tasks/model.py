@@ -40,6 +40,13 @@ class Model:
         self._task, self.card, self.path, self.device, self.threads = task, card, path, device, threads
         self._network, self._exported = network, exported
 
+    @staticmethod
+    def from_pretrained(name: str | Path, **options: Any) -> "Model":
+        """The model in a folder of `save_pretrained`, on the hub, or wherever `foveal.load` finds it."""
+        from foveal.tasks.load import load
+
+        return load(name, **options)
+
     @property
     def task(self) -> str:
         """The name of its task."""

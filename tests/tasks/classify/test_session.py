@@ -30,6 +30,7 @@ from foveal.tasks.classify.predict_torch import TorchClassifier
 from foveal.tasks.classify.prove import ProofImages, by_onnxruntime, prove
 from foveal.tasks.classify.session import ClassifySession
 from foveal.tasks.load import load
+from foveal.tasks.stages import save
 
 SIDE = 56
 KINDS = {
@@ -368,7 +369,8 @@ def test_what_is_blanked_is_explained_as_torch_explains_it(tmp_path):
 @pytest.mark.slow
 def test_a_file_without_attention_is_explained_by_occlusion(tmp_path, capsys):
     pytest.importorskip("transformers")
-    assert main(["export", "mobilenet-v2", "--out", str(tmp_path / "peer.onnx")]) == 0
+    file = save(create("mobilenet-v2"), tmp_path / "peer.safetensors")
+    assert main(["export", str(file), "--out", str(tmp_path / "peer.onnx")]) == 0
     capsys.readouterr()
     Image.fromarray(frames(1, 64)[0]).save(tmp_path / "a.png")
     assert (
