@@ -19,6 +19,7 @@ import pytest
 from PIL import Image
 
 from foveal.data.source import FileImages, Names, Source
+from foveal.errors import EXTRAS
 from foveal.options import load_yaml
 from foveal.report.catalogue import samples
 from foveal.tasks.classify.recipe import RECIPES
@@ -293,6 +294,7 @@ def test_every_extra_that_a_message_names_is_there():
         for file in files
         for name in re.findall(r"foveal\[([a-z]+)\]", file.read_text(encoding="utf-8"))
     }
+    named |= {(name, "errors.py") for name in EXTRAS.values()}
     assert {name for name, _ in named} >= {"torch", "train", "hub"}
     assert not {one for one in named if one[0] not in extras}
 

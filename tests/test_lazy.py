@@ -11,7 +11,7 @@ import pytest
 from grid import first_is_quick
 
 import foveal
-from foveal.lazy import ROOMS, places, public, stubs
+from foveal.lazy import FLOORS, ROOMS, modules, places, public, stubs
 
 HOME = Path(foveal.__file__).parent
 
@@ -65,10 +65,32 @@ def test_a_star_imports_what_is_public_and_nothing_else(room):
 
 
 @pytest.mark.parametrize("room", first_is_quick(ROOMS))
-def test_help_lists_every_class(room):
-    page = python(f"import pydoc, foveal.{room}; print(pydoc.plain(pydoc.render_doc(foveal.{room})))")
+def test_help_lists_every_class_and_says_what_it_is(room):
+    code = f"import pydoc, foveal.{room}; print(pydoc.plain(pydoc.render_doc(foveal.{room})))"
+    lines = python(code).splitlines()
     for name in getattr(foveal, room).__all__:
-        assert f"class {name}(" in page, name
+        (place,) = (number for number, line in enumerate(lines) if line.strip().startswith(f"class {name}("))
+        assert lines[place + 1].startswith("        "), name  # what it is
+        assert lines[place + 1].strip(), name
+    assert len(lines) < 200
+
+
+def test_help_lists_every_mask_and_score():
+    page = python(
+        "import pydoc, foveal; print(*(pydoc.plain(pydoc.render_doc(one)) for one in (foveal.mask, foveal.score)))"
+    )
+    assert "    causal\n        Causal mask: nobody looks at what comes later." in page
+    assert all(f"\n    {name}\n        " in page for name in [*foveal.mask.__all__[1:], *foveal.score.__all__])
+
+
+@pytest.mark.parametrize("room", sorted(FLOORS))
+def test_a_room_lists_its_modules_and_nothing_that_they_import(room):
+    names = getattr(foveal, room).__all__
+    assert names == dir(getattr(foveal, room)) == sorted(names)
+    assert not [name for name in names if name.startswith("_")]
+    assert not {"Any", "annotations", "door_of_modules"} & set(names)
+    with pytest.raises(AttributeError, match=f"no module of foveal.{room} is called 'nothing'; "):
+        getattr(foveal, room).nothing  # noqa: B018
 
 
 def test_an_unknown_name_is_answered_with_what_was_meant():
@@ -108,6 +130,8 @@ def test_the_stubs_are_current():
         assert file.read_text(encoding="utf-8") == text, f"{file.relative_to(HOME)} is not current: run make stubs"
     for room in ROOMS:
         assert set(places(HOME / room)) == set(getattr(foveal, room).__all__)
+    for room, more in FLOORS.items():
+        assert set(modules(HOME / room)) | set(more) == set(getattr(foveal, room).__all__)
     masks = (HOME / "mask.pyi").read_text(encoding="utf-8")
     assert all(f" as {name}\n" in masks for name in foveal.mask.__all__)
 

@@ -124,6 +124,25 @@ def test_a_preset_has_random_weights_the_same_each_time():
     assert load("transformer-tiny", device="cpu").task == "translate"
 
 
+def test_random_weights_answer_nothing_and_stay_random_in_a_file(tmp_path):
+    model = load("icam-30k", device="cpu", config={"classes": 5, "image": 112})
+    black, says = np.zeros((112, 112, 3), np.uint8), "expected a trained model, got a preset with random weights"
+    for call in (model.predict, model.explain):
+        with pytest.raises(FovealError, match=f"^icam-30k: {says}; foveal train makes one of it$"):
+            call(black)
+    with pytest.raises(FovealError, match=f"^transformer-tiny: {says}"):
+        load("transformer-tiny", device="cpu").translate("one")
+    saved = load(model.save_pretrained(tmp_path / "saved"), device="cpu")
+    exported = load(model.export(tmp_path / "m.onnx").path)
+    for again in (saved, exported):
+        assert again.random
+        with pytest.raises(FovealError, match=f"^{again.path}: expected a trained model, got random weights"):
+            again.predict(black)
+    assert repr(saved).endswith(", random weights)")
+    text = (load("transformer-tiny", device="cpu").save_pretrained(tmp_path / "t") / "README.md").read_text()
+    assert "A model that translates, with random weights: nobody trained it." in text
+
+
 def test_a_translator_says_its_task_itself(translator):
     model = load(translator, device="cpu")
     assert (model.task, model.classes) == ("translate", ())
@@ -323,6 +342,34 @@ def test_a_list_of_models():
     assert not set(list_models(task="translate")) & set(list_models(task="classify"))
     with pytest.raises(FovealError, match="no task is called 'classfy'"):
         list_models(task="classfy")
+
+
+def test_a_list_of_a_name_that_nothing_has_is_no_empty_list():
+    with pytest.raises(FovealError) as caught:
+        list_models("translate")
+    assert str(caught.value) == (
+        "list_models: expected a pattern of names, or task=, got the task 'translate'; list_models(task='translate')"
+    )
+    with pytest.raises(FovealError, match="no model is called 'icam-31'; the nearest is 'icam-31k'"):
+        list_models("icam-31")
+    with pytest.raises(FovealError, match=r'list_models: expected a pattern such as "icam\*", got None'):
+        list_models(None)
+    assert list_models("nothing-like-it*") == []
+
+
+@pytest.mark.parametrize("name", [None, 3, ["icam-31k"], b"icam-31k"])
+def test_what_is_no_name(name):
+    assert refusal(name).startswith("the model: expected its name or its path, got ")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "got"), [(None, "None"), (3, "3"), (b"photo.jpg", "bytes"), ({"photo.jpg": 1}, "dict")]
+)
+def test_what_is_no_input(inputs, got, run):
+    with pytest.raises(FovealError) as caught:
+        load(run, device="cpu").predict(inputs)
+    wanted = "a path, folder or pattern, one image, or several of them"
+    assert str(caught.value) == f"to predict: expected {wanted}, got {got}"
 
 
 # --- there and back ---------------------------------------------------------------------------------------------------

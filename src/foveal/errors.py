@@ -11,9 +11,46 @@ import stat
 from collections.abc import Iterable, Iterator
 from numbers import Real
 
+EXTRAS = {  # a package that foveal runs without → the extra that installs it
+    "torch": "torch",
+    "safetensors": "torch",
+    "yaml": "train",
+    "pytorch_lightning": "train",
+    "kornia": "train",
+    "rich": "train",
+    "torch_pruning": "prune",
+    "tokenizers": "text",
+    "sacrebleu": "train",
+    "torchmetrics": "train",
+    "onnx": "train",
+    "onnxscript": "train",
+    "transformers": "peers",
+    "huggingface_hub": "hub",
+}
+
 
 class FovealError(ValueError):
     """Bad input. The message is one line and is meant for the person who made the call."""
+
+
+class MissingPackage(FovealError, ModuleNotFoundError):  # noqa: N818 — an import that fails is an ImportError, too
+    """A package that one of foveal's extras installs, and nobody has installed."""
+
+    def __init__(self, package: str) -> None:
+        super().__init__(f"this needs {package}, which is not installed; pip install foveal[{EXTRAS[package]}]")
+        self.name = package
+
+
+@contextlib.contextmanager
+def naming_extras() -> Iterator[None]:
+    """Around what imports more than `pip install foveal` brings: where that fails, which extra brings it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if isinstance(error, MissingPackage) or package not in EXTRAS:
+            raise
+        raise MissingPackage(package) from None
 
 
 def expect(holds: bool, what: str, expected: object, got: object, do: str = "") -> None:

@@ -3,17 +3,6 @@
 They live in core/pattern/, one file each, and are found by their file.
 """
 
-from typing import Any
+from foveal.lazy import door_by_file
 
-from foveal.core import mask as _home
-from foveal.core.mask import Mask
-
-__all__ = ["Mask", *_home.patterns()]  # noqa: PLE0604
-
-
-def __getattr__(name: str) -> Any:
-    return getattr(_home, name)
-
-
-def __dir__() -> list[str]:
-    return ["Mask", *_home.patterns()]
+__getattr__, __dir__ = door_by_file(__name__, "foveal.core.pattern", "mask", Mask="foveal.core.mask")

@@ -3,16 +3,6 @@
 They live in core/score/, one file each, and are found by their file.
 """
 
-from typing import Any
+from foveal.lazy import door_by_file
 
-from foveal.core import score as _home
-
-__all__ = _home.names()  # noqa: PLE0605
-
-
-def __getattr__(name: str) -> Any:
-    return getattr(_home, name)
-
-
-def __dir__() -> list[str]:
-    return _home.names()
+__getattr__, __dir__ = door_by_file(__name__, "foveal.core.score", "score")

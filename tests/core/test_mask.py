@@ -277,7 +277,7 @@ def test_a_mask_is_found_by_its_name():
     ]
     assert set(names) <= set(dir(foveal.mask))
     with pytest.raises(
-        AttributeError, match=r"no mask is called 'locl'; the nearest is 'local'; there are bigbird, causal"
+        AttributeError, match=r"no mask is called 'locl'; the nearest is 'local'; there are Mask, bigbird, causal"
     ):
         foveal.mask.locl  # noqa: B018
     assert not hasattr(foveal.mask, "_nothing")

@@ -322,6 +322,10 @@ def test_what_cannot_be_had_is_reported() -> None:
         _ = seen["0.attention"].weights
     with pytest.raises(FovealError, match=r"no layer is called '1\.attentoin'; the nearest is '1\.attention'"):
         seen["1.attentoin"]
+    with pytest.raises(
+        FovealError, match=r"what was seen: expected the name of a layer, '0\.attention' or '1.*, got 0$"
+    ):
+        seen[0]
     with (
         pytest.raises(FovealError, match=r"no layer is called 'O\.attention'; the nearest is"),
         watch(layers, layers="O.attention"),

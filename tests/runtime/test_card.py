@@ -127,6 +127,7 @@ BAD = {
     "an odd digit": (changed(foveal="²", task="x"), "expected a model for the task classify"),
     "a number as model": (changed(model=3), "expected a card whose model is printable text, got 3"),
     "a list as family": (changed(family=["icam"]), "expected a card whose family is printable text"),
+    "random in words": (changed(random="no"), "expected a card whose random is true or false, got 'no'"),
     "a number as config": (changed(config=3), "expected a card whose config has names and values, got 3"),
     "no class": (changed(classes=[]), "expected names of classes, got ()"),
     "numbers as classes": (changed(classes=[1, 2]), "expected names of classes, got (1, 2)"),

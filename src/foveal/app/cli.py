@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from foveal import __version__
 from foveal.child import end_with_parent
-from foveal.errors import FovealError, printable, unknown
+from foveal.errors import FovealError, naming_extras, printable, unknown
 from foveal.tasks.task import all_tasks
 
 COMMANDS = {  # the name, which is its file's in app/command/, too → what it does; a task adds its own by its protocol
@@ -40,21 +40,6 @@ COMMANDS = {  # the name, which is its file's in app/command/, too → what it d
 }
 
 BUG, WRONG, STOPPED, TERMINATED = 1, 2, 130, 143  # exit statuses
-EXTRAS = {
-    "torch": "torch",
-    "safetensors": "torch",
-    "yaml": "train",
-    "pytorch_lightning": "train",
-    "kornia": "train",
-    "rich": "train",
-    "torch_pruning": "prune",
-    "tokenizers": "text",
-    "sacrebleu": "train",
-    "torchmetrics": "train",
-    "onnx": "train",
-    "onnxscript": "train",
-    "transformers": "peers",
-}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -65,7 +50,8 @@ def main(argv: list[str] | None = None) -> int:
     _stop_when_terminated()
     try:
         _expect_working_folder()
-        status = _run([argument for argument in arguments if argument != "--debug"])
+        with naming_extras():
+            status = _run([argument for argument in arguments if argument != "--debug"])
         sys.stdout.flush()
         return status
     except _Shown as shown:
@@ -86,13 +72,6 @@ def main(argv: list[str] | None = None) -> int:
             )
         _give_up_output()
         return _say(f"error: cannot write the output: {error.strerror or error}", WRONG, debug)
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in EXTRAS:
-            return _bug(error, debug)
-        return _say(
-            f"error: this needs {package}, which is not installed; pip install foveal[{EXTRAS[package]}]", WRONG, debug
-        )
     except SystemExit as end:  # whatever foveal ran may not end foveal as if all were well
         return _say(f"error: what was run called sys.exit({end.code!r})", WRONG, debug)
     except Exception as error:  # noqa: BLE001 — nobody but a developer wants a traceback

@@ -224,7 +224,7 @@ def _refuses_skew(call: Call) -> str:
 
 
 def _run_skew(call: Call) -> Tensor:
-    from foveal.core.relative_triton import relative
+    from foveal.core._relative_triton import relative
 
     assert isinstance(call.term, RelativeTerm)
     (table,) = call.term.tensors

@@ -246,14 +246,16 @@ def _memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 2**44
 
 
-def __getattr__(name: str) -> Any:
-    # Patterns are found by their file, so that adding one changes nothing here.
-    if name.startswith("_"):
-        raise AttributeError(name)
-    if name not in patterns():
-        error = unknown("mask", name, patterns())
-        raise AttributeError(str(error))
-    return getattr(importlib.import_module(f"foveal.core.pattern.{name}"), name)
+if not TYPE_CHECKING:  # a type checker that saw it would take any name
+
+    def __getattr__(name: str) -> Any:
+        # Patterns are found by their file, so that adding one changes nothing here.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name not in patterns():
+            error = unknown("mask", name, patterns())
+            raise AttributeError(str(error))
+        return getattr(importlib.import_module(f"foveal.core.pattern.{name}"), name)
 
 
 def __dir__() -> list[str]:

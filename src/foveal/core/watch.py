@@ -166,6 +166,8 @@ class Seen(dict[str, Record]):
         self.unseen: list[str] = []  # attention layers that ran and hid their weights; known when the watch ends
 
     def __missing__(self, name: str) -> Record:
+        names = f"the name of a layer, {' or '.join(map(repr, self)) or 'of which none was seen'}"
+        expect(isinstance(name, str), "what was seen", names, short_repr(name))
         raise unknown("layer", name, self)
 
     def __repr__(self) -> str:

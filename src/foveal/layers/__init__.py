@@ -2,4 +2,4 @@
 
 from foveal.lazy import door
 
-__getattr__, __dir__, __all__ = door(__name__, "layer")
+__getattr__, __dir__ = door(__name__, "layer")

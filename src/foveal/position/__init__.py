@@ -5,4 +5,4 @@ One file per way, found by its file.
 
 from foveal.lazy import door
 
-__getattr__, __dir__, __all__ = door(__name__, "position")
+__getattr__, __dir__ = door(__name__, "position")

@@ -152,9 +152,13 @@ def colours(values: Matrix, signed: bool = False) -> NDArray[np.uint8]:
 
 def save(image: Image.Image, path: Path) -> None:
     """Write a PNG, whole or not at all."""
+    write_atomic(path, png(image))
+
+
+def png(image: Image.Image) -> bytes:
     content = io.BytesIO()
     image.save(content, format="PNG", optimize=True)
-    write_atomic(path, content.getvalue())
+    return content.getvalue()
 
 
 def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:

@@ -1,12 +1,9 @@
 """Run an exported file: numpy, Pillow and onnxruntime, never torch. What a robot installs.
 
-model = foveal.load("inspector.onnx")       # opens it; model.predict(images), model.exported.session
+model = foveal.load("inspector.onnx")       # opens it; model.predict(images)
+session = foveal.runtime.Session("inspector.onnx")       # its graph alone: arrays in, arrays out
 """
 
-from typing import Any
+from foveal.lazy import door_of_modules
 
-
-def __getattr__(name: str) -> Any:
-    # Whoever looks for a class, a Session or a Predictor, wants to open a file.
-    more = ': foveal.load("file.onnx") opens an exported file' if name[:1].isupper() else ""
-    raise AttributeError(f"module 'foveal.runtime' has no attribute {name!r}{more}")
+__getattr__, __dir__ = door_of_modules(__name__)

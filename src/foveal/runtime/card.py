@@ -36,6 +36,7 @@ class Card:
     recipe: dict[str, Any] = field(default_factory=dict)
     origin: dict[str, Any] = field(default_factory=dict)
     note: str = ""  # what it is good for, and what not
+    random: bool = False  # whether nobody trained it: its weights are those that it was created with
     # of the tensors that pruning made smaller than the config says
     shapes: dict[str, list[int]] = field(default_factory=dict)
     format: int = FORMAT
@@ -66,6 +67,7 @@ class Card:
         for name in ("config", "data", "metrics", "recipe", "origin", "shapes"):
             value = getattr(self, name)
             expect(isinstance(value, dict), where, f"a card whose {name} has names and values", short_repr(value))
+        expect(isinstance(self.random, bool), where, "a card whose random is true or false", short_repr(self.random))
         for name, shape in self.shapes.items():
             sizes = isinstance(shape, list) and all(is_integer(size) and size > 0 for size in shape)
             expect(sizes, where, f"a shape of {short_repr(name)} in integers above 0", short_repr(shape))

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from foveal.errors import FovealError
+from foveal.errors import FovealError, MissingPackage, naming_extras
 from foveal.runtime.packaged import FILE
 
 
@@ -33,9 +33,8 @@ def upload(folder: Path, repo: str, **options: Any) -> str:
 
 def _library(repo: str) -> Any:
     try:
-        import huggingface_hub
-    except ModuleNotFoundError:
-        raise FovealError(
-            f"the model hf://{repo}: this needs huggingface_hub, which is not installed; pip install foveal[hub]"
-        ) from None
+        with naming_extras():
+            import huggingface_hub
+    except MissingPackage as error:
+        raise FovealError(f"the model hf://{repo}: {error}") from None
     return huggingface_hub

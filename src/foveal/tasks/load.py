@@ -1,23 +1,25 @@
 """`foveal.load`: open a model by whatever names it; the file says its task."""
 
 import contextlib
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
 
-from foveal.errors import FovealError, expect, nearest, reading, unknown
+from foveal.errors import FovealError, expect, naming_extras, nearest, reading, short_repr, unknown
 from foveal.file_names import expanded
 from foveal.runtime import packaged
 from foveal.runtime.card import read_card, task_in
-from foveal.runtime.exported import open_exported
+from foveal.runtime.exported import Session
 from foveal.runtime.packaged import EXPORTED, FILE, SUFFIX
 from foveal.tasks.model import Model
-from foveal.tasks.task import Task, all_tasks, find_task
+from foveal.tasks.task import Task, all_tasks, find_task, task_names
 
 HUB = "hf://"  # before an id on the hub; without it nothing is ever looked up there
 FOREIGN = (".pt", ".pt2", ".pth", ".ckpt", ".bin", ".pkl", ".h5")  # models that others write
 
 
+@naming_extras()
 def load(name: "str | Path", *, device: str = "auto", threads: int = 1, config: dict[str, Any] | None = None) -> Model:
     """A run's folder, a .safetensors or .onnx file, weights that come with foveal, a preset (with random weights),
     or hf://OWNER/NAME on the hub.
@@ -31,7 +33,7 @@ def load(name: "str | Path", *, device: str = "auto", threads: int = 1, config: 
         return _preset(str(name), device, threads, config or {})
     if where.suffix == EXPORTED:
         expect(device in ("auto", "cpu"), "--device", "auto or cpu for an exported file", device)
-        exported = open_exported(where, threads)
+        exported = Session(where, threads)
         task = _task_of(exported.card, where)
         return Model(task, read_card(exported.card, str(where), task.card), where, exported=exported, threads=threads)
     from foveal.models.store import load_model, model_file, read_text
@@ -48,6 +50,7 @@ def load(name: "str | Path", *, device: str = "auto", threads: int = 1, config: 
 
 def find_model(name: "str | Path") -> Path | None:
     """The path of a model; None where the name is a preset's. An error names what is near a name that nobody has."""
+    expect(isinstance(name, (str, Path)), "the model", "its name or its path", short_repr(name))
     text = str(name)
     if text.startswith(HUB):
         from foveal.tasks.hub import download
@@ -155,14 +158,20 @@ def list_models(pattern: str = "*", task: str | None = None) -> list[str]:
     """
     import fnmatch
 
+    expect(isinstance(pattern, str), "list_models", 'a pattern such as "icam*"', short_repr(pattern))
     known = preset_names(*([] if task is None else [find_task(task)]))
     weights = packaged.names() if task in (None, _packaged_task()) else ()
-    return [name for name in (*known, *weights) if fnmatch.fnmatch(name, pattern)]
+    found = [name for name in (*known, *weights) if fnmatch.fnmatch(name, pattern)]
+    if not found and not any(sign in pattern for sign in "*?["):  # a name, which nothing has
+        got, do = f"the task {pattern!r}", f"list_models(task={pattern!r})"
+        expect(pattern not in task_names(), "list_models", "a pattern of names, or task=", got, do)
+        raise unknown("model", pattern, (*known, *weights))
+    return found
 
 
 def _packaged_task() -> str | None:
     file = packaged.packaged(packaged.DEFAULT, EXPORTED)
-    return None if file is None else task_in(open_exported(file).card)
+    return None if file is None else task_in(Session(file).card)
 
 
 def _preset(name: str, device: str, threads: int, config: dict[str, Any]) -> Model:
@@ -174,7 +183,8 @@ def _preset(name: str, device: str, threads: int, config: dict[str, Any]) -> Mod
     with torch.random.fork_rng(devices=[]):  # the same weights each time, and the caller's generator stays as it is
         torch.manual_seed(0)
         network = create(name, **config).eval()
-    return Model(task, task.new_card(name, network), network=network, device=device, threads=threads)
+    card = dataclasses.replace(task.new_card(name, network), random=True)
+    return Model(task, card, network=network, device=device, threads=threads)
 
 
 def _task_of(text: str, file: Path) -> Task:

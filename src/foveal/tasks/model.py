@@ -1,19 +1,19 @@
 """One opened model, whatever lies behind it: what `foveal.load` returns, and what every command works with."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from foveal.atomic import write_atomic
-from foveal.errors import FovealError, expect
+from foveal.errors import FovealError, expect, naming_extras, short_repr
 from foveal.options import make
 from foveal.progress import Progress, silent
 from foveal.runtime.card import Card
-from foveal.runtime.exported import ExportedFile
+from foveal.runtime.exported import Session
 from foveal.runtime.packaged import FILE, WEIGHTS
-from foveal.tasks.task import Evaluation, Explanation, Exported, Predictor, Task
+from foveal.tasks.task import Evaluation, Explanation, Exported, Predictor, Result, Task
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,13 +32,20 @@ class Model:
         path: Path | None = None,
         *,
         network: "nn.Module | None" = None,
-        exported: ExportedFile | None = None,
+        exported: Session | None = None,
         device: str = "auto",
         threads: int = 1,
     ) -> None:
-        """path: where it was loaded from; None for a preset with random weights."""
+        """path: where it was loaded from; None for a preset."""
         self._task, self.card, self.path, self.device, self.threads = task, card, path, device, threads
         self._network, self._exported = network, exported
+
+    @staticmethod
+    def from_pretrained(name: str | Path, **options: Any) -> "Model":
+        """The model in a folder of `save_pretrained`, on the hub, or wherever `foveal.load` finds it."""
+        from foveal.tasks.load import load
+
+        return load(name, **options)
 
     @property
     def task(self) -> str:
@@ -57,8 +64,8 @@ class Model:
 
     @property
     def random(self) -> bool:
-        """Whether its weights are random: a preset that nobody trained."""
-        return self.path is None
+        """Whether its weights are random: a preset that nobody trained, or a file of one."""
+        return self.card.random
 
     @property
     def is_exported(self) -> bool:
@@ -76,12 +83,13 @@ class Model:
         return self._network.to(choose(self.device)).eval()
 
     @property
-    def exported(self) -> ExportedFile:
+    def exported(self) -> Session:
         """The session of an exported file."""
         expect(self._exported is not None, self.name, "an exported .onnx file", "a model of torch")
         assert self._exported is not None
         return self._exported
 
+    @naming_extras()
     def origin(self) -> dict[str, str]:
         """Where a figure of this model comes from: the machine, versions, and the threads that compute."""
         from foveal.deploy.measure.origin import origin
@@ -108,14 +116,19 @@ class Model:
         alone = self.path is None or self.path.is_dir() or self.path.name == FILE
         return self.folder() / (what if alone else f"{self.path.stem}-{what}")  # type: ignore[union-attr]
 
+    @naming_extras()
     def predictor(self, **options: Any) -> Predictor:
         """The model at work, for those who call it many times."""
+        self._expect_trained()
         return self._task.predictor(self, self._options("predict", options))
 
-    def predict(self, inputs: Any, **options: Any) -> Iterator[Any]:
+    def predict(self, inputs: Any, **options: Any) -> Iterator[Result]:
         """One result per input, as they come. inputs: a path, folder or pattern; an array or an image.
 
         Or any iterable of them.
+
+        for found in model.predict("photos/"):
+            if isinstance(found, foveal.Prediction): ...       # which classes; found.error of any other
         """
         predictor = self.predictor(**options)
         if isinstance(inputs, (str, Path)):
@@ -123,17 +136,30 @@ class Model:
         if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(one, (str, Path)) for one in inputs):
             return predictor.predict(predictor.inputs([str(one) for one in inputs]))
         # one image, of numpy or Pillow; a grey one has two axes
+        several = isinstance(inputs, Iterable) and not isinstance(inputs, (bytes, Mapping))
+        wanted = f"a path, folder or pattern, one {predictor.noun}, or several of them"
+        expect(several or hasattr(inputs, "__array_interface__"), "to predict", wanted, short_repr(inputs))
         single = hasattr(inputs, "__array_interface__") and getattr(inputs, "ndim", 3) <= 3
         return predictor.predict([inputs] if single else inputs)
 
-    def translate(self, lines: str | Sequence[str], **options: Any) -> Any:
+    @overload
+    def translate(self, lines: str, **options: Any) -> str: ...
+
+    @overload
+    def translate(self, lines: Iterable[str], **options: Any) -> list[str]: ...
+
+    def translate(self, lines: str | Iterable[str], **options: Any) -> str | list[str]:
         """The translation of a line, or of each of several; of a model that translates."""
         predictor = self.predictor(**options)
-        translate = getattr(predictor, "translate", None)
+        translate: Callable[[Iterable[str]], list[str]] | None = getattr(predictor, "translate", None)
         if translate is None:
             raise FovealError(f"{self.name}: it {self._task.does}, and translates nothing; call predict")
-        return translate([lines])[0] if isinstance(lines, str) else translate(list(lines))
+        if isinstance(lines, str):
+            return translate([lines])[0]
+        expect(isinstance(lines, Iterable), "lines to translate", "text, or several texts", short_repr(lines))
+        return translate(lines)
 
+    @naming_extras()
     def evaluate(
         self,
         data: str | Path | None = None,
@@ -156,13 +182,16 @@ class Model:
             )
         return self._task.evaluate(self, self._options("evaluate", given | options), progress, beside)
 
+    @naming_extras()
     def explain(self, subject: Any = None, *, progress: Progress = silent, **options: Any) -> Explanation:
         """Where it looked in one input.
 
         Without one, where the options ask for it: how far that explains its answers.
         """
+        self._expect_trained()
         return self._task.explain(self, subject, self._options("explain", options), progress)
 
+    @naming_extras()
     def export(self, path: str | Path, **options: Any) -> Exported:
         """Write it as a file for a runtime without torch, with the proof that it says the same.
 
@@ -171,6 +200,7 @@ class Model:
         expect(not self.is_exported, self.name, "a model of torch", "a file that is exported already")
         return self._task.export(self, Path(path), self._options("export", options))
 
+    @naming_extras()
     def graph(self) -> bytes:
         """The exported file's content in float32, as it is timed."""
         return self._task.graph(self)
@@ -179,6 +209,7 @@ class Model:
         """How a session of its graph answers a batch, where that takes more than one call; as it is timed."""
         return self._task.timed(self, session)
 
+    @naming_extras()
     def save_pretrained(self, folder: str | Path) -> Path:
         """Write model.safetensors, config.json and README.md, by the hub's conventions.
 
@@ -208,6 +239,11 @@ class Model:
         with tempfile.TemporaryDirectory() as folder:
             return upload(self.save_pretrained(folder), repo, **options)
 
+    def _expect_trained(self) -> None:
+        """Random weights answer anything, and nothing that they answer or look at means anything."""
+        got = "a preset with random weights" if self.path is None else "random weights"
+        expect(not self.random, self.name, "a trained model", got, "foveal train makes one of it")
+
     def _options(self, stage: str, values: dict[str, Any]) -> Any:
         """What a stage is given; threads that it would not have are refused before it begins."""
         got = "a model of torch, whose threads are the whole process's"
@@ -217,10 +253,11 @@ class Model:
 
     def _readme(self) -> str:
         tags = ["foveal", self.task]
+        state = "with random weights: nobody trained it" if self.random else "trained with foveal"
         figures = "".join(f"- {name}: {value}\n" for name, value in self.card.metrics.items())
         lines = [
             "---", "library_name: foveal", f"tags: [{', '.join(tags)}]", "---", f"# {self.card.model}", "",
-            self.card.note or f"A model that {self._task.does}, trained with foveal.", "",
+            self.card.note or f"A model that {self._task.does}, {state}.", "",
             "```python", "import foveal",
             'model = foveal.load("this folder, or hf://OWNER/NAME on the hub")', "```", "",
             figures,

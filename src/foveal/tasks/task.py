@@ -7,13 +7,14 @@ and every method imports what it needs when it is called. A stage is written onc
 and knows tasks by this protocol only.
 """
 
+import html
 import importlib
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from foveal.errors import FovealError, expect, unknown
 from foveal.options import Options
@@ -32,6 +33,20 @@ if TYPE_CHECKING:
     from foveal.training.recipe import Recipe
 
 GROUP = "foveal.tasks"  # the entry points of packages that bring a task
+
+
+class Result(Protocol):
+    """What every task says of one input. The rest is the task's own: `isinstance(result, foveal.Prediction)` is what
+    a classifier found, `foveal.Translation` what a translator wrote.
+    """
+
+    @property
+    def file(self) -> str:
+        """Where the input comes from."""
+
+    @property
+    def error(self) -> str:
+        """Why there is no answer; "" where there is one."""
 
 
 class Predictor(ABC):
@@ -55,8 +70,8 @@ class Predictor(ABC):
         return listed(null)
 
     @abstractmethod
-    def predict(self, inputs: Iterable[Any]) -> Iterator[Any]:
-        """Results, each with the attributes `file` and, where it failed, `error`."""
+    def predict(self, inputs: Iterable[Any]) -> Iterator[Result]:
+        """Results, of a kind of the task's own."""
 
     @abstractmethod
     def rows(self, form: str, widest: int) -> tuple[str, Any]:
@@ -90,12 +105,15 @@ class Evaluation(ABC):
     def __str__(self) -> str:
         return self.summary()
 
+    def __repr__(self) -> str:
+        return self.summary()
+
     def _repr_markdown_(self) -> str:  # what a notebook shows
         return self.summary()
 
 
 class Explanation(ABC):
-    """Why a model answered so: where it looked."""
+    """Why a model answered so: where it looked. A dataclass of its kind has `repr=False`: its maps are no text."""
 
     suffix: str  # of the file that `save` writes; "" where there is none
     facts: dict[str, Any]  # plain values that JSON can hold
@@ -107,15 +125,47 @@ class Explanation(ABC):
     @abstractmethod
     def save(self, path: str | Path) -> list[Path]: ...
 
+    def content(self) -> bytes:
+        """The file of its suffix, in memory: what a notebook shows. Nothing, unless the task draws it."""
+        return b""
+
+    def __repr__(self) -> str:
+        return self.summary()
+
+    def _repr_png_(self) -> bytes | None:
+        return (self.content() or None) if self.suffix == ".png" else None
+
+    def _repr_html_(self) -> str | None:
+        if self.suffix != ".html" or not (page := self.content().decode()):
+            return None
+        # in a frame of its own: the page's style is not the notebook's
+        return f'<iframe srcdoc="{html.escape(page)}" style="width: 100%; height: 40em; border: 0"></iframe>'
+
+    def _repr_markdown_(self) -> str | None:
+        return None if self.suffix else self.summary()
+
 
 class Exported(ABC):
-    """A file for a runtime without torch, and the proof that it says the same as its model."""
+    """A file for a runtime without torch, and the proof that it says the same as its model. A dataclass of its kind
+    has `repr=False`, as its proof is long.
+    """
 
     path: Path
     proof: dict[str, Any]
 
     @abstractmethod
     def summary(self) -> str: ...
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
+
+    def _repr_markdown_(self) -> str:
+        return as_markdown(self.summary())
+
+
+def as_markdown(lines: str) -> str:
+    """Lines that stay lines in a notebook."""
+    return lines.replace("\n", "  \n")
 
 
 class LabelledBatches(NamedTuple):

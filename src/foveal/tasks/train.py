@@ -7,18 +7,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foveal.errors import FovealError, expect, is_number, unknown
+from foveal.errors import FovealError, expect, is_number, naming_extras, unknown
 from foveal.options import make, read_options
 from foveal.progress import Progress, silent
 from foveal.runtime.packaged import is_file
-from foveal.tasks.task import Task, find_task
+from foveal.tasks.task import Task, as_markdown, find_task
 
 if TYPE_CHECKING:
     from foveal.tasks.model import Model
     from foveal.training.recipe import Recipe
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Run:
     """A run that has ended: its folder, its result and its model."""
 
@@ -48,7 +48,16 @@ class Run:
     def summary(self) -> str:
         return "\n".join(find_task(self.task).describe_result(self.result, self.folder))
 
+    def __repr__(self) -> str:
+        score = self.result.get("val_score")
+        scored = f", val_score={score:.4g}" if is_number(score) else ""
+        return f"Run({str(self.folder)!r}, task={self.task!r}{scored})"
 
+    def _repr_markdown_(self) -> str:
+        return as_markdown(self.summary())
+
+
+@naming_extras()
 def train(
     task: str,
     *,

@@ -2,4 +2,4 @@
 
 from foveal.lazy import door
 
-__getattr__, __dir__, __all__ = door(__name__, "module on feature maps")
+__getattr__, __dir__ = door(__name__, "module on feature maps")

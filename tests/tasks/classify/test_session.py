@@ -21,15 +21,16 @@ from foveal.explain.saliency import attention_maps
 from foveal.models.store import describe, save_model
 from foveal.models.zoo import create
 from foveal.runtime.card import read_card
-from foveal.runtime.exported import open_exported
+from foveal.runtime.exported import Session
 from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.classify.export import LIMITS, Limits
 from foveal.tasks.classify.graph import export_onnx
 from foveal.tasks.classify.predict import OnnxClassifier
 from foveal.tasks.classify.predict_torch import TorchClassifier
 from foveal.tasks.classify.prove import ProofImages, by_onnxruntime, prove
-from foveal.tasks.classify.session import Session
+from foveal.tasks.classify.session import ClassifySession
 from foveal.tasks.load import load
+from foveal.tasks.stages import save
 
 SIDE = 56
 KINDS = {
@@ -58,8 +59,8 @@ def made(kind="several labels", name="icam-31k"):
 
 
 def session_of(file, threads=1):
-    exported = open_exported(file, threads)
-    return Session(exported, read_card(exported.card, str(file), ClassifyCard))
+    exported = Session(file, threads)
+    return ClassifySession(exported, read_card(exported.card, str(file), ClassifyCard))
 
 
 def frames(count, side=SIDE, seed=0):
@@ -253,7 +254,8 @@ def test_wrong_outputs(file):
 
 def test_rows_that_are_not_there(file, monkeypatch):
     session = session_of(file)
-    monkeypatch.setattr(session, "session", SimpleNamespace(run=lambda names, feed: [np.zeros((1, 3))]))
+    broken = SimpleNamespace(run=lambda names, feed: [np.zeros((1, 3))])
+    monkeypatch.setattr(session.answers, "session", broken)
     with pytest.raises(FovealError, match="3 rows, one per frame, got 1"):
         session(frames(3), ["logits"])
 
@@ -367,7 +369,8 @@ def test_what_is_blanked_is_explained_as_torch_explains_it(tmp_path):
 @pytest.mark.slow
 def test_a_file_without_attention_is_explained_by_occlusion(tmp_path, capsys):
     pytest.importorskip("transformers")
-    assert main(["export", "mobilenet-v2", "--out", str(tmp_path / "peer.onnx")]) == 0
+    file = save(create("mobilenet-v2"), tmp_path / "peer.safetensors")
+    assert main(["export", str(file), "--out", str(tmp_path / "peer.onnx")]) == 0
     capsys.readouterr()
     Image.fromarray(frames(1, 64)[0]).save(tmp_path / "a.png")
     assert (

@@ -27,7 +27,7 @@ from foveal.runtime.decode.batched import decode_all
 from foveal.runtime.decode.engine import Bans
 from foveal.runtime.decode.search import Search
 from foveal.runtime.onnx_session import opened
-from foveal.runtime.vocabulary import both_from
+from foveal.runtime.vocabulary import Vocabulary, both_from
 from foveal.tasks.load import load
 from foveal.tasks.translate.card import TranslateCard
 from foveal.tasks.translate.export import LIMITS, Limits, expect_within
@@ -193,6 +193,43 @@ def test_lines_become_results():
         for one in results
     )
     assert model.translate("three", beam=3, max_length=5) == results[1].text
+
+
+def test_whatever_a_model_generates_is_one_line_by_every_way(tmp_path, monkeypatch, capsys):
+    network, card = made()
+    save_model(network, tmp_path / "t.safetensors", card)
+    model = load(tmp_path / "t.safetensors", device="cpu")
+    monkeypatch.setattr(Vocabulary, "decode", lambda self, numbers: [" a\n b\u2028 " for _ in numbers])
+    assert model.translate("one", beam=1, max_length=3) == "a b"
+    (found,) = model.predict(["one"], beam=1, max_length=3)
+    assert (found.text, found.candidates[0].text) == ("a b", "a b")
+    assert model.explain("one").facts["translation"] == "a b"
+    monkeypatch.setattr("foveal.tasks.translate.command.lines_ahead", lambda number, batch: batch)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"one\ntwo\n"), fileno=lambda: 0))
+    assert main(["translate", str(model.path), "--device", "cpu", "--beam", "1", "--max-length", "3"]) == 0
+    assert capsys.readouterr().out == "a b\na b\n"
+
+
+def test_several_candidates_are_not_dropped_without_a_word():
+    with pytest.raises(FovealError) as caught:
+        as_model(*made()).translate("three", beam=3, n_best=3)
+    assert str(caught.value) == (
+        "n_best: expected 1 where each line has one translation, got 3; predict gives every candidate"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (3, "lines to translate: expected text, or several texts, got 3"),
+        (None, "lines to translate: expected text, or several texts, got None"),
+        (["one", 3], "a line to translate: expected text, got 3"),
+    ],
+)
+def test_what_is_no_text(lines, message):
+    with pytest.raises(FovealError) as caught:
+        as_model(*made()).translate(lines)
+    assert str(caught.value) == message
 
 
 def test_lines_of_a_file(tmp_path, monkeypatch):

@@ -9,9 +9,10 @@ import torch
 from PIL import Image
 
 import foveal
-from foveal.atomic import beside
+from foveal.atomic import write_atomic
 from foveal.errors import expect
 from foveal.options import Options, option
+from foveal.report.picture import png
 from foveal.runtime.image import Pixels, open_image
 from foveal.tasks.model import Model
 from foveal.tasks.task import Explanation
@@ -42,11 +43,13 @@ class GaugeExplanation(Explanation):
         return f"{self.facts['value']:.3f}, read at x = {self.facts['x']}, y = {self.facts['y']}"
 
     def save(self, path: str | Path) -> list[Path]:
+        write_atomic(Path(path), self.content())
+        return [Path(path)]
+
+    def content(self) -> bytes:
         weights = self.arrays["weights"]
         light = np.kron((weights / weights.max()) ** self.gamma, np.ones((len(self.pixels) // len(weights),) * 2))
-        with beside(Path(path)) as part:
-            Image.fromarray((self.pixels * light[..., None]).astype(np.uint8)).save(part, "PNG")
-        return [Path(path)]
+        return png(Image.fromarray((self.pixels * light[..., None]).astype(np.uint8)))
 
 
 def explain(model: Model, subject: Any, options: ExplainOptions) -> GaugeExplanation:

@@ -87,12 +87,7 @@ def open_first(words: Sequence[str], device: str) -> tuple[Model, list[str]]:
     for word in rest:
         if Path(word).suffix in (".safetensors", ".onnx"):
             raise FovealError(f"{word}: expected inputs after the first argument, got a model; put the model first")
-    model = load(words[0] if given else default_model(), device=device)
-    if model.random:
-        raise FovealError(
-            f"{words[0]}: expected a trained model, got a preset with random weights; foveal train makes one of it"
-        )
-    return model, rest
+    return load(words[0] if given else default_model(), device=device), rest
 
 
 def _is_input(word: str) -> bool:

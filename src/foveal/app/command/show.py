@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         entry = find(args.name)
     except FovealError:
-        if args.name not in preset_names():
+        if args.name not in (*(name for entry in entries() for name in entry.presets), *preset_names()):
             raise
         _alone(args, "a preset", "png", "size")
         print("\n".join(describe_preset(args.name)))

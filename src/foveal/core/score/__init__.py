@@ -9,7 +9,7 @@ The file's name is the score's name, and `foveal.score.additive` finds it by tha
 
 import importlib
 import pkgutil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -35,10 +35,12 @@ def check_heads(q: Tensor, k: Tensor, *, same_width: bool = True) -> None:
     expect(not same_width or q.shape[3] == k.shape[3], "k", f"width {q.shape[3]} as q", tuple(k.shape))
 
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("_"):
-        raise AttributeError(name)
-    raise AttributeError(str(unknown("score", name, names())))
+if not TYPE_CHECKING:  # a type checker that saw it would take any name
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise AttributeError(str(unknown("score", name, names())))
 
 
 # Python binds a folder's file to its name on import, so the functions are bound over them here, once and for all.

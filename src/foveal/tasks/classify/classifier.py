@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.classify.predict import Classifier, OnnxClassifier
-from foveal.tasks.classify.session import Session
+from foveal.tasks.classify.session import ClassifySession
 
 if TYPE_CHECKING:
     from foveal.tasks.model import Model
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def classifier_of(model: "Model", batch: int = 16, threshold: float | None = None) -> Classifier:
     card = cast("ClassifyCard", model.card)
     if model.is_exported:
-        return OnnxClassifier(Session(model.exported, card), batch, threshold)
+        return OnnxClassifier(ClassifySession(model.exported, card), batch, threshold)
     from foveal.tasks.classify.predict_torch import TorchClassifier
 
     return TorchClassifier(model.network, card, model.device, batch, threshold)

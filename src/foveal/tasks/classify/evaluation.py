@@ -34,7 +34,7 @@ class Evaluated:
     scores: Scores
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClassifyEvaluation(Evaluation):
     source: Source
     split: str

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foveal.atomic import write_atomic
 from foveal.errors import FovealError, expect
 from foveal.report.overlay import Panel, Sheet
 from foveal.runtime.blank import paint
@@ -31,7 +32,7 @@ SHARP = 660  # pixels of the photo's side on a sheet
 CELLS = (7, 7)  # of the maps of a model whose attention gives no grid
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClassifyExplanation(Explanation):
     suffix = ".png"
     facts: dict[str, Any]
@@ -47,13 +48,16 @@ class ClassifyExplanation(Explanation):
         return f"{self.facts['file']}: {found}{without}"
 
     def save(self, path: str | Path) -> list[Path]:
-        from foveal.report.overlay import draw
-        from foveal.report.picture import save
-
         fits = Path(path).suffix.lower() == self.suffix
         expect(fits, "to save", f"the name of a {self.suffix} file", str(path))
-        save(draw(self.sheet), Path(path))
+        write_atomic(Path(path), self.content())
         return [Path(path)]
+
+    def content(self) -> bytes:
+        from foveal.report.overlay import draw
+        from foveal.report.picture import png
+
+        return png(draw(self.sheet))
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ LIMITS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ExportedClassifier(Exported):
     path: Path
     proof: dict[str, Any]

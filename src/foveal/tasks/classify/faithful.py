@@ -45,7 +45,7 @@ MEASURES = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FaithfulnessExplanation(Explanation):
     suffix = ""  # it is saved as a folder
     facts: dict[str, Any]

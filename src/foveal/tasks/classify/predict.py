@@ -24,7 +24,7 @@ from foveal.runtime.answers import Array, found, probabilities_or_nan
 from foveal.runtime.image import Frame, Pixels
 from foveal.runtime.image_predictor import ImagePredictor, Problem
 from foveal.tasks.classify.card import ClassifyCard
-from foveal.tasks.classify.session import Session
+from foveal.tasks.classify.session import ClassifySession
 from foveal.tasks.task import Predictor
 
 WIDEST = 60  # columns of a table for the name of a file
@@ -95,7 +95,7 @@ class OnnxClassifier(Classifier):
     unless the caller has a threshold of their own.
     """
 
-    def __init__(self, session: Session, batch: int = 16, threshold: float | None = None) -> None:
+    def __init__(self, session: ClassifySession, batch: int = 16, threshold: float | None = None) -> None:
         super().__init__(session.card, batch, threshold)
         self.session = session
 

@@ -5,7 +5,7 @@ import os
 import stat
 import sys
 
-from foveal.errors import FovealError, expect
+from foveal.errors import expect
 from foveal.options import add_flags, from_flags
 from foveal.runtime.decode.batched import AHEAD, in_parts
 from foveal.tasks.load import load
@@ -32,23 +32,16 @@ def run(args: argparse.Namespace) -> int:
         "set OMP_NUM_THREADS for it",
     )
     expect(model.task == "translate", model.name, "a model that translates", f"one for the task {model.task}")
-    if model.random:
-        raise FovealError(
-            f"{model.name}: expected a trained model, got a preset with random weights; foveal train makes one of it"
-        )
     predictor = model.predictor(**from_flags(args, PredictOptions))
     assert isinstance(predictor, TranslatePredictor)
 
     def answer(part: list[str]) -> list[str]:
         first = predictor.count
-        found = predictor.decoded(part)
-        texts = iter(predictor.target.decode([one.tokens for sentences in found for one in sentences]))
-        rows = []
-        for number, sentences in enumerate(found, first + 1):
-            for one in sentences:
-                text = " ".join(next(texts).split())  # whatever a model generates is one line
-                rows.append(f"{number}\t{one.score:.4f}\t{text}\n" if options.n_best > 1 else f"{text}\n")
-        return rows
+        return [
+            f"{number}\t{one.score:.4f}\t{one.text}\n" if options.n_best > 1 else f"{one.text}\n"
+            for number, candidates in enumerate(predictor.answers(part), first + 1)
+            for one in candidates
+        ]
 
     for row in in_parts(lines_in(sys.stdin.buffer), lines_ahead(sys.stdin.fileno(), options.batch), answer):
         sys.stdout.write(row)

@@ -19,6 +19,7 @@ from foveal.runtime.vocabulary import both_from
 from foveal.tasks.translate.card import TranslateCard
 from foveal.tasks.translate.evaluation import Evaluated, TranslateEvaluation
 from foveal.tasks.translate.options import EvaluateOptions
+from foveal.tasks.translate.predict import texts_of
 from foveal.tasks.translate.read import read_like
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def _evaluate(translator: _Translator, pairs: Pairs, search: Search, options: Ev
     source, target = both_from(translator.card.vocabulary)
     sources = truncated(source.encode(pairs.source), search.max_positions)
     found = decode_all(translator.engine, sources, search, options.batch)
-    translations = target.decode([sentences[0].tokens for sentences in found])
+    translations = texts_of(target, [sentences[0] for sentences in found])
     # References as they are: a model that was trained on lowercase letters is evaluated on all letters.
     words = [max(1, len(line.split())) for line in pairs.source]
     scores: dict[str, Score] = translation_scores(translations, pairs.target, options.resamples)

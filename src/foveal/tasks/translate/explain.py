@@ -17,7 +17,7 @@ from foveal.tasks.task import Explanation
 from foveal.tasks.translate.attention import attention_maps
 from foveal.tasks.translate.card import TranslateCard
 from foveal.tasks.translate.page import Translated, page, picture
-from foveal.tasks.translate.predict import lines_named
+from foveal.tasks.translate.predict import lines_named, texts_of
 
 if TYPE_CHECKING:
     from foveal.tasks.model import Model
@@ -56,9 +56,12 @@ class TranslateExplanation(Explanation):
         expect(path.suffix.lower() == self.suffix, "--out", f"the name of a {self.suffix} file", str(path))
         drawn = path.with_suffix(".svg")
         rows, columns = self.translated.labels("cross")
-        write_atomic(path, page(self.translated).encode())
+        write_atomic(path, self.content())
         write_atomic(drawn, picture(self.translated.attention.average, rows, columns).encode())
         return [path, drawn]
+
+    def content(self) -> bytes:
+        return page(self.translated).encode()
 
 
 def explain(model: "Model", sentence: Any) -> TranslateExplanation:
@@ -87,7 +90,7 @@ def translate_watched(model: "Model", sentence: str) -> Translated:
     return Translated(
         model=card.model,
         source=source.normalise(sentence),
-        translation=target.decode([best.tokens])[0],
+        translation=texts_of(target, [best])[0],
         score=best.score,
         source_subwords=[*source.subwords(tokens), END],
         subwords=[*target.subwords(best.tokens), END],

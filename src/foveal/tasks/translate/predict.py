@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from foveal.errors import FovealError, expect, expect_plain_file, printable, reading, short_repr
 from foveal.runtime.decode.batched import AHEAD, decode_all, max_positions
@@ -27,6 +27,9 @@ from foveal.runtime.paths import STDIN
 from foveal.tasks.task import Predictor
 from foveal.tasks.translate.card import TranslateCard
 from foveal.tasks.translate.options import PredictOptions
+
+if TYPE_CHECKING:
+    from foveal.runtime.vocabulary import Vocabulary
 
 FILE_NAME = re.compile(r"\S*(/|\.[A-Za-z]\w{0,4}$)\S*")  # a word that looks like a path, and is no sentence
 
@@ -75,10 +78,18 @@ class TranslatePredictor(Predictor):
         self.search = options.search(known)
         self.count = 0  # lines so far: their numbers seed the sampling
 
-    def translate(self, lines: Sequence[str]) -> list[str]:
+    def translate(self, lines: Iterable[str]) -> list[str]:
         """The best translation of each line."""
+        got, do = self.options.n_best, "predict gives every candidate"
+        expect(got == 1, "n_best", "1 where each line has one translation", got, do)
         self.count = 0
-        return self.target.decode([found[0].tokens for found in self.decoded(list(lines))])
+        return [candidates[0].text for candidates in self.answers([_line(one).text for one in lines])]
+
+    def answers(self, lines: Sequence[str]) -> list[tuple[Candidate, ...]]:
+        """Each line's candidates, the best first."""
+        found = self.decoded(lines)
+        texts = iter(texts_of(self.target, [one for sentences in found for one in sentences]))
+        return [tuple(Candidate(next(texts), one.score) for one in sentences) for sentences in found]
 
     def decoded(self, lines: Sequence[str]) -> list[list[Sentence]]:
         """Each line's best sentences. Of a line that is too long the first tokens are read, and a warning names it."""
@@ -112,11 +123,7 @@ class TranslatePredictor(Predictor):
             else self.options.batch
         )
         while part := list(islice(waiting, ahead)):
-            found = self.decoded([line.text for line in part])
-            texts = iter(self.target.decode([one.tokens for sentences in found for one in sentences]))
-            for line, sentences in zip(part, found, strict=True):
-                # Whatever a model generates is one line.
-                candidates = tuple(Candidate(" ".join(next(texts).split()), one.score) for one in sentences)
+            for line, candidates in zip(part, self.answers([line.text for line in part]), strict=True):
                 yield Translation(str(line), line.text, candidates[0].text, candidates[0].score, candidates)
 
     def rows(self, form: str, widest: int) -> tuple[str, Callable[[Translation], str]]:
@@ -126,6 +133,11 @@ class TranslatePredictor(Predictor):
         if form == "csv":
             return _csv("file", "source", "translation", "score", "error"), _csv_rows
         return f"{'line':{widest}}  translation\n", lambda result: _table_rows(result, widest)
+
+
+def texts_of(target: "Vocabulary", sentences: Sequence[Sentence]) -> list[str]:
+    """Sentences as a person reads them: whatever a model generates is one line, without spaces at its ends."""
+    return [" ".join(text.split()) for text in target.decode([one.tokens for one in sentences])]
 
 
 def lines_named(word: str) -> list[Line]:
