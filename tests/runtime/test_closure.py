@@ -7,7 +7,7 @@ import sys
 
 import foveal.runtime
 
-FLOOR = {"foveal", "foveal.errors", "foveal.file_names"}
+FLOOR = {"foveal", "foveal.errors", "foveal.file_names", "foveal.lazy"}
 HEAVY = {"torch", "safetensors", "pytorch_lightning", "kornia", "onnx", "yaml", "transformers", "rich", "tokenizers"}
 MODULES = sorted(one.name for one in pkgutil.walk_packages(foveal.runtime.__path__, "foveal.runtime."))
 PREDICTORS = [
