@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -134,14 +135,20 @@ def _run(arguments: list[str]) -> int:
     known = commands()
     if name not in known:
         raise unknown("command", name, known)
-    place, what = known[name]
+    parser = parser_of(name, rest)
+    status: int = importlib.import_module(known[name][0]).run(_parsed(parser, rest))
+    return status
+
+
+def parser_of(name: str, arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """What reads the arguments of a command."""
+    place, what = commands()[name]
     command = importlib.import_module(place)
     parser = _Parser(prog=f"foveal {name}", description=what, allow_abbrev=False)
     command.add_arguments(parser)
     if hasattr(command, "add_more"):  # what depends on the first word, such as a task
-        command.add_more(parser, rest)
-    status: int = command.run(_parsed(parser, rest))
-    return status
+        command.add_more(parser, arguments)
+    return parser
 
 
 def commands() -> dict[str, tuple[str, str]]:

@@ -33,15 +33,26 @@ SETTINGS, WEIGHTS, PIXELS = "config.json", "model.safetensors", "preprocessor_co
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    kinds = "|".join(KINDS)
     parser.add_argument(
         "model",
         metavar="MODEL",
         help="with --to: a model of foveal's, a file or a run's folder; with --from: theirs",
     )
-    parser.add_argument("--to", metavar="KIND", help=f"carry our weights over: {', '.join(KINDS)}")
-    parser.add_argument("--from", dest="source", metavar="KIND", help=f"carry theirs over: {', '.join(KINDS)}")
     parser.add_argument(
-        "--config", metavar="FILE", type=Path, help="with --from torch: the config of the model in JSON, such as heads"
+        "--to", metavar=kinds, help="carry foveal's weights over to these; without it, --from is needed"
+    )
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar=kinds,
+        help="carry their weights over to foveal; without it, --to is needed",
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        type=Path,
+        help="with --from torch: the config of the model in JSON, such as heads (default: what the file's header says)",
     )
     parser.add_argument(
         "--out",
