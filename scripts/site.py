@@ -161,12 +161,17 @@ def results() -> str:
         ),
         "",
     ]
-    for file in sorted((ROOT / "results").glob("*.md")):
-        first = next(
-            (line for line in file.read_text(encoding="utf-8").splitlines() if line.startswith("# ")), f"# {file.stem}"
-        )
-        lines.append(f"- [{first[2:]}]({file.name})")
+    files = sorted((ROOT / "results").glob("*.md"))
+    titles = [title_of(file) for file in files]
+    for file, title in zip(files, titles, strict=True):
+        several = titles.count(title) > 1  # as of one bench on two machines: the file's name tells them apart
+        lines.append(f"- [{title}{f' ({file.stem})' if several else ''}]({file.name})")
     return "\n".join(lines)
+
+
+def title_of(file: Path) -> str:
+    heads = (line[2:] for line in file.read_text(encoding="utf-8").splitlines() if line.startswith("# "))
+    return next(heads, file.stem)
 
 
 def examples() -> str:

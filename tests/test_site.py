@@ -41,6 +41,12 @@ def test_every_page_of_the_guides_is_in_the_navigation():
         assert f" {page.name}" in listed, page.name
 
 
+def test_no_two_results_are_listed_by_the_same_title():
+    titles = re.findall(r"^- \[(.*)\]\(", script("site").results(), re.MULTILINE)
+    assert len(titles) > 30
+    assert len(set(titles)) == len(titles)
+
+
 class Page(HTMLParser):
     def __init__(self, file):
         super().__init__()
