@@ -1,1 +1,1 @@
-"""Models: one file a paper, a frozen config for each, and presets by name."""
+"""Models: one file per paper, a frozen config for each, and presets by name."""
