@@ -55,7 +55,7 @@ def to_marian(model: Transformer) -> tuple[dict[str, Any], Weights]:
         theirs[name] = own[ours][:, order]
     bias = own.get("tables.bias")
     theirs["final_logits_bias"] = (
-        own["tables.source.weight"].new_zeros(1, config.target_words) if bias is None else bias[None]
+        own["tables.source.weight"].new_zeros(1, config.target_vocab) if bias is None else bias[None]
     )
     return _marian_config(config), {name: tensor.contiguous() for name, tensor in theirs.items()}
 
@@ -86,7 +86,7 @@ def from_marian(hf_config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> 
         )
         own[ours] = found(theirs, stands)[:, order]
     bias = theirs.get("final_logits_bias")
-    own["tables.bias"] = own["tables.source.weight"].new_zeros(config.target_words) if bias is None else bias[0]
+    own["tables.bias"] = own["tables.source.weight"].new_zeros(config.target_vocab) if bias is None else bias[0]
     return built(config, own, {})
 
 
@@ -118,8 +118,8 @@ def _marian_config(config: TransformerConfig) -> dict[str, Any]:
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
         "is_encoder_decoder": True,
-        "vocab_size": config.source_words,
-        "decoder_vocab_size": config.target_words,
+        "vocab_size": config.source_vocab,
+        "decoder_vocab_size": config.target_vocab,
         "d_model": config.width,
         "encoder_layers": config.layers,
         "decoder_layers": config.decoder_layers,
@@ -131,7 +131,7 @@ def _marian_config(config: TransformerConfig) -> dict[str, Any]:
         "attention_dropout": config.attention_dropout,
         "activation_dropout": config.hidden_dropout,
         "activation_function": config.activation,
-        "max_position_embeddings": config.longest,
+        "max_position_embeddings": config.max_length,
         "scale_embedding": True,
         "share_encoder_decoder_embeddings": config.tied == "all",
         "tie_word_embeddings": config.tied != "none",
@@ -166,8 +166,8 @@ def _config(hf_config: Mapping[str, Any]) -> TransformerConfig:
     activation = hf_config.get("activation_function", "gelu")
     try:
         return TransformerConfig(
-            source_words=hf_config["vocab_size"],
-            target_words=hf_config.get("decoder_vocab_size") or hf_config["vocab_size"],
+            source_vocab=hf_config["vocab_size"],
+            target_vocab=hf_config.get("decoder_vocab_size") or hf_config["vocab_size"],
             width=hf_config["d_model"],
             hidden=hf_config["encoder_ffn_dim"],
             heads=hf_config["encoder_attention_heads"],
@@ -177,7 +177,7 @@ def _config(hf_config: Mapping[str, Any]) -> TransformerConfig:
             attention_dropout=hf_config.get("attention_dropout", 0.0),
             hidden_dropout=hf_config.get("activation_dropout", 0.0),
             activation="swish" if activation == "silu" else activation,
-            longest=hf_config.get("max_position_embeddings", 1024),
+            max_length=hf_config.get("max_position_embeddings", 1024),
             tied="none" if not tied else "all" if shared else "output",
             output_bias=True,
             pad=hf_config["pad_token_id"],

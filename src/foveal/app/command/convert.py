@@ -218,8 +218,12 @@ def _object(text: str, file: Path) -> dict[str, Any]:
 
 def _config(text: str, file: Path) -> "TransformerConfig":
     from foveal.models.transformer import TransformerConfig
+    from foveal.tasks.task import all_tasks
 
-    facts = {name: value for name, value in _object(text, file).items() if name != "family"}
+    old: dict[str, str] = {}
+    for task in all_tasks():
+        old |= task.card.renamed_config.get("transformer", {})
+    facts = {old.get(name, name): value for name, value in _object(text, file).items() if name != "family"}
     known = {field.name for field in dataclasses.fields(TransformerConfig) if field.init}
     for name in facts:
         if name not in known:
