@@ -1,10 +1,10 @@
-"""bench_throughput.py [BATCH…] [PRESET…]: pictures a second of ICAM on a GPU in float16, from a camera's bytes to
-logits, at batch 256 and of one picture, or as said. Without a GPU it runs, too, a few rounds of small batches: to see
+"""bench_throughput.py [BATCH…] [PRESET…]: images per second of ICAM on a GPU in float16, from a camera's bytes to
+logits, at batch 256 and of one image, or as said. Without a GPU it runs, too, a few rounds of small batches: to see
 that it does.
 
 Four ways: as it was trained, and lean (deploy/lean.py: BatchNorm folded, products of weights made once, the divisor of
 pixels in the stem's weights), each plain and compiled. All are replayed as a CUDA graph, so that no time goes to the
-launching of kernels. Rounds take turns. Of one picture the next begins when its logits are there; batches of 256 are
+launching of kernels. Rounds take turns. Of one image the next begins when its logits are there; batches of 256 are
 queued.
 """
 
@@ -41,8 +41,8 @@ class Trained(nn.Module):
         self.register_buffer("std", torch.tensor(card.std)[:, None, None])
 
     def forward(self, frames: Tensor) -> Tensor:
-        pictures = (frames.permute(0, 3, 1, 2) / 255 - self.mean) / self.std
-        logits: Tensor = self.model(pictures.half().contiguous(memory_format=torch.channels_last))
+        images = (frames.permute(0, 3, 1, 2) / 255 - self.mean) / self.std
+        logits: Tensor = self.model(images.half().contiguous(memory_format=torch.channels_last))
         return logits
 
 

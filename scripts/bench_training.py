@@ -68,7 +68,7 @@ class Torchs(nn.Module):
 class Ours(nn.Module):
     def __init__(self, chunk: int = CHUNK, **config: float) -> None:
         super().__init__()
-        self.net: Any = create("transformer-base", source_words=VOCABULARY, target_words=VOCABULARY, **config)
+        self.net: Any = create("transformer-base", source_vocab=VOCABULARY, target_vocab=VOCABULARY, **config)
         self.chunk = chunk
 
     def forward(self, source: Tensor, target: Tensor, out: Tensor) -> Tensor:

@@ -27,13 +27,13 @@ PAGES = {
         [
             "tasks/train.py:train,Run", "tasks/load.py:load,list_models", "tasks/model.py:Model", "tasks/task.py",
             "tasks/ablation.py", "options.py:option,Options", f"{HARNESS}/recipe.py:Recipe",
-            f"{HARNESS}/harness.py:Training,Machine,Data", f"{HARNESS}/module.py",
+            f"{HARNESS}/harness.py:Training,Machine,Data", f"{HARNESS}/module.py", "errors.py:FovealError",
         ],
     ),
     "attention": (
         "Attention and watch",
-        "`foveal.attend`, its kernels, what sees into it, and `foveal.check`, which examines anybody's.",
-        ["core/attend.py", "core/watch.py:watch,Weights,Statistics,Record", "core/linear.py", "explain/check.py:check"],
+        "`foveal.attend`, its kernels, and what sees into it.",
+        ["core/attend.py", "core/watch.py:watch,Weights,Statistics,Record", "core/linear.py"],
     ),
     "masks": (
         "Masks and scores", "A mask is a predicate on (i, j). True = may look.",
@@ -43,11 +43,22 @@ PAGES = {
     "vision": ("Feature maps", "Attention on feature maps (B, C, h, w): `foveal.vision`.", ["vision"]),
     "position": ("Positions", "Where a token is: `foveal.position`.", ["position"]),
     "models": (
-        "Models", "`foveal.create(name, **config)`, and what there is.",
-        [
-            "models/zoo.py:create", "models/icam.py", "models/efficientnet_lite.py", "models/features.py",
-            "models/peer.py", "models/transformer.py", "models/seq2seq.py",
-        ],
+        "Models", "`foveal.create(name, **config)`, and what there is: `foveal.models`.", ["models/zoo.py", "models"],
+    ),
+    "data": (
+        "Data", "Images and sentences with their splits, read from the field's formats or rendered: `foveal.data`.",
+        ["data/read.py", "data/source.py", "data/parallel.py", "data", "data/formats"],
+    ),
+    "losses": ("Losses", "What training minimises: `foveal.losses`.", ["losses"]),
+    "metrics": ("Metrics", "What a result is worth, with intervals: `foveal.metrics`.", ["metrics"]),
+    "explain": (
+        "Explanations",
+        "`foveal.check`, which examines anybody's attention, and what maps and heads are worth: `foveal.explain`.",
+        ["explain/check.py:check", "explain"],
+    ),
+    "prune": (
+        "Pruning", "`foveal.prune`, which makes a module smaller, and how channels are chosen.",
+        ["deploy/prune_module.py:prune", "deploy/prune.py:prune"],
     ),
     "runtime": (
         "Runtime", "What runs without torch.",
@@ -76,7 +87,7 @@ def main() -> int:
     for name, (title, words, places) in PAGES.items():
         write(
             f"api/{name}.md",
-            "\n\n".join([f"# {title}", words, *(described(*one) for place in places for one in listed(place))]),
+            "\n\n".join([f"# {title}", words, *(described(*one) for one in files_of(places).items())]),
         )
     command = [
         sys.executable,
@@ -105,6 +116,15 @@ def linked(text: str) -> str:
     text = re.sub(r"\]\((?:\.\./)?results/?\)", "](results/index.md)", text)
     text = re.sub(r"\]\((?:\.\./)?tests/[^)]*\)", "](examples.md)", text)
     return re.sub(r"\]\((?:\.\./)?examples/?[^)]*\)", "](examples.md)", text)
+
+
+def files_of(places: list[str]) -> dict[Path, list[str]]:
+    """The files of a page in its order, and the names that it describes of each; what stands first stands once."""
+    found: dict[Path, list[str]] = {}
+    for place in places:
+        for file, names in listed(place):
+            found.setdefault(file, names)
+    return found
 
 
 def listed(place: str) -> Iterator[tuple[Path, list[str]]]:
@@ -161,12 +181,17 @@ def results() -> str:
         ),
         "",
     ]
-    for file in sorted((ROOT / "results").glob("*.md")):
-        first = next(
-            (line for line in file.read_text(encoding="utf-8").splitlines() if line.startswith("# ")), f"# {file.stem}"
-        )
-        lines.append(f"- [{first[2:]}]({file.name})")
+    files = sorted((ROOT / "results").glob("*.md"))
+    titles = [title_of(file) for file in files]
+    for file, title in zip(files, titles, strict=True):
+        several = titles.count(title) > 1  # as of one bench on two machines: the file's name tells them apart
+        lines.append(f"- [{title}{f' ({file.stem})' if several else ''}]({file.name})")
     return "\n".join(lines)
+
+
+def title_of(file: Path) -> str:
+    heads = (line[2:] for line in file.read_text(encoding="utf-8").splitlines() if line.startswith("# "))
+    return next(heads, file.stem)
 
 
 def examples() -> str:

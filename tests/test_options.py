@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import importlib
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -265,10 +266,36 @@ def test_an_option_s_default_is_in_its_help():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", sorted(cli.commands()))
-def test_every_flag_of_every_command_has_help(name):
-    parser = argparse.ArgumentParser()
-    importlib.import_module(cli.commands()[name][0]).add_arguments(parser)
+# The words after `foveal`: every command, and where options depend on the first argument, every such argument.
+COMMANDS = [[name] for name in cli.commands()]
+COMMANDS += [["train", task.name] for task in all_tasks()]
+COMMANDS += [["ablate", name] for task in all_tasks() for name in task.ablations()]
+WITHOUT_FLAG = (*WITHOUT, "; without it, ", "; unless given, ")
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_line_of_every_help_is_a_sentence_with_its_type_and_its_default(words):
+    parser = cli.parser_of(words[0], words[1:])
     for action in parser._actions:
-        assert action.help, f"{name} {action.option_strings or action.dest}"
-        parser.format_help()
+        name = " ".join(action.option_strings) or action.metavar
+        if action.dest == "help" or action.help == argparse.SUPPRESS:
+            continue
+        assert action.nargs == 0 or action.choices or action.metavar, f"{name} has no type"
+        assert action.metavar != "TEXT", f"{name} does not say which text"
+        assert action.help, name
+        assert len(action.help.split()) >= 2, f"{name}: {action.help!r} is no sentence"
+        if not action.option_strings or action.required:
+            continue
+        default = re.search(r"\(default: (.*?)\)", action.help)
+        assert default or any(word in action.help for word in WITHOUT_FLAG), (
+            f"{name}: {action.help!r} does not say what happens without it"
+        )
+        if default and isinstance(action.default, int) and default[1].isdecimal():
+            assert int(default[1]) == action.default, name
+    help_text = parser.format_help()
+    assert help_text.startswith(f"usage: foveal {' '.join(words)} ")
+
+
+def test_the_help_of_an_ablation_names_the_folder_that_it_writes():
+    text = next(action.help for action in cli.parser_of("ablate")._actions if action.dest == "out")
+    assert "runs/ablate-WHAT-DATA" in text

@@ -3,6 +3,7 @@ and the map of the rooms is the code's.
 """
 
 import importlib.util
+import inspect
 import os
 import re
 import subprocess
@@ -12,6 +13,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+
+import foveal
 
 ROOT = Path(__file__).parent.parent
 NO_NETWORK = (
@@ -39,6 +42,42 @@ def test_every_page_of_the_guides_is_in_the_navigation():
     listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     for page in (ROOT / "docs").glob("*.md"):
         assert f" {page.name}" in listed, page.name
+
+
+def test_no_two_results_are_listed_by_the_same_title():
+    titles = re.findall(r"^- \[(.*)\]\(", script("site").results(), re.MULTILINE)
+    assert len(titles) > 30
+    assert len(set(titles)) == len(titles)
+
+
+def described():
+    """What the API's pages describe: (file in the package, name)."""
+    site = script("site")
+    return {
+        (file.relative_to(site.PACKAGE).as_posix(), name)
+        for _, _, places in site.PAGES.values()
+        for file, names in site.files_of(places).items()
+        for name in names
+    }
+
+
+@pytest.mark.parametrize("name", sorted(set(foveal.__all__) - {"__version__"}))
+def test_every_public_name_is_on_a_page_of_the_api(name):
+    value = getattr(foveal, name)
+    if not inspect.ismodule(value):
+        file = value.__module__.removeprefix("foveal.").replace(".", "/") + ".py"
+        assert (file, value.__name__) in described()
+        return
+    room = {"mask": "core/pattern", "score": "core/score"}.get(name, name)
+    assert any(Path(file).is_relative_to(room) for file, _ in described()), f"no page describes {room}/"
+
+
+def test_every_model_is_on_a_page_of_the_api_and_every_page_in_the_navigation():
+    names = {name for file, name in described() if file.startswith("models/")}
+    assert names >= {"Icam", "Vit", "Swin", "Pvt", "EfficientNetLite", "Transformer", "Seq2Seq"}
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for page in script("site").PAGES:
+        assert f" api/{page}.md" in navigation, page
 
 
 class Page(HTMLParser):

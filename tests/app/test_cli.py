@@ -138,6 +138,24 @@ def test_every_command_loads() -> None:
         assert main([name, "--help"]) == 0
 
 
+def test_a_command_is_found_by_its_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = set(cli.commands())
+    monkeypatch.setattr(cli, "COMMANDS", {name: cli.COMMANDS[name] for name in ("train", "predict")})
+    place, what = cli.commands()["evaluate"]
+    assert place == "foveal.app.command.evaluate"
+    assert what.startswith("how good a model is, with intervals")  # as its docstring says
+    assert set(cli.commands()) == whole
+    assert main(["evaluate", "--help"]) == 0
+    assert "usage: foveal evaluate" in capsys.readouterr().out
+
+
+def test_the_help_imports_no_command() -> None:
+    code = "import sys; from foveal.app import cli; cli.main(['--help'])\n"
+    code += "loaded = [name for name in sys.modules if name.startswith('foveal.app.command.') or name == 'torch']\n"
+    code += "assert not loaded, loaded"
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
 def test_commands_of_tasks_are_commands() -> None:
     assert set(cli.COMMANDS) < set(cli.commands())
     assert cli.commands()["translate"][0] == "foveal.tasks.translate.command"

@@ -20,7 +20,7 @@ SOURCE, TARGET = torch.tensor([[5, 7, 11, 2, 0]]), torch.tensor([[1, 5, 6]])
 def ours(tmp_path):
     torch.manual_seed(0)
     model = create(
-        "transformer-tiny", source_words=13, target_words=13, width=8, hidden=11, heads=2, layers=1, decoder_layers=2
+        "transformer-tiny", source_vocab=13, target_vocab=13, width=8, hidden=11, heads=2, layers=1, decoder_layers=2
     ).eval()
     family, config = describe(model)
     path = tmp_path / "ours.safetensors"
@@ -61,7 +61,7 @@ def test_transformers_opens_the_folder(ours, tmp_path, capsys):
         assert (logits - load_model(ours, TranslateCard)[0](SOURCE, TARGET)).abs().max() < 1e-5
 
 
-def test_weights_that_others_wrote_need_settings(ours, tmp_path, capsys):
+def test_weights_that_others_wrote_need_a_config(ours, tmp_path, capsys):
     theirs, bare, config = tmp_path / "a", tmp_path / "b", tmp_path / "c.json"
     output_of(capsys, ours, "--to", "torch", "--out", theirs, status=0)
     save_file(load_file(theirs), bare)
@@ -71,6 +71,11 @@ def test_weights_that_others_wrote_need_settings(ours, tmp_path, capsys):
     config.write_text(json.dumps(load_model(ours, TranslateCard)[1].config))
     output_of(capsys, bare, "--from", "torch", "--config", config, "--out", tmp_path / "d", status=0)
     assert near(ours, tmp_path / "d")
+    text = config.read_text().replace("source_vocab", "source_words").replace("max_length", "longest")
+    assert "source_words" in text
+    config.write_text(text)  # as files of before have it
+    output_of(capsys, bare, "--from", "torch", "--config", config, "--out", tmp_path / "e", status=0)
+    assert near(ours, tmp_path / "e")
     config.write_text('{"haeds": 3}')
     assert "no field of a Transformer's config is called 'haeds'; the nearest is 'heads'" in output_of(
         capsys, bare, "--from", "torch", "--config", config, "--out", tmp_path / "d"
@@ -102,7 +107,7 @@ def test_what_cannot_be_converted_is_named_in_one_line(ours, tmp_path, capsys):
 
 
 def test_a_recurrent_model_is_refused(tmp_path, capsys):
-    model = create("rnn", source_words=5, target_words=5, width=3, hidden=4)
+    model = create("rnn", source_vocab=5, target_vocab=5, width=3, hidden=4)
     family, config = describe(model)
     save_model(model, tmp_path / "m", TranslateCard(model="rnn", family=family, config=config))
     assert "expected a Transformer, got a Seq2Seq" in output_of(

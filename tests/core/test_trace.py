@@ -33,7 +33,7 @@ ANY_LENGTH = {
     "Buckets": lambda: MultiHead(C, H, position=Buckets(H)),
     "CausalBuckets": lambda: MultiHead(C, H, position=CausalBuckets(H), mask=causal),
     "Relative": lambda: MultiHead(C, H, position=Relative(C // H, 5)),
-    "Relative, one table a head": lambda: MultiHead(C, H, position=Relative(C // H, 5, H), mask=causal),
+    "Relative, one table per head": lambda: MultiHead(C, H, position=Relative(C // H, 5, H), mask=causal),
     "Performer": lambda: Performer(C, H, 16),
     "causal Performer": lambda: Performer(C, H, 16, mask=causal),
     "DynamicConvolution": lambda: DynamicConvolution(C, H, 3, ahead=1),

@@ -37,8 +37,8 @@ KINDS = [
 
 def model_of(**settings):
     torch.manual_seed(1)
-    sizes = {"width": 24, "hidden": 44, "heads": 4, "layers": 2, "decoder_layers": 2, "longest": 40}
-    model = create("transformer-tiny", source_words=WORDS, target_words=WORDS, **sizes | settings).eval()
+    sizes = {"width": 24, "hidden": 44, "heads": 4, "layers": 2, "decoder_layers": 2, "max_length": 40}
+    model = create("transformer-tiny", source_vocab=WORDS, target_vocab=WORDS, **sizes | settings).eval()
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if name.endswith("bias"):
@@ -161,7 +161,7 @@ def test_bans_reach_their_row_wherever_it_is_cut(monkeypatch):
 
 
 def test_what_it_does_not_know_torch_engine_takes():
-    rnn = create("rnn", source_words=WORDS, target_words=WORDS, width=16, hidden=16).eval()
+    rnn = create("rnn", source_vocab=WORDS, target_vocab=WORDS, width=16, hidden=16).eval()
     assert isinstance(engine_of(rnn), TorchEngine)
     assert isinstance(engine_of(model_of().double()), TorchEngine)
     assert isinstance(engine_of(model_of()), FastDecoder)

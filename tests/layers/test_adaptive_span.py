@@ -23,9 +23,9 @@ def tokens(*shape, seed=1):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def made(*, longest=7, ramp=3, mask=None, position=None):
+def made(*, max_span=7, ramp=3, mask=None, position=None):
     torch.manual_seed(0)
-    layer = AdaptiveSpan(12, heads=3, longest=longest, ramp=ramp, mask=mask, position=position).double()
+    layer = AdaptiveSpan(12, heads=3, max_span=max_span, ramp=ramp, mask=mask, position=position).double()
     layer.position.p.data = torch.tensor([-2.0, 0.3, 1.1], dtype=torch.float64)  # spans of 0.8, 4.0 and 5.3
     return layer
 
@@ -47,7 +47,7 @@ def test_the_soft_mask_by_hand():
 
 def test_by_hand():
     # Equal scores, so the weights are m over its sum: from the first of three tokens, 1, 1, 1/2 by 5/2.
-    layer = AdaptiveSpan(1, heads=1, longest=2, ramp=2)  # p = 0, so z = 1
+    layer = AdaptiveSpan(1, heads=1, max_span=2, ramp=2)  # p = 0, so z = 1
     layer.qkv.weight.data, layer.qkv.bias.data = torch.tensor([[0.0], [0.0], [1.0]]), torch.zeros(3)
     layer.out.weight.data, layer.out.bias.data = torch.ones(1, 1), torch.zeros(1)
     y = layer(torch.tensor([[[1.0], [10.0], [100.0]]]))
@@ -84,14 +84,14 @@ def test_the_spans_learn(kernel):
 
 
 def test_gradients_are_finite_where_the_soft_mask_ends():
-    layer = AdaptiveSpan(12, heads=3, longest=4, ramp=2)  # z = 2 exactly, so m is exactly 0 at distance 4
+    layer = AdaptiveSpan(12, heads=3, max_span=4, ramp=2)  # z = 2 exactly, so m is exactly 0 at distance 4
     layer(tokens(2, 17, 12).float()).square().sum().backward()
     for parameter in layer.parameters():
         assert parameter.grad.isfinite().all()
 
 
 def test_penalty_and_spans():
-    layer = AdaptiveSpan(12, heads=3, longest=8, ramp=2)
+    layer = AdaptiveSpan(12, heads=3, max_span=8, ramp=2)
     assert layer.spans().tolist() == [4.0, 4.0, 4.0]
     assert layer.penalty().item() == 4.0
     layer.penalty().backward()
@@ -103,7 +103,7 @@ def test_penalty_and_spans():
 
 @given(st.floats(-6, 6), st.integers(1, 5))
 def test_trimmed_changes_nothing_and_drops_what_nobody_sees(p, ramp):
-    layer, x = made(longest=9, ramp=ramp), tokens(2, 23, 12)
+    layer, x = made(max_span=9, ramp=ramp), tokens(2, 23, 12)
     layer.position.p.data.fill_(p)
     mask = layer.trimmed()
     assert near(layer(x), layer(x, mask=mask))
@@ -113,7 +113,7 @@ def test_trimmed_changes_nothing_and_drops_what_nobody_sees(p, ramp):
 
 
 def test_a_span_beyond_the_input_is_multi_head_attention():
-    layer, x = made(longest=1000), tokens(2, 17, 12)
+    layer, x = made(max_span=1000), tokens(2, 17, 12)
     exact = MultiHead(12, 3).double()
     exact.load_state_dict(layer.state_dict(), strict=False)
     assert near(layer(x), exact(x))
@@ -164,7 +164,7 @@ def test_heads_that_are_dropped_are_dropped_from_the_inner_position_too():
     layer.drop_heads([1])
     assert near(layer(x), silent(x))
     assert not any(parameter.requires_grad for parameter in layer.position.parameters())
-    rebuilt = AdaptiveSpan(12, heads=2, longest=7, ramp=3, position=Buckets(2, 8, 9), head_width=4).double()
+    rebuilt = AdaptiveSpan(12, heads=2, max_span=7, ramp=3, position=Buckets(2, 8, 9), head_width=4).double()
     rebuilt.load_state_dict(layer.state_dict())
     assert torch.equal(rebuilt(x), layer(x))
 
@@ -176,9 +176,9 @@ def test_bad_input():
     ):
         made(position=Sinusoidal(12))
     with pytest.raises(FovealError, match="AdaptiveSpan's ramp: expected an integer, at least 1, got 0"):
-        AdaptiveSpan(12, 3, longest=7, ramp=0)
-    with pytest.raises(FovealError, match="AdaptiveSpan's longest: expected an integer, at least 1, got -3"):
-        AdaptiveSpan(12, 3, longest=-3, ramp=2)
+        AdaptiveSpan(12, 3, max_span=7, ramp=0)
+    with pytest.raises(FovealError, match="AdaptiveSpan's max_span: expected an integer, at least 1, got -3"):
+        AdaptiveSpan(12, 3, max_span=-3, ramp=2)
     layer = made()
     layer.position.p = torch.nn.Parameter(torch.zeros(2))
     with pytest.raises(FovealError, match="AdaptiveSpan's spans: expected one for each of 3 heads, got 2"):

@@ -80,8 +80,8 @@ CONSTRUCTORS = [
         "Linformer's length: expected an integer, at least 1, got True",
     ),
     (
-        lambda: AdaptiveSpan(8, 2, longest=4.0, ramp=2),
-        "AdaptiveSpan's longest: expected an integer, at least 1, got 4.0",
+        lambda: AdaptiveSpan(8, 2, max_span=4.0, ramp=2),
+        "AdaptiveSpan's max_span: expected an integer, at least 1, got 4.0",
     ),
     (lambda: AdaptiveSpan(8, 2, 4, 2, mask=3), "expected masks on both sides, got int"),
     (

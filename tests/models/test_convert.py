@@ -15,14 +15,14 @@ from foveal.models.transformer import Transformer, TransformerConfig
 from foveal.position.sinusoidal import sinusoid
 
 SMALL = {
-    "source_words": 29,
-    "target_words": 29,
+    "source_vocab": 29,
+    "target_vocab": 29,
     "width": 12,
     "hidden": 17,
     "heads": 3,
     "layers": 2,
     "decoder_layers": 3,
-    "longest": 19,
+    "max_length": 19,
 }
 SOURCE = torch.tensor([[5, 7, 11, 4, 9, 2, 0], [8, 6, 2, 0, 0, 0, 0], [13, 4, 22, 28, 2, 0, 0]])
 TARGET = torch.tensor([[1, 5, 6, 7, 8], [1, 9, 4, 2, 0], [1, 22, 21, 20, 2]])
@@ -64,9 +64,9 @@ class Torchs(nn.Module):
         )
         decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(*sizes, **options), config.decoder_layers, ends[1])
         self.net = nn.Transformer(width, config.heads, custom_encoder=encoder, custom_decoder=decoder, batch_first=True)
-        self.source = nn.Embedding(config.source_words, width)
-        self.target = nn.Embedding(config.target_words, width)
-        self.generator = nn.Linear(width, config.target_words, bias=config.output_bias)
+        self.source = nn.Embedding(config.source_vocab, width)
+        self.target = nn.Embedding(config.target_vocab, width)
+        self.generator = nn.Linear(width, config.target_vocab, bias=config.output_bias)
 
     def weights(self):
         return {name.removeprefix("net."): tensor for name, tensor in self.state_dict().items()}
@@ -233,7 +233,7 @@ def loaded(settings, weights, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"tied": "output", "target_words": 31}, {"tied": "none", "activation": "gelu", "output_bias": True}],
+    [{}, {"tied": "output", "target_vocab": 31}, {"tied": "none", "activation": "gelu", "output_bias": True}],
     ids=str,
 )
 def test_to_marian_and_back(changes, dtype):
@@ -267,7 +267,7 @@ def test_transformers_opens_what_we_write(tmp_path):
 TORCHS = to_torch(small())
 BAD = {
     "a recurrent one": (
-        lambda: to_torch(Seq2Seq(Seq2SeqConfig(source_words=7, target_words=7))),
+        lambda: to_torch(Seq2Seq(Seq2SeqConfig(source_vocab=7, target_vocab=7))),
         "expected a Transformer of foveal's, got Seq2Seq",
     ),
     "rotary": (

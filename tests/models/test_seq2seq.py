@@ -7,7 +7,7 @@ from foveal.errors import FovealError
 from foveal.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from foveal.models.zoo import create
 
-SMALL = {"source_words": 29, "target_words": 23, "width": 5, "hidden": 7, "tied": "output"}
+SMALL = {"source_vocab": 29, "target_vocab": 23, "width": 5, "hidden": 7, "tied": "output"}
 SOURCE = torch.tensor([[5, 7, 11, 4, 9, 2, 0], [8, 6, 2, 0, 0, 0, 0], [13, 4, 22, 28, 2, 0, 0]])
 TARGET = torch.tensor([[1, 5, 6, 7, 8], [1, 9, 4, 2, 0], [1, 22, 21, 20, 2]])
 KINDS = ("none", "additive")
@@ -164,7 +164,7 @@ def test_dropout_falls_in_training_only(kind):
 
 
 def test_all_tables_may_be_one():
-    tables = small("none", target_words=29, tied="all").tables
+    tables = small("none", target_vocab=29, tied="all").tables
     assert tables.source.weight is tables.of_target is tables.of_output
 
 

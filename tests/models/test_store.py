@@ -28,7 +28,7 @@ from foveal.models.zoo import create
 from foveal.runtime.packaged import FILE
 from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.load import load
-from foveal.tasks.translate.card import TranslateCard
+from foveal.tasks.translate.card import OLD_CONFIG, TranslateCard
 
 CONFIG = IcamConfig(
     classes=3, image=14, patch=7, stem=3, stages=(Stage(5, expand=2),), width=6, hidden=7, first="projected", mixer=True
@@ -295,7 +295,7 @@ def test_describe_says_what_it_needs():
 
 # --- models that translate --------------------------------------------------------------------------------------------
 
-WORDS = {"source_words": 13, "target_words": 13}
+WORDS = {"source_vocab": 13, "target_vocab": 13}
 SIZES = {"width": 8, "hidden": 11, "heads": 2, "layers": 1, "decoder_layers": 2}
 
 
@@ -326,6 +326,19 @@ def test_a_model_that_translates_comes_back(tmp_path, name, changes, tied):
         assert torch.equal(copy.deepcopy(other)(*words), model(*words))
     # a tied table lies there once
     assert path.stat().st_size < 4 * sum(weight.numel() for weight in model.parameters()) + 20_000
+
+
+@pytest.mark.parametrize(("name", "changes"), [("transformer-tiny", SIZES), ("rnn", {"hidden": 5})])
+def test_a_file_whose_config_has_the_fields_of_before_is_opened(tmp_path, name, changes):
+    path = tmp_path / "m.safetensors"
+    model, card = translator(path, name, **changes)
+    before = {new: old for old, new in OLD_CONFIG.items()}
+    old = dataclasses.replace(card, config={before.get(key, key): value for key, value in card.config.items()})
+    assert old.config["source_words"] == 13
+    save_model(model, path, old)
+    other, card_read = load_model_of(path, TranslateCard)
+    assert card_read == card
+    assert same(other, model)
 
 
 def test_a_model_is_not_taken_for_one_of_another_task(tmp_path, file):

@@ -20,7 +20,7 @@ def model_of(name, **settings):
     small = {"width": 16, "hidden": 16} | (
         {"heads": 2, "layers": 1, "decoder_layers": 1} if name.startswith("transformer") else {}
     )
-    model = create(name, source_words=WORDS, target_words=WORDS, **small | settings).eval()
+    model = create(name, source_vocab=WORDS, target_vocab=WORDS, **small | settings).eval()
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(1.5)  # new weights say the same of every word

@@ -18,14 +18,14 @@ from foveal.models.zoo import create
 from foveal.runtime.card import Card
 
 SMALL = {
-    "source_words": 29,
-    "target_words": 23,
+    "source_vocab": 29,
+    "target_vocab": 23,
     "width": 12,
     "hidden": 17,
     "heads": 3,
     "layers": 2,
     "decoder_layers": 3,
-    "longest": 19,
+    "max_length": 19,
     "tied": "output",
 }
 SOURCE = torch.tensor([[5, 7, 11, 4, 9, 2, 0], [8, 6, 2, 0, 0, 0, 0], [13, 4, 22, 28, 2, 0, 0]])
@@ -73,13 +73,13 @@ def test_the_base_model_is_the_papers():
     # 4·C² for each of 18 attentions, 2·C·F + F + C for each of 12 networks, 2·C for each of 30 norms; and the biases
     # that the paper has not.
     c, f = 512, 2048
-    assert count(create("transformer-base", source_words=7, target_words=7)) == (
+    assert count(create("transformer-base", source_vocab=7, target_vocab=7)) == (
         18 * 4 * c * c + 12 * (2 * c * f + f + c) + 30 * 2 * c + 7 * c + 18 * 4 * c
     )
 
 
 def test_it_is_created_with_its_vocabularies():
-    model = create("transformer-tiny", source_words=31, target_words=37, tied="none")
+    model = create("transformer-tiny", source_vocab=31, target_vocab=37, tied="none")
     assert isinstance(model, Transformer)
     assert model(SOURCE, TARGET).shape == (3, 5, 37)
 
@@ -88,7 +88,7 @@ def test_it_is_created_with_its_vocabularies():
 
 
 def test_tied_tables_are_one_tensor():
-    every = small(target_words=29, tied="all").tables
+    every = small(target_vocab=29, tied="all").tables
     assert every.source.weight is every.of_target is every.of_output
     output = small(tied="output").tables
     assert output.of_output is output.of_target is not output.source.weight
@@ -111,12 +111,12 @@ def test_what_the_first_block_is_given():
 
 
 def test_new_weights_are_the_papers():
-    model = create("transformer-small", source_words=4001, target_words=4001)
+    model = create("transformer-small", source_vocab=4001, target_vocab=4001)
     assert model.tables.source.weight.std().item() == pytest.approx(256**-0.5, rel=0.01)
     inner = model.encoder[0].feed_forward.layer.inner
     assert inner.weight.abs().max().item() == pytest.approx((6 / (256 + 1024)) ** 0.5, rel=0.01)  # Glorot
     assert inner.bias.abs().max() == 0
-    assert create("transformer-tiny", source_words=5, target_words=5).tables.bias is None
+    assert create("transformer-tiny", source_vocab=5, target_vocab=5).tables.bias is None
 
 
 def test_a_bias_on_the_logits_is_added():

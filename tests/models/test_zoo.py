@@ -87,9 +87,9 @@ def test_the_same_seed_gives_the_same_weights():
 
 
 def test_a_model_that_translates_is_built_by_its_name():
-    model = create("transformer-small", source_words=11, target_words=13, tied="output")
+    model = create("transformer-small", source_vocab=11, target_vocab=13, tied="output")
     assert isinstance(model, Transformer)
-    assert (model.config.source_words, model.config.target_words, model.config.width) == (11, 13, 256)
+    assert (model.config.source_vocab, model.config.target_vocab, model.config.width) == (11, 13, 256)
 
 
 def test_every_name_has_one_task():

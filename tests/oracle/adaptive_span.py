@@ -28,5 +28,5 @@ def adaptive_span(x, qkv, out, spans, ramp, heads, keeps=None):
 
 def like(module, x):
     pairs = [(part.weight.tolist(), part.bias.tolist()) for part in (module.qkv, module.out)]
-    spans = [module.position.longest / (1 + math.exp(-p)) for p in module.position.p.tolist()]
+    spans = [module.position.max_span / (1 + math.exp(-p)) for p in module.position.p.tolist()]
     return [adaptive_span(sample, *pairs, spans, module.position.ramp, module.heads) for sample in x.tolist()]

@@ -60,7 +60,7 @@ def test_a_picture_shows_its_panels_in_place() -> None:
     rows, columns = np.nonzero(hits)
     assert columns.min() > image.shape[1] / 2
     cell = 300 // 7
-    assert hits.sum() == 5 * 7 * (cell - 1) ** 2  # a grid line a cell
+    assert hits.sum() == 5 * 7 * (cell - 1) ** 2  # one grid line per cell
     assert rows.max() - rows.min() == 5 * cell - 2
     assert columns.max() - columns.min() == 7 * cell - 2
 
@@ -92,7 +92,7 @@ def test_panels_of_different_shapes_stand_beside_each_other() -> None:
         ([np.zeros(3)], (), r"\(N, M\), not empty, got \(3,\)"),
         ([np.zeros((0, 3))], (), "not empty"),
         ([], (), "at least one"),
-        ([np.zeros((2, 2))], ("a", "b"), "expected 1, one a panel, got 2"),
+        ([np.zeros((2, 2))], ("a", "b"), "expected 1, one per panel, got 2"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(panels: list[np.ndarray], labels: tuple[str, ...], says: str) -> None:

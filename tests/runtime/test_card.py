@@ -1,6 +1,7 @@
 """Cards: what is written is read, what is older is upgraded, and what cannot be used is refused in one line."""
 
 import contextlib
+import dataclasses
 import json
 from pathlib import Path
 
@@ -239,6 +240,20 @@ def test_an_old_card_of_a_translator_is_upgraded():
     names |= {"bleu_every": "bleu", "length_penalty": "penalty", "label_smoothing": "smoothing", "config": "settings"}
     assert {new: card.recipe[new] for new in names} == {new: old["recipe"][before] for new, before in names.items()}
     assert (card.beam, card.length_penalty) == (4, 0.6)
+    fields = {"source_vocab": "source_words", "target_vocab": "target_words", "max_length": "longest"}
+    assert {new: card.config[new] for new in fields} == {new: old["config"][before] for new, before in fields.items()}
+    assert not set(card.config) & set(fields.values())
+
+
+def test_a_card_of_format_1_whose_config_has_the_fields_of_before_is_read():
+    config = {"source_words": 7, "target_words": 11, "longest": 13, "width": 8}
+    old = TranslateCard(model="m", family="transformer", config=config, recipe={"config": {"longest": 13}, "beam": 3})
+    card = read_card(old.text(), "a file", TranslateCard)
+    assert card.config == {"source_vocab": 7, "target_vocab": 11, "max_length": 13, "width": 8}
+    assert card.recipe == {"config": {"max_length": 13}, "beam": 3}
+    assert read_card(card.text(), "a file", TranslateCard) == card
+    other = dataclasses.replace(old, family="somebody-else-s")
+    assert read_card(other.text(), "a file", TranslateCard).config == config, "whose fields mean something else"
 
 
 def test_a_card_of_before_that_names_no_task_classifies():

@@ -45,7 +45,7 @@ def batches_of(pairs):
 
 def task_of(device="cpu", **config):
     torch.manual_seed(0)
-    model = create("transformer-tiny", source_words=50, target_words=50, layers=2, decoder_layers=2, **config)
+    model = create("transformer-tiny", source_vocab=50, target_vocab=50, layers=2, decoder_layers=2, **config)
     return TranslateModule(model, TranslateRecipe(tokens=TOKENS)).to(device).train()
 
 
@@ -69,7 +69,7 @@ def test_no_width_is_padded_beyond_the_positions_there_are():
     """A table of learned positions would be stretched, and teach something else."""
     pairs = TokenPairs.of([[5] * 10, [6] * 4], [[7] * 3, [8] * 9])
     batch = collate(pairs)
-    task = task_of(dropout=0.0, position="learned", longest=11)
+    task = task_of(dropout=0.0, position="learned", max_length=11)
     assert bucketed(batch, TOKENS, 11)[0].shape[1] == 11
     assert bucketed(batch, TOKENS, 12)[0].shape[1] == bucketed(batch, TOKENS)[0].shape[1] == 12
     torch.testing.assert_close(
@@ -103,7 +103,7 @@ def test_the_loss_of_a_bucketed_batch_is_that_of_the_batch(r_drop):
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("position", first_is_quick(["sinusoidal", "learned", "relative", "rotary"]))
 def test_it_is_the_step(device, mixed, position):
-    task = task_of(device, dropout=0.0, position=position, longest=16)
+    task = task_of(device, dropout=0.0, position=position, max_length=16)
     weights = list(task.parameters())
     cuda_graphs = GraphedLoss(task)
     batches = [tuple(part.to(device) for part in bucketed(batch, TOKENS)) for batch in batches_of(pairs_of())]
@@ -159,7 +159,7 @@ def test_the_gradient_of_a_loss_must_be_taken_before_the_next():
 
 def test_which_runs_are_recorded():
     def on(device="cuda", processes=1, model="transformer-tiny", config=None, **changes):
-        built = create(model, source_words=50, target_words=50, **config or {})
+        built = create(model, source_vocab=50, target_vocab=50, **config or {})
         return TranslateModule(built, TranslateRecipe(**changes)).records(device, processes)
 
     assert on()
@@ -195,7 +195,7 @@ class Unrecordable(TaskModule):
     ],
 )
 def test_a_gpu_whose_steps_are_not_recorded_says_why(kind, changes, device, line):
-    model = create("transformer-tiny", source_words=50, target_words=50, layers=1, decoder_layers=1)
+    model = create("transformer-tiny", source_vocab=50, target_vocab=50, layers=1, decoder_layers=1)
     trainer = SimpleNamespace(world_size=1, strategy=SimpleNamespace(root_device=torch.device(device)))
     module = kind(model, TranslateRecipe(**changes))
     said = _not_recorded(module, trainer)
@@ -242,7 +242,7 @@ def test_a_run_on_a_gpu_learns_by_it_and_resumes_to_the_same_weights(tmp_path, m
 
 def test_the_moving_average_of_the_weights_is_not_trained():
     torch.manual_seed(0)
-    model = create("transformer-tiny", source_words=50, target_words=50, layers=1, decoder_layers=1, dropout=0.0)
+    model = create("transformer-tiny", source_vocab=50, target_vocab=50, layers=1, decoder_layers=1, dropout=0.0)
     task = TranslateModule(model, TranslateRecipe(tokens=TOKENS, ema=0.9)).train()
     batch = bucketed(batches_of(pairs_of())[0], TOKENS)
     GraphedLoss(task)(*batch).backward()

@@ -11,6 +11,7 @@ import pytest
 
 from foveal.errors import FovealError
 from foveal.tasks.classify.recipe import ClassifyRecipe
+from foveal.tasks.translate.recipe import TranslateRecipe
 from foveal.training.run_folder import (
     DATA,
     RECIPE,
@@ -91,6 +92,16 @@ def test_tidy_removes_half_files_only(folder):
 
 
 # --- the same recipe --------------------------------------------------------------------------------------------------
+
+
+def test_a_run_whose_recipe_has_the_names_of_before_is_continued(tmp_path):
+    now = TranslateRecipe(data="grammar", cuda_graphs=False, vocab_size=300, config={"max_length": 64, "layers": 1})
+    text = now.text().replace("max_length: 64", "longest: 64").replace("vocab_size:", "size:")
+    assert "longest: 64" in text
+    (tmp_path / RECIPE).write_text(text)
+    expect_same_recipe(now, tmp_path)
+    with pytest.raises(FovealError, match="got others for config"):
+        expect_same_recipe(now.changed(config={"max_length": 63, "layers": 1}), tmp_path)
 
 
 def test_another_recipe_is_refused_and_the_options_are_named(folder):

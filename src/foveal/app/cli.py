@@ -1,10 +1,11 @@
 """The command line `foveal`: finds the command, and turns what goes wrong into one line and an exit status.
 
-A command is a module with `add_arguments(parser)` and `run(args) -> int`; it is loaded when it is called, and not
-before.
+A command is a file of app/command/ with `add_arguments(parser)` and `run(args) -> int`, found by its file; it is loaded
+when it is called, and not before.
 """
 
 import argparse
+import ast
 import contextlib
 import importlib
 import io
@@ -14,6 +15,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,7 +24,9 @@ from foveal.child import end_with_parent
 from foveal.errors import FovealError, naming_extras, printable, unknown
 from foveal.tasks.task import all_tasks
 
-COMMANDS = {  # the name, which is its file's in app/command/, too → what it does; a task adds its own by its protocol
+# What `foveal --help` lists first, in this order: the name, which is its file's in app/command/, too → what it does.
+# Other files follow; a task adds its own by its protocol.
+COMMANDS = {
     "train": "train a model on your own data, or on data that foveal makes",
     "evaluate": "measure how good a trained model is, with intervals and a report",
     "predict": "run a model on images or text, one row per input",
@@ -113,21 +117,42 @@ def _run(arguments: list[str]) -> int:
     known = commands()
     if name not in known:
         raise unknown("command", name, known)
-    place, what = known[name]
+    parser = parser_of(name, rest)
+    status: int = importlib.import_module(known[name][0]).run(_parsed(parser, rest))
+    return status
+
+
+def parser_of(name: str, arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """What reads the arguments of a command."""
+    place, what = commands()[name]
     command = importlib.import_module(place)
     parser = _Parser(prog=f"foveal {name}", description=what, allow_abbrev=False)
     command.add_arguments(parser)
     if hasattr(command, "add_more"):  # what depends on the first word, such as a task
-        command.add_more(parser, rest)
-    status: int = command.run(_parsed(parser, rest))
-    return status
+        command.add_more(parser, arguments)
+    return parser
 
 
 def commands() -> dict[str, tuple[str, str]]:
     """Name → (module, what it does): foveal's own, and those that tasks bring."""
-    found = {name: (f"foveal.app.command.{name}", what) for name, what in COMMANDS.items()}
+    found = {name: (f"foveal.app.command.{name}", what) for name, what in (COMMANDS | _other_files()).items()}
     for task in all_tasks():
         found |= {name: what for name, what in task.commands.items() if name not in found}  # a task replaces none
+    return found
+
+
+def _other_files() -> dict[str, str]:
+    """The commands that COMMANDS does not list: name → what the docstring says behind `foveal NAME …`:, read and not
+    imported.
+    """
+    found = {}
+    folder = Path(__file__).parent / "command"
+    for file in sorted([*folder.glob("*.py"), *folder.glob("*/__init__.py")]):
+        name = file.parent.name if file.stem == "__init__" else file.stem
+        text = "" if name in COMMANDS else file.read_text(encoding="utf-8")
+        if "\ndef add_arguments(" in text:
+            title = " ".join((ast.get_docstring(ast.parse(text)) or "").partition("\n\n")[0].split())
+            found[name] = (title.partition("`: ")[2] or title).removesuffix(".")
     return found
 
 

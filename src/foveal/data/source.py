@@ -81,7 +81,7 @@ class Source:
     format: str
     classes: tuple[str, ...]
     multi_label: bool  # several classes may hold for one image
-    labels: NDArray[np.integer]  # many: (N, C) uint8 of 0/1; else (N,) int64
+    labels: NDArray[np.integer]  # multi_label: (N, C) uint8 of 0/1; else (N,) int64
     split: NDArray[np.int8]  # (N,) index in SPLITS
     images: Images
     fold: NDArray[np.int64] | None = None

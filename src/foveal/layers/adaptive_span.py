@@ -3,15 +3,15 @@
     m_z(d) = clamp((R + z − d)/R, 0, 1);   α_ij = m_z(|i − j|) e^{s_ij} / Σ_k m_z(|i − k|) e^{s_ik}
     loss + λ·mean_h z_h
 
-Symbols: s_ij the scores of multi-head attention; z_h = longest·σ(p_h) the span of head h, p learned; R the ramp. m
+Symbols: s_ij the scores of multi-head attention; z_h = max_span·σ(p_h) the span of head h, p learned; R the ramp. m
     enters as log m added to the scores.
 Paper: Sainbayar Sukhbaatar, Edouard Grave, Piotr Bojanowski, Armand Joulin (2019). Adaptive attention span in
     transformers. ACL. arXiv:1905.07799.
 Departs from the paper: z is kept in its range by a sigmoid, where the paper clamps it after each step; it begins at
-    longest/2. Distance counts both ways and a token sees itself; with mask=causal only the past is seen, as in the
+    max_span/2. Distance counts both ways and a token sees itself; with mask=causal only the past is seen, as in the
     paper.
-Cost: O(N·C² + N·(longest + R)·C) time, in blocks; less with mask=layer.trimmed() once the spans are short.
-Example: AdaptiveSpan(14, heads=7, longest=6, ramp=3)(x)
+Cost: O(N·C² + N·(max_span + R)·C) time, in blocks; less with mask=layer.trimmed() once the spans are short.
+Example: AdaptiveSpan(14, heads=7, max_span=6, ramp=3)(x)
 """
 
 import math
@@ -40,7 +40,7 @@ class AdaptiveSpan(MultiHead):
         self,
         width: int,
         heads: int,
-        longest: int,
+        max_span: int,
         ramp: int,
         *,
         head_width: int | None = None,
@@ -48,13 +48,13 @@ class AdaptiveSpan(MultiHead):
         mask: Mask | None = None,
         dropout: float = 0.0,
     ) -> None:
-        """longest: the upper limit of a span. ramp: R, over how many further tokens the soft mask falls to 0.
+        """max_span: the upper limit of a span. ramp: R, over how many further tokens the soft mask falls to 0.
         head_width: C/H unless given.
         """
-        check_sizes(self, width=width, heads=heads, longest=longest, ramp=ramp)
+        check_sizes(self, width=width, heads=heads, max_span=max_span, ramp=ramp)
         check_position("AdaptiveSpan", position)
-        reach = local(longest + ramp - 1)  # beyond it m is 0, whatever is learned
-        span = Span(heads, longest, ramp, position)
+        reach = local(max_span + ramp - 1)  # beyond it m is 0, whatever is learned
+        span = Span(heads, max_span, ramp, position)
         mask = reach if mask is None else reach & mask
         super().__init__(width, heads, head_width=head_width, position=span, mask=mask, dropout=dropout)
 
@@ -78,15 +78,15 @@ class AdaptiveSpan(MultiHead):
 class Span(Position):
     """The soft mask over distance as a position: it may stand around another, whose rotation and term it keeps."""
 
-    def __init__(self, heads: int, longest: int, ramp: int, inner: Position | None = None) -> None:
+    def __init__(self, heads: int, max_span: int, ramp: int, inner: Position | None = None) -> None:
         super().__init__()
-        check_sizes(self, heads=heads, longest=longest, ramp=ramp)
-        self.longest, self.ramp = longest, ramp
+        check_sizes(self, heads=heads, max_span=max_span, ramp=ramp)
+        self.max_span, self.ramp = max_span, ramp
         self.inner = Position() if inner is None else inner
         self.p = nn.Parameter(torch.zeros(heads))
 
     def spans(self) -> Tensor:
-        return self.longest * torch.sigmoid(self.p)
+        return self.max_span * torch.sigmoid(self.p)
 
     def embed(self, x: Tensor, start: int = 0) -> Tensor:
         return self.inner.embed(x, start)

@@ -6,7 +6,7 @@ Symbols: B batch, G heads of keys and values, M the capacity, D the width of a h
 Paper: Noam Shazeer (2019). Fast transformer decoding: one write-head is all you need. arXiv:1911.02150.
 Departs from the paper: nothing. The room for all steps is taken at the beginning, so that a step copies one token and
     not the whole past.
-Cost: O(B·G·D) time a step; 2·B·G·M·D numbers of memory.
+Cost: O(B·G·D) time per step; 2·B·G·M·D numbers of memory.
 """
 
 from typing import NamedTuple

@@ -6,7 +6,7 @@ Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, 
     Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
 Departs from the paper: nothing. Another activation may take the place of max(0, ·); dropout, 0 unless given, falls on
     the hidden layer.
-Cost: O(N·C·F) time and 2·C·F weights, C the width and F the hidden width.
+Cost: O(N·C·F) time and 2·C·F parameters, C the width and F the hidden width.
 Example: FeedForward(14, 28)(x)
 """
 

@@ -6,7 +6,7 @@ Symbols: δ the activation, GELU unless given; W and V stand in one matrix, W fi
 Paper: Noam Shazeer (2020). GLU variants improve transformer. arXiv:2002.05202.
 Departs from the paper: the three maps have biases unless bias=False; dropout, 0 unless given, falls on the hidden
     layer.
-Cost: O(N·C·F) time and 3·C·F weights, C the width and F the hidden width: at 2/3 of the hidden width as dear as the
+Cost: O(N·C·F) time and 3·C·F parameters, C the width and F the hidden width: at 2/3 of the hidden width as dear as the
     plain network.
 Example: Gated(14, 28)(x)
 """

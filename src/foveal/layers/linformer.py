@@ -9,7 +9,7 @@ Paper: Sinong Wang, Belinda Z. Li, Madian Khabsa, Han Fang, Hao Ma (2020). Linfo
 Departs from the paper: E and F begin with variance 1/length, so that a projected key is as large as a key; the paper's
     proof takes 1/projected. They are shared by the heads of a layer (the paper's headwise sharing), not between
     layers.
-Cost: O(N·C² + N·projected·C) time, O(N·projected) memory at most; 2·projected·length weights more than multi-head
+Cost: O(N·C² + N·projected·C) time, O(N·projected) memory at most; 2·projected·length parameters more than multi-head
     attention.
 Example: Linformer(14, heads=7, length=13, projected=5)(x)
 """

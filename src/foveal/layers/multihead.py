@@ -12,7 +12,7 @@ Paper: Noam Shazeer (2019). Fast transformer decoding: one write-head is all you
 Paper: Joshua Ainslie, James Lee-Thorp, Michiel de Jong, Yury Zemlyanskiy, Federico Lebrón, Sumit Sanghai (2023). GQA:
     training generalized multi-query transformer models from multi-head checkpoints. EMNLP. arXiv:2305.13245.
 Departs from the paper: the projections have biases unless bias=False.
-Cost: O(N·C² + N·M·C) time; 4·C² weights with G = H.
+Cost: O(N·C² + N·M·C) time; 4·C² parameters with G = H.
 Example: MultiHead(14, 7)(x)
 """
 

@@ -14,7 +14,7 @@ Paper: Gao Huang, Yu Sun, Zhuang Liu, Daniel Sedra, Kilian Q. Weinberger (2016).
     ECCV. arXiv:1603.09382.
 Departs from the paper: what stochastic depth leaves is scaled by 1/(1 − p) in training, where the paper scales by
     1 − p in evaluation. The forms without the sum are for an ablation: they show what the residual connection is worth.
-Cost: O(N·C) beside the layer's own; 2·C weights for LayerNorm.
+Cost: O(N·C) beside the layer's own; 2·C parameters for LayerNorm.
 Example: PreNorm(nn.Linear(14, 14), 14)(x)
 """
 

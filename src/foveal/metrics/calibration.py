@@ -85,7 +85,7 @@ def fit_temperature(truth: Labels, logits: NDArray[np.floating]) -> float:
 
 
 def _answers(truth: Labels, probability: Array) -> list[tuple[Array, Array]]:
-    """(confidence, right or not) of every answer: one list with one label, a list a class with many."""
+    """(confidence, right or not) of every answer: one list for one label per image, one per class for several."""
     if truth.ndim == 2:
         return [(probability[:, index], truth[:, index].astype(np.float64)) for index in range(truth.shape[1])]
     top = probability.argmax(1)

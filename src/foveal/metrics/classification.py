@@ -4,9 +4,9 @@
     accuracy = weight of the images that are wholly right
     balanced accuracy = mean R     macro F1 = mean F1     mAP = mean AP
 
-N images, C classes. truth: (N,) class index, one label per image, or (N, C) 0/1, many. chosen: what was decided, in
-the same form. probability (N, C). weight (N,): an image counts that much, 2 as if it were there twice; (R, N) asks R
-questions at once, and every result then opens with R. Without weights every image counts 1.
+N images, C classes. truth: (N,) class index, one label per image, or (N, C) 0/1, several labels per image. chosen:
+what was decided, in the same form. probability (N, C). weight (N,): an image counts that much, 2 as if it were there
+twice; (R, N) asks R questions at once, and every result then opens with R. Without weights every image counts 1.
 
 Undefined is nan: P when a class was never chosen, R and AP when it never occurs, F_β when both, AUC when it always or
 never occurs. The means run over the classes for which the value is defined, so a class that is absent neither helps

@@ -1,4 +1,4 @@
-"""Models: one file a paper, a frozen config for each, and presets by name."""
+"""Models: one file per paper, a frozen config for each, and presets by name."""
 
 from foveal.lazy import door_of_modules
 

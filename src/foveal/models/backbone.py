@@ -62,12 +62,12 @@ def backbone(name: str) -> Backbone:
 def _resnet(transformers: Any, name: str, stage: int) -> Backbone:
     if name not in _RESNETS:
         raise unknown("backbone", name, _RESNETS)
-    settings = _RESNETS[name]
+    hf_config = _RESNETS[name]
     expect(1 <= stage <= 4, f"the stage of {name}", "1 to 4", stage)
     # Only the stages that are used are built: what stands behind them would be weights for nothing.
-    depths, widths = settings["depths"][:stage], settings["hidden_sizes"][:stage]
+    depths, widths = hf_config["depths"][:stage], hf_config["hidden_sizes"][:stage]
     config = transformers.ResNetConfig(
-        layer_type=settings["layer_type"], depths=depths, hidden_sizes=widths, out_indices=[stage]
+        layer_type=hf_config["layer_type"], depths=depths, hidden_sizes=widths, out_indices=[stage]
     )
     return Backbone(transformers.ResNetBackbone(config), widths[-1])
 

@@ -34,13 +34,13 @@ def preprocessor_of(card: ImageCard) -> dict[str, Any]:
     }
 
 
-def card_fields(settings: Mapping[str, Any], preprocessor: Mapping[str, Any], classes: int) -> dict[str, Any]:
+def card_fields(hf_config: Mapping[str, Any], preprocessor: Mapping[str, Any], classes: int) -> dict[str, Any]:
     """Fields of our card, as far as these files have them; what they hold is the card's to check.
 
     A name that several classes have, as in ImageNet, gets its number.
     """
     fields: dict[str, Any] = {}
-    listed = settings.get("id2label")
+    listed = hf_config.get("id2label")
     if isinstance(listed, dict) and {str(key) for key in listed} == {str(number) for number in range(classes)}:
         named = {str(key): str(name) for key, name in listed.items()}
         names = [named[str(number)] for number in range(classes)]

@@ -9,7 +9,7 @@ from torch import nn
 from foveal.errors import FovealError, expect
 from foveal.models.convert import Weights, found
 
-Settings = dict[str, Any]  # transformers' config.json
+HfConfig = dict[str, Any]  # transformers' config.json
 LETTERS = {"q": "query", "k": "key", "v": "value"}
 
 
@@ -18,14 +18,14 @@ class Kind(NamedTuple):
 
     model: type[nn.Module]
     architecture: str
-    settings: Callable[[Any], Settings]  # our config → theirs
-    config: Callable[[Settings], Any]  # and back
+    hf_config: Callable[[Any], HfConfig]  # our config → theirs
+    config: Callable[[HfConfig], Any]  # and back
     names: Callable[[Any], dict[str, str]]  # config → our layers and tensors, and theirs
     shapes: Callable[[Weights], Weights]  # our tensors as theirs are shaped
     back: Callable[[Weights, Any], Weights]  # theirs, with our config, as ours are shaped
 
 
-def rates_of(facts: Settings) -> Settings:
+def rates_of(facts: HfConfig) -> HfConfig:
     """What all configs say of dropout."""
     return {
         "dropout": facts.get("hidden_dropout_prob", 0.0),
@@ -33,12 +33,12 @@ def rates_of(facts: Settings) -> Settings:
     }
 
 
-def path_rate(facts: Settings) -> Any:
+def path_rate(facts: HfConfig) -> Any:
     """Stochastic depth of the last block, 0 unless given."""
     return facts.get("drop_path_rate", 0.0)
 
 
-def fields_of(facts: Settings, **named: str) -> Settings:
+def fields_of(facts: HfConfig, **named: str) -> HfConfig:
     """Fields of our config from theirs; lists become tuples there."""
     for theirs in named.values():
         if theirs not in facts:

@@ -7,8 +7,8 @@ from foveal.errors import expect, short_repr
 from foveal.models.convert import Weights, found
 from foveal.models.convert_layout import (
     LETTERS,
+    HfConfig,
     Kind,
-    Settings,
     fields_of,
     joined_positions,
     parted_positions,
@@ -27,14 +27,14 @@ _PVT_FIELDS = {
 }
 
 
-def _pvt_settings(config: PvtConfig) -> Settings:
+def _pvt_hf_config(config: PvtConfig) -> HfConfig:
     listed = {theirs: list(getattr(config, ours)) for ours, theirs in _PVT_FIELDS.items()}
     # Theirs calls the side of a kernel its stride, and has a field for the number of classes, beside their names.
     sizes = {"strides": list(config.patches), "num_encoder_blocks": 4, "num_labels": config.classes}
     return listed | sizes | {"layer_norm_eps": config.epsilon, "drop_path_rate": config.drop_path}
 
 
-def _pvt_config(facts: Settings) -> PvtConfig:
+def _pvt_config(facts: HfConfig) -> PvtConfig:
     strides, patches = facts.get("strides"), facts.get("patch_sizes")
     expect(strides == patches, "the config's strides", f"its patch_sizes, {patches}", short_repr(strides))
     fields = fields_of(facts, classes="classes", image="image_size", epsilon="layer_norm_eps", **_PVT_FIELDS)
@@ -86,4 +86,4 @@ def _pvt_back(own: Weights, config: PvtConfig) -> Weights:
     return parted_positions(own, side, "stages.3.")
 
 
-KIND = Kind(Pvt, "PvtForImageClassification", _pvt_settings, _pvt_config, _pvt_names, _pvt_shapes, _pvt_back)
+KIND = Kind(Pvt, "PvtForImageClassification", _pvt_hf_config, _pvt_config, _pvt_names, _pvt_shapes, _pvt_back)

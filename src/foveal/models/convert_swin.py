@@ -5,11 +5,11 @@ not at the beginning.
 from typing import Any
 
 from foveal.errors import expect, short_repr
-from foveal.models.convert_layout import Kind, Settings, block_names, fields_of, path_rate, rates_of
+from foveal.models.convert_layout import HfConfig, Kind, block_names, fields_of, path_rate, rates_of
 from foveal.models.swin import Swin, SwinConfig
 
 
-def _swin_settings(config: SwinConfig) -> Settings:
+def _swin_hf_config(config: SwinConfig) -> HfConfig:
     return {
         "patch_size": config.patch,
         "embed_dim": config.width,
@@ -23,7 +23,7 @@ def _swin_settings(config: SwinConfig) -> Settings:
     }
 
 
-def _swin_config(facts: Settings) -> SwinConfig:
+def _swin_config(facts: HfConfig) -> SwinConfig:
     for key, wanted in (("use_absolute_embeddings", False), ("layer_norm_eps", 1e-5)):
         expect(facts.get(key, wanted) == wanted, f"the config's {key}", repr(wanted), short_repr(facts.get(key)))
     fields = fields_of(
@@ -67,7 +67,7 @@ def _integer(ratio: Any) -> Any:
 KIND = Kind(
     Swin,
     "SwinForImageClassification",
-    _swin_settings,
+    _swin_hf_config,
     _swin_config,
     _swin_names,
     lambda own: own,

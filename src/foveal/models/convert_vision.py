@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from foveal.errors import FovealError, expect, is_integer, short_repr, unknown
 from foveal.models import convert_pvt, convert_swin, convert_vit
 from foveal.models.convert import Weights, apart, filled, found
-from foveal.models.convert_layout import LETTERS, Kind, Settings
+from foveal.models.convert_layout import LETTERS, HfConfig, Kind
 from foveal.models.store import shapes_of
 
 KINDS: dict[str, Kind] = {"vit": convert_vit.KIND, "swin": convert_swin.KIND, "pvt": convert_pvt.KIND}
 
 
-def to_transformers(model: nn.Module) -> tuple[Settings, Weights]:
+def to_transformers(model: nn.Module) -> tuple[HfConfig, Weights]:
     """The config (config.json) and the weights of transformers' model."""
     name = next((name for name, kind in KINDS.items() if isinstance(model, kind.model)), None)
     known = " or ".join(kind.model.__name__ for kind in KINDS.values())
@@ -31,7 +31,7 @@ def to_transformers(model: nn.Module) -> tuple[Settings, Weights]:
     smaller = sorted(shapes_of(model))
     expect(not smaller, "the model", "one as its config says", f"a smaller {', '.join(smaller[:2])}, pruned")
     kind, config = KINDS[str(name)], cast("Any", model.config)
-    special = kind.settings(config)
+    special = kind.hf_config(config)
     own = kind.shapes(apart(model.state_dict()))
     theirs = {}
     for ours, other in kind.names(config).items():
@@ -46,9 +46,9 @@ def to_transformers(model: nn.Module) -> tuple[Settings, Weights]:
     return shared | {"attention_probs_dropout_prob": config.attention_dropout} | special, theirs
 
 
-def from_transformers(settings: Mapping[str, Any], weights: Mapping[str, Tensor]) -> nn.Module:
+def from_transformers(hf_config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> nn.Module:
     """Our model, in evaluation mode, from the config (config.json) and the weights of one of transformers'."""
-    facts, name = dict(settings), settings.get("model_type")
+    facts, name = dict(hf_config), hf_config.get("model_type")
     if not isinstance(name, str) or name not in KINDS:
         raise unknown("kind of model (model_type)", str(name), KINDS)
     kind = KINDS[name]

@@ -5,8 +5,8 @@ E_pos = [class_position; position, row by row]
 
 from foveal.errors import expect
 from foveal.models.convert_layout import (
+    HfConfig,
     Kind,
-    Settings,
     block_names,
     fields_of,
     joined_positions,
@@ -16,7 +16,7 @@ from foveal.models.convert_layout import (
 from foveal.models.vit import Vit, VitConfig
 
 
-def _vit_settings(config: VitConfig) -> Settings:
+def _vit_hf_config(config: VitConfig) -> HfConfig:
     expect(not config.stem, "the model's stem", "none: transformers' ViT has a linear map there", config.stem)
     return {
         "patch_size": config.patch,
@@ -28,7 +28,7 @@ def _vit_settings(config: VitConfig) -> Settings:
     }
 
 
-def _vit_config(facts: Settings) -> VitConfig:
+def _vit_config(facts: HfConfig) -> VitConfig:
     fields = fields_of(
         facts,
         classes="classes",
@@ -59,7 +59,7 @@ def _vit_names(config: VitConfig) -> dict[str, str]:
 KIND = Kind(
     Vit,
     "ViTForImageClassification",
-    _vit_settings,
+    _vit_hf_config,
     _vit_config,
     _vit_names,
     joined_positions,

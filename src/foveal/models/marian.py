@@ -55,14 +55,14 @@ def to_marian(model: Transformer) -> tuple[dict[str, Any], Weights]:
         theirs[name] = own[ours][:, order]
     bias = own.get("tables.bias")
     theirs["final_logits_bias"] = (
-        own["tables.source.weight"].new_zeros(1, config.target_words) if bias is None else bias[None]
+        own["tables.source.weight"].new_zeros(1, config.target_vocab) if bias is None else bias[None]
     )
     return _marian_config(config), {name: tensor.contiguous() for name, tensor in theirs.items()}
 
 
-def from_marian(settings: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Transformer:
+def from_marian(hf_config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Transformer:
     """Our model, in evaluation mode, from the config (config.json) and the weights of a MarianMTModel."""
-    config = _config(settings)
+    config = _config(hf_config)
     check(config)
     # Positions are computed; tables that are tied may stand in a file several times.
     theirs = {name: tensor for name, tensor in weights.items() if not name.endswith("embed_positions.weight")}
@@ -86,7 +86,7 @@ def from_marian(settings: Mapping[str, Any], weights: Mapping[str, Tensor]) -> T
         )
         own[ours] = found(theirs, stands)[:, order]
     bias = theirs.get("final_logits_bias")
-    own["tables.bias"] = own["tables.source.weight"].new_zeros(config.target_words) if bias is None else bias[0]
+    own["tables.bias"] = own["tables.source.weight"].new_zeros(config.target_vocab) if bias is None else bias[0]
     return built(config, own, {})
 
 
@@ -118,8 +118,8 @@ def _marian_config(config: TransformerConfig) -> dict[str, Any]:
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
         "is_encoder_decoder": True,
-        "vocab_size": config.source_words,
-        "decoder_vocab_size": config.target_words,
+        "vocab_size": config.source_vocab,
+        "decoder_vocab_size": config.target_vocab,
         "d_model": config.width,
         "encoder_layers": config.layers,
         "decoder_layers": config.decoder_layers,
@@ -131,7 +131,7 @@ def _marian_config(config: TransformerConfig) -> dict[str, Any]:
         "attention_dropout": config.attention_dropout,
         "activation_dropout": config.hidden_dropout,
         "activation_function": config.activation,
-        "max_position_embeddings": config.longest,
+        "max_position_embeddings": config.max_length,
         "scale_embedding": True,
         "share_encoder_decoder_embeddings": config.tied == "all",
         "tie_word_embeddings": config.tied != "none",
@@ -144,47 +144,47 @@ def _marian_config(config: TransformerConfig) -> dict[str, Any]:
     }
 
 
-def _config(settings: Mapping[str, Any]) -> TransformerConfig:
-    missing = sorted({"model_type", "d_model", "vocab_size"} - set(settings))
+def _config(hf_config: Mapping[str, Any]) -> TransformerConfig:
+    missing = sorted({"model_type", "d_model", "vocab_size"} - set(hf_config))
     expect(not missing, "the config of Marian", "a config.json of transformers", f"one without {', '.join(missing)}")
     expect(
-        settings["model_type"] == "marian",
+        hf_config["model_type"] == "marian",
         "the config",
         "that of a 'marian'",
-        f"that of a {short_repr(settings['model_type'])}",
+        f"that of a {short_repr(hf_config['model_type'])}",
     )
     expect(
-        settings.get("scale_embedding", False) is True,
+        hf_config.get("scale_embedding", False) is True,
         "the config's scale_embedding",
         "true",
-        settings.get("scale_embedding"),
+        hf_config.get("scale_embedding"),
     )
     for name in ("attention_heads", "ffn_dim"):
-        one, other = settings.get(f"encoder_{name}"), settings.get(f"decoder_{name}")
+        one, other = hf_config.get(f"encoder_{name}"), hf_config.get(f"decoder_{name}")
         expect(one == other, f"the config's encoder_{name}", f"{other}, as the decoder's", one)
-    shared, tied = settings.get("share_encoder_decoder_embeddings", True), settings.get("tie_word_embeddings", True)
-    activation = settings.get("activation_function", "gelu")
+    shared, tied = hf_config.get("share_encoder_decoder_embeddings", True), hf_config.get("tie_word_embeddings", True)
+    activation = hf_config.get("activation_function", "gelu")
     try:
         return TransformerConfig(
-            source_words=settings["vocab_size"],
-            target_words=settings.get("decoder_vocab_size") or settings["vocab_size"],
-            width=settings["d_model"],
-            hidden=settings["encoder_ffn_dim"],
-            heads=settings["encoder_attention_heads"],
-            layers=settings["encoder_layers"],
-            decoder_layers=settings["decoder_layers"],
-            dropout=settings.get("dropout", 0.1),
-            attention_dropout=settings.get("attention_dropout", 0.0),
-            hidden_dropout=settings.get("activation_dropout", 0.0),
+            source_vocab=hf_config["vocab_size"],
+            target_vocab=hf_config.get("decoder_vocab_size") or hf_config["vocab_size"],
+            width=hf_config["d_model"],
+            hidden=hf_config["encoder_ffn_dim"],
+            heads=hf_config["encoder_attention_heads"],
+            layers=hf_config["encoder_layers"],
+            decoder_layers=hf_config["decoder_layers"],
+            dropout=hf_config.get("dropout", 0.1),
+            attention_dropout=hf_config.get("attention_dropout", 0.0),
+            hidden_dropout=hf_config.get("activation_dropout", 0.0),
             activation="swish" if activation == "silu" else activation,
-            longest=settings.get("max_position_embeddings", 1024),
+            max_length=hf_config.get("max_position_embeddings", 1024),
             tied="none" if not tied else "all" if shared else "output",
             output_bias=True,
-            pad=settings["pad_token_id"],
-            begin=settings["decoder_start_token_id"],
-            end=settings["eos_token_id"],
+            pad=hf_config["pad_token_id"],
+            begin=hf_config["decoder_start_token_id"],
+            end=hf_config["eos_token_id"],
             # the models of OPUS have it there, and their configs do not say so
-            unknown=settings.get("unk_token_id", 1),
+            unknown=hf_config.get("unk_token_id", 1),
         )
     except KeyError as error:
         raise FovealError(f"the config of Marian: expected {error.args[0]}, got none") from None

@@ -182,11 +182,12 @@ def _built(config: PeerConfig) -> nn.Module:
         raise FovealError(
             f"{config.kind}: expected transformers to be installed, got none; pip install foveal[peers]"
         ) from None
-    settings, model, changes = _BUILDS[config.kind]
+    config_name, model, changes = _BUILDS[config.kind]
     if "image_size" in changes or config.kind in (*VITS, "mobilevit-xxs"):
         changes = changes | {"image_size": config.image}
     # Eager in training mode as others run it: transformers chooses torch's scaled_dot_product_attention by itself.
-    net: nn.Module = getattr(transformers, model)(getattr(transformers, settings)(num_labels=config.classes, **changes))
+    hf_config = getattr(transformers, config_name)(num_labels=config.classes, **changes)
+    net: nn.Module = getattr(transformers, model)(hf_config)
     return net
 
 

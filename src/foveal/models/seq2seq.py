@@ -48,8 +48,8 @@ from foveal.models.sequence import (
 
 @dataclass(frozen=True)
 class Seq2SeqConfig:
-    source_words: int = 37000  # size of the source's vocabulary
-    target_words: int = 37000
+    source_vocab: int = 37000  # size of the source's vocabulary
+    target_vocab: int = 37000
     width: int = 128  # A, of an embedding
     hidden: int = 220  # C, of a state: each way of the encoder, and the decoder
     attention: str = "additive"  # or "none"
@@ -72,7 +72,7 @@ PRESETS = {
 
 class Seq2Seq(nn.Module):
     """Tokens of a source (B, M) and of a target (B, N),
-    both padded on the right → logits of the target's next tokens (B, N, target_words).
+    both padded on the right → logits of the target's next tokens (B, N, target_vocab).
     """
 
     recordable = False  # as a CUDA graph (training/cuda_graph.py): packing reads lengths on the CPU
@@ -81,7 +81,7 @@ class Seq2Seq(nn.Module):
         super().__init__()
         _check(config)
         self.config, width, hidden = config, config.width, config.hidden
-        self.tables = Tables(config.source_words, config.target_words, width, config.tied)
+        self.tables = Tables(config.source_vocab, config.target_vocab, width, config.tied)
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = nn.GRU(width, hidden, batch_first=True, bidirectional=True)
         self.first = nn.Linear(2 * hidden, hidden)  # W_s
@@ -102,7 +102,7 @@ class Seq2Seq(nn.Module):
         return self.logits(self.decode(target, self.encode(source)))
 
     def encode(self, source: Tensor) -> Encoded:
-        check_tokens("the source", source, self.config.source_words)
+        check_tokens("the source", source, self.config.source_vocab)
         lengths = read_lengths(source, self.config.pad)
         embedded = self.dropout(self.tables.read_source(source))  # (B, M, A)
         # Packed, so that the way back begins at the last token and not at the padding; of nothing but padding one is
@@ -113,7 +113,7 @@ class Seq2Seq(nn.Module):
 
     def decode(self, target: Tensor, encoded: Encoded) -> Tensor:
         """All tokens of a target (B, N) → t (B, N, A), of which `logits` makes logits."""
-        check_tokens("the target", target, self.config.target_words)
+        check_tokens("the target", target, self.config.target_vocab)
         check_encoded(encoded)
         embedded = self.dropout(self.tables.read_target(target))  # (B, N, A)
         last = last_of(encoded)
@@ -132,7 +132,7 @@ class Seq2Seq(nn.Module):
         return torch.cat(readouts, 1)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """(…, A) → logits (…, target_words)."""
+        """(…, A) → logits (…, target_vocab)."""
         return self.tables.logits(hidden)
 
     @torch.no_grad()
@@ -147,8 +147,8 @@ class Seq2Seq(nn.Module):
 
     @torch.no_grad()
     def step(self, tokens: Tensor, state: "State") -> Tensor:
-        """The next token of each row (R,) → logits of the token after it, (R, target_words)."""
-        check_tokens("the tokens of a step", tokens, self.config.target_words, "(R,)")
+        """The next token of each row (R,) → logits of the token after it, (R, target_vocab)."""
+        check_tokens("the tokens of a step", tokens, self.config.target_vocab, "(R,)")
         expect(len(tokens) == state.rows, "the tokens of a step", f"{state.rows}, one for each row", len(tokens))
         embedded = self.dropout(self.tables.read_target(tokens[:, None]))  # (R, 1, A)
         if self.attention is None:

@@ -36,26 +36,26 @@ class Tables(nn.Module):
     What is tied is one tensor, and lies in a file once.
     """
 
-    def __init__(self, source_words: int, target_words: int, width: int, tied: str, bias: bool = False) -> None:
+    def __init__(self, source_vocab: int, target_vocab: int, width: int, tied: str, bias: bool = False) -> None:
         """tied: "all": one table for all three; "output": one for target and output; "none". bias: on the logits."""
         super().__init__()
         self.scale = math.sqrt(width)
-        self.source = nn.Embedding(source_words, width)
-        self.target = None if tied == "all" else nn.Embedding(target_words, width)
-        self.out = None if tied != "none" else nn.Embedding(target_words, width)
-        self.bias = nn.Parameter(torch.zeros(target_words)) if bias else None
+        self.source = nn.Embedding(source_vocab, width)
+        self.target = None if tied == "all" else nn.Embedding(target_vocab, width)
+        self.out = None if tied != "none" else nn.Embedding(target_vocab, width)
+        self.bias = nn.Parameter(torch.zeros(target_vocab)) if bias else None
         for table in (self.source, self.target, self.out):
             if table is not None:
                 nn.init.normal_(table.weight, std=width**-0.5)  # so that scaled by √C each number is about 1
 
     @property
     def of_target(self) -> Tensor:
-        """(target_words, C)."""
+        """(target_vocab, C)."""
         return self.source.weight if self.target is None else self.target.weight
 
     @property
     def of_output(self) -> Tensor:
-        """(target_words, C)."""
+        """(target_vocab, C)."""
         return self.of_target if self.out is None else self.out.weight
 
     def read_source(self, tokens: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ class Tables(nn.Module):
         return functional.embedding(tokens, self.of_target) * self.scale
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """(…, C) → logits (…, target_words)."""
+        """(…, C) → logits (…, target_vocab)."""
         return functional.linear(hidden, self.of_output, self.bias)
 
 
@@ -173,7 +173,7 @@ def check_config(
     """Raise a FovealError unless sizes are integers from 1, shares are in [0, 1), choices are known,
     and marks are tokens.
     """
-    for size in (*sizes, "source_words", "target_words"):
+    for size in (*sizes, "source_vocab", "target_vocab"):
         expect_integer(getattr(config, size), f"{name}'s {size}")
     for share in shares:
         value = getattr(config, share)
@@ -182,7 +182,7 @@ def check_config(
         value = getattr(config, kind)
         if not isinstance(value, str) or value not in known:
             raise unknown(f"{kind} of {name}", str(value), known)
-    fewer = min(config.source_words, config.target_words)
+    fewer = min(config.source_vocab, config.target_vocab)
     for mark in MARKS:
         expect_integer(getattr(config, mark), f"{name}'s {mark}", 0)
         expect(
@@ -190,9 +190,9 @@ def check_config(
         )
     if config.tied == "all":
         expect(
-            config.source_words == config.target_words,
+            config.source_vocab == config.target_vocab,
             f"{name}'s vocabularies",
             "one vocabulary, as tied='all' shares its table",
-            f"{config.source_words} of the source and {config.target_words} of the target",
+            f"{config.source_vocab} of the source and {config.target_vocab} of the target",
             "give tied='output'",
         )

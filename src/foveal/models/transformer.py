@@ -52,8 +52,8 @@ from foveal.position.sinusoidal import Sinusoidal
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    source_words: int = 37000  # size of the source's vocabulary
-    target_words: int = 37000
+    source_vocab: int = 37000  # size of the source's vocabulary
+    target_vocab: int = 37000
     width: int = 512  # C; the paper's d_model
     hidden: int = 2048  # of the feed-forward network; the paper's d_ff
     heads: int = 8
@@ -67,7 +67,7 @@ class TransformerConfig:
     norm: str = "post"  # "post" is the paper's, "pre" has one more LayerNorm after each stack, "none"
     residual: bool = True  # False: an ablation
     position: str = "sinusoidal"  # or "learned", "relative", "rotary" or "none"
-    longest: int = 1024  # how many positions are learned
+    max_length: int = 1024  # how many positions are learned
     tied: str = "all"  # "all": source, target and output are one table; "output": target and output are; "none"
     output_bias: bool = False  # on the logits, as Marian has it
     pad: int = 0  # ids of the marks; Marian begins with pad
@@ -102,14 +102,14 @@ PRESETS = {
 
 class Transformer(nn.Module):
     """Tokens of a source (B, M) and of a target (B, N),
-    both padded on the right → logits of the target's next tokens (B, N, target_words).
+    both padded on the right → logits of the target's next tokens (B, N, target_vocab).
     """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         check(config)
         self.config, width = config, config.width
-        self.tables = Tables(config.source_words, config.target_words, width, config.tied, config.output_bias)
+        self.tables = Tables(config.source_vocab, config.target_vocab, width, config.tied, config.output_bias)
         self.source_position, self.target_position = ADDED[config.position](config), ADDED[config.position](config)
         self.dropout = nn.Dropout(config.dropout)
         norm = NORMS[config.norm, config.residual]
@@ -146,7 +146,7 @@ class Transformer(nn.Module):
         return self.logits(self.decode(target, self.encode(source)))
 
     def encode(self, source: Tensor) -> Encoded:
-        check_tokens("the source", source, self.config.source_words)
+        check_tokens("the source", source, self.config.source_vocab)
         lengths = read_lengths(source, self.config.pad)
         mask = padding_of(lengths, source.shape[1])
         x = self.dropout(self.source_position(self.tables.read_source(source)))  # (B, M, C)
@@ -156,7 +156,7 @@ class Transformer(nn.Module):
 
     def decode(self, target: Tensor, encoded: Encoded) -> Tensor:
         """All tokens at once: (B, N) → (B, N, C), of which `logits` makes logits."""
-        check_tokens("the target", target, self.config.target_words)
+        check_tokens("the target", target, self.config.target_vocab)
         check_encoded(encoded)
         y = self.dropout(self.target_position(self.tables.read_target(target)))
         for layer in self.decoder:
@@ -167,7 +167,7 @@ class Transformer(nn.Module):
         return hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """(…, C) → logits (…, target_words)."""
+        """(…, C) → logits (…, target_vocab)."""
         return self.tables.logits(hidden)
 
     @torch.no_grad()
@@ -183,8 +183,8 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def step(self, tokens: Tensor, state: "State") -> Tensor:
-        """The next token of each row (R,) → logits of the token after it, (R, target_words)."""
-        check_tokens("the tokens of a step", tokens, self.config.target_words, "(R,)")
+        """The next token of each row (R,) → logits of the token after it, (R, target_vocab)."""
+        check_tokens("the tokens of a step", tokens, self.config.target_vocab, "(R,)")
         expect(len(tokens) == state.rows, "the tokens of a step", f"{state.rows}, one for each row", len(tokens))
         y = self.dropout(self.target_position(self.tables.read_target(tokens[:, None]), state.length))  # (R, 1, C)
         for layer, memory, cache in zip(self._decoders(), state.memories, state.caches, strict=True):
@@ -240,7 +240,7 @@ NORMS: dict[tuple[str, bool], type[Residual]] = {
 }
 ADDED: dict[str, Callable[[TransformerConfig], Position]] = {  # to the input
     "sinusoidal": lambda config: Sinusoidal(config.width),
-    "learned": lambda config: Learned(config.width, config.longest),
+    "learned": lambda config: Learned(config.width, config.max_length),
     "relative": lambda _: Position(),
     "rotary": lambda _: Position(),
     "none": lambda _: Position(),
@@ -285,7 +285,7 @@ def check(config: TransformerConfig) -> None:
     """Raise a FovealError unless a Transformer can be built so."""
     if not isinstance(config, TransformerConfig):
         raise FovealError(f"Transformer's config: expected a TransformerConfig, got {short_repr(config)}")
-    sizes = ("width", "hidden", "heads", "layers", "decoder_layers", "longest")
+    sizes = ("width", "hidden", "heads", "layers", "decoder_layers", "max_length")
     choices = {"norm": ("post", "pre", "none"), "position": ADDED, "activation": ACTIVATIONS}
     check_config("Transformer", config, sizes, ("dropout", "attention_dropout", "hidden_dropout"), choices)
     for name in ("residual", "output_bias"):

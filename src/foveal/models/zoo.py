@@ -1,4 +1,4 @@
-"""Models by name: `create("icam-31k", classes=2)`, `create("transformer-base", source_words=8000, target_words=8000)`.
+"""Models by name: `create("icam-31k", classes=2)`, `create("transformer-base", source_vocab=8000, target_vocab=8000)`.
 
 A family of models is a file of this folder with a frozen config, a module, `PRESETS` and a `KIND`; the file's name is
 the family's, and it is found by its file. Packages of others name their files in the entry point group `foveal.models`.

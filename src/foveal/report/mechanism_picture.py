@@ -97,7 +97,7 @@ def _of_embedding(entry: Entry, ran: Ran, size: int | None) -> Picture:
 
 
 def _of_term(entry: Entry, ran: Ran, size: int | None) -> Picture:
-    """The term for queries of ones, a panel a head; in the example's size if it fits no other."""
+    """The term for queries of ones, one panel per head; in the example's size if it fits no other."""
     import torch
 
     q = ran.inputs[0]
@@ -122,7 +122,7 @@ def _of_rotation(entry: Entry, position: "Position", width: int, size: int) -> P
 
 
 def _of_weights(entry: Entry) -> Picture | str:
-    """The weights of the first sample, a panel a head. A score becomes weights first."""
+    """The weights of the first sample, one panel per head. A score becomes weights first."""
     from torch import nn
 
     from foveal.core.attend import normalise

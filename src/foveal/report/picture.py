@@ -2,7 +2,7 @@
 
     value in [0, 1] → colour, by anchors of falling lightness;   cell (i, j) → a square of whole pixels
 
-Rows are queries and go down, columns are keys and go right. Several matrices stand side by side, one panel a head.
+Rows are queries and go down, columns are keys and go right. Several matrices stand side by side, one panel per head.
 """
 
 import io
@@ -63,7 +63,7 @@ class Picture:
         expect(
             len(self.labels) in (0, len(self.panels)),
             "a picture's labels",
-            f"{len(self.panels)}, one a panel",
+            f"{len(self.panels)}, one per panel",
             len(self.labels),
         )
 

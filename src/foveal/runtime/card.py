@@ -44,6 +44,8 @@ class Card:
 
     tuples: ClassVar[tuple[str, ...]] = ()  # fields that JSON writes as lists
     written: ClassVar[tuple[str, ...]] = ()  # fields that have a default in Python, and must be in a file all the same
+    # family → fields of its config in files of before → as they are called now
+    renamed_config: ClassVar[dict[str, dict[str, str]]] = {}
     # of the recipe: names of files on the machine that trained
     paths: ClassVar[tuple[str, ...]] = ("data", "model", "init_from")
 
@@ -174,6 +176,10 @@ def read_card(text: str, where: str, kind: type[Kind]) -> Kind:
     )
     if layout < FORMAT:
         facts = kind.upgraded(facts) | {"format": FORMAT}
+    names = kind.renamed_config.get(str(facts.get("family")), {})
+    facts = with_renamed_config(facts, names)
+    if isinstance(facts.get("recipe"), dict):
+        facts["recipe"] = with_renamed_config(facts["recipe"], names)
     known = {one.name: one for one in dataclasses.fields(kind)}
     required = {name for name, one in known.items() if one.default is one.default_factory is dataclasses.MISSING}
     required |= set(kind.written)
@@ -187,6 +193,14 @@ def read_card(text: str, where: str, kind: type[Kind]) -> Kind:
     card = kind(**fields)
     card.check(where)
     return card
+
+
+def with_renamed_config(facts: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """A card or a recipe, the fields of its config by the names that they have now."""
+    config = facts.get("config")
+    if not isinstance(config, dict):
+        return facts
+    return facts | {"config": {names.get(key, key): value for key, value in config.items()}}
 
 
 def _numbers(value: object, count: int) -> bool:

@@ -19,6 +19,8 @@ FULL = ("32", "tf32")  # the others are mixed: weights in 32 bits, most products
 @dataclass(frozen=True)
 class Recipe(Options):
     makes_folds: ClassVar[str] = ""  # advice to who has data without folds: which option makes them
+    # how names of models begin, before the first - → fields of their config in runs of before → as they are called now
+    renamed_config: ClassVar[dict[str, dict[str, str]]] = {}
 
     data: str = option("", "the data: a path, or a name that foveal makes data for", metavar="PATH")
     model: str = option(

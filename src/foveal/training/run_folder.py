@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from foveal.errors import FovealError, expect, reading
 from foveal.options import load_yaml
+from foveal.runtime.card import with_renamed_config
 from foveal.runtime.packaged import FILE
 from foveal.training.recipe import Recipe, located, located_weights
 
@@ -91,6 +92,7 @@ def _kept_options(kind: type[Recipe], folder: Path) -> dict[str, Any]:
             raise FovealError(f"{folder / RECIPE}: expected the recipe of a run, got a damaged file: {error}") from None
     expect(isinstance(kept, dict), str(folder / RECIPE), "the recipe of a run", "something else")
     kept = {kind.renamed.get(key, key): value for key, value in kept.items()}
+    kept = with_renamed_config(kept, kind.renamed_config.get(str(kept.get("model")).partition("-")[0], {}))
     kept |= {name: absolute(kept[name]) for name, absolute in PATHS.items() if isinstance(kept.get(name), str)}
     # options that are newer than the run had their defaults
     return dict(load_yaml(kind().text()) | kind.before | kept)

@@ -11,7 +11,7 @@ Departs from the paper: images instead of volumes. How x is brought to the grid 
     the side ours is the mean of 2×2 places; the authors' code weighs these four in W_x, and projects y again. A signal
     that was resampled to the grid of x first makes both arrows nothing, as in MONAI.
 Cost: O(h·w·C) time to read and to scale the map, 2·h_g·w_g·F·(C + G + 1) operations on the grid of g, for F hidden
-    channels and G of the signal; F·(C + G + 2) + 1 weights.
+    channels and G of the signal; F·(C + G + 2) + 1 parameters.
 Example: AttentionGate(6, 5, hidden=4)(maps, maps[:, :5, ::2, ::2])
 """
 

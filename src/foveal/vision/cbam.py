@@ -9,8 +9,8 @@ Paper: Sanghyun Woo, Jongchan Park, Joon-Young Lee, In So Kweon (2018). CBAM: Co
     ECCV. arXiv:1807.06521.
 Departs from the paper: W₀ and W₁ have biases, as in the authors' code. That code also norms the spatial convolution's
     output over the batch.
-Cost: O(h·w·(C + k²)) time, of which 8·C²/16 operations in the MLP and 4·k²·h·w in the convolution; 2·C²/16 weights for
-    the channels and 2·k² + 1 for the places, k = 7.
+Cost: O(h·w·(C + k²)) time, of which 8·C²/16 operations in the MLP and 4·k²·h·w in the convolution; 2·C²/16 parameters
+    for the channels and 2·k² + 1 for the places, k = 7.
 Example: CBAM(6, channel=ChannelAttention(6, squeeze=4))(maps)
 """
 

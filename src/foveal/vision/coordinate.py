@@ -8,7 +8,7 @@ Symbols: F₁ takes C channels to C/32 and at least 8, F_h and F_w take them bac
 Paper: Qibin Hou, Daquan Zhou, Jiashi Feng (2021). Coordinate attention for efficient mobile network design. CVPR.
     arXiv:2103.02907.
 Departs from the paper: nothing; what it leaves open (δ, the least squeeze, biases) is as in the authors' code.
-Cost: O(h·w·C) time to read and to scale the map, 4·C·squeeze·(h + w) operations for the gates; 3·C·squeeze weights.
+Cost: O(h·w·C) time to read and to scale the map, 4·C·squeeze·(h + w) operations for the gates; 3·C·squeeze parameters.
 Example: CoordinateAttention(6, squeeze=4)(maps)
 """
 

@@ -8,8 +8,8 @@ Paper: Yinpeng Chen, Xiyang Dai, Mengchen Liu, Dongdong Chen, Lu Yuan, Zicheng L
     attention over convolution kernels. CVPR. arXiv:1912.03458.
 Departs from the paper: nothing in the layer; BatchNorm and activation behind it are the model's. τ stays as it is set,
     where the paper lowers it from 30 to 1 in the first ten epochs: `layer.temperature.fill_(…)`.
-Cost: that of one convolution, O(h·w·C) to read the map and O(K·O·C·k²) to mix, for each image; K·O·C·k² weights. In an
-    exported graph for a batch of any size, that of K convolutions.
+Cost: that of one convolution, O(h·w·C) to read the map and O(K·O·C·k²) to mix, for each image; K·O·C·k² parameters.
+    In an exported graph for a batch of any size, that of K convolutions.
 Example: DynamicMixture(6, 10, 3, kernels=5, padding=1, squeeze=4, temperature=1.0)(maps)
 """
 

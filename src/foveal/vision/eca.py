@@ -9,7 +9,7 @@ Paper: Qilong Wang, Banggu Wu, Pengfei Zhu, Peihua Li, Wangmeng Zuo, Qinghua Hu 
     attention for deep convolutional neural networks. CVPR. arXiv:1910.03151.
 Departs from the paper: nothing. Where t is even, two odd numbers are as near: the larger is taken, as in the authors'
     code.
-Cost: O(h·w·C) time to read and to scale the map, k·C operations for the gates, k weights.
+Cost: O(h·w·C) time to read and to scale the map, k·C operations for the gates, k parameters.
 Example: EfficientChannelAttention(6, kernel=3)(maps)
 """
 

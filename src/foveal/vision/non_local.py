@@ -14,7 +14,7 @@ Departs from the paper: squares that reach over the border count what there is, 
     row or column unseen. As in its equation and its code x is pooled, where a sentence of it pools φ and g. Its code
     divides θᵀφ by √hidden in the embedded Gaussian; its equation does not, and neither does this.
 Cost: O(N·M·hidden) time, O(N + M) memory in a fused kernel; dot_product O((N + M)·hidden²) where that is less;
-    concatenation O(N·M) memory. 4·C·hidden weights; gaussian has 2·C·hidden.
+    concatenation O(N·M) memory. 4·C·hidden parameters; gaussian has 2·C·hidden.
 Example: NonLocal(6)(maps)
 """
 

@@ -8,7 +8,7 @@ Symbols: F_k the branches, K = 2 unless given: 3×3 and, with as many weights, 3
 Paper: Xiang Li, Wenhai Wang, Xiaolin Hu, Jian Yang (2019). Selective kernel networks. CVPR. arXiv:1903.06586.
 Departs from the paper: where 32 does not divide the channels, the groups are the greatest divisor of both.
 Cost: that of the branches, by default 2·K·9·C²·h·w/32 operations; O(K·h·w·C) time and bytes to weigh them, K maps in
-    memory; (1 + K)·C·squeeze weights for the choice.
+    memory; (1 + K)·C·squeeze parameters for the choice.
 Example: SelectiveKernel(6, squeeze=4)(maps)
 """
 

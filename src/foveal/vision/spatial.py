@@ -7,7 +7,7 @@ Paper: Sanghyun Woo, Jongchan Park, Joon-Young Lee, In So Kweon (2018). CBAM: Co
     ECCV. arXiv:1807.06521.
 Departs from the paper: nothing. The authors' code norms the convolution's output over the batch, which the paper does
     not; in evaluation that is a convolution with another weight and bias.
-Cost: O(h·w·(C + k²)) time, 4·k²·h·w operations of the convolution; 2·k² + 1 weights, whatever C is.
+Cost: O(h·w·(C + k²)) time, 4·k²·h·w operations of the convolution; 2·k² + 1 parameters, whatever C is.
 Example: SpatialAttention()(maps)
 """
 

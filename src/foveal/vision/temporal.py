@@ -8,7 +8,7 @@ Paper: Gedas Bertasius, Heng Wang, Lorenzo Torresani (2021). Is space-time atten
 Departs from the paper: this is the time half of its divided attention, without LayerNorm and residual, which
     `SpaceTime` adds; a position is the layer's own, where the paper adds one before the first block. A frame that may
     look at nothing yields the output's bias.
-Cost: O(h·w·(T·C² + T²·C)) time; 4·C² weights.
+Cost: O(h·w·(T·C² + T²·C)) time; 4·C² parameters.
 Example: TemporalAttention(6, 3)(video)
 """
 

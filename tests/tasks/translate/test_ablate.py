@@ -28,8 +28,8 @@ def test_every_variant_can_be_built(table, name):
     }
     assert same(recipe, base) == (own.get(table) == name)  # what the base is already has no row
     assert not same(recipe, base.changed(config={"norm": "pre"})) or name == "pre"
-    built = create(recipe.model, source_words=300, target_words=300, **recipe.config)
-    plain = create(base.model, source_words=300, target_words=300)
+    built = create(recipe.model, source_vocab=300, target_vocab=300, **recipe.config)
+    plain = create(base.model, source_vocab=300, target_vocab=300)
     assert repr(built) != repr(plain) or table in ("label smoothing", "positions") or own[table] == name
     if table == "heads":
         assert sum(weight.numel() for weight in built.parameters()) == sum(

@@ -11,8 +11,8 @@ from foveal.report.bench import Bench
 from foveal.tasks.translate import bench as translate
 
 SIZES = {
-    "source_words": 97,
-    "target_words": 97,
+    "source_vocab": 97,
+    "target_vocab": 97,
     "width": 16,
     "hidden": 24,
     "heads": 2,

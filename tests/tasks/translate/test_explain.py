@@ -65,7 +65,7 @@ def test_a_text_file_is_read_and_not_explained_by_its_name(tmp_path, monkeypatch
 
 def test_a_recurrent_model_has_one_map_and_one_without_attention_has_none():
     torch.manual_seed(0)
-    few = {"source_words": SIZE, "target_words": SIZE, "width": 8, "hidden": 8}
+    few = {"source_vocab": SIZE, "target_vocab": SIZE, "width": 8, "hidden": 8}
     maps = attention_maps(create("rnn-attention", **few).eval(), SOURCE, WORDS)
     assert set(maps.maps) == {"cross"}
     assert maps.maps["cross"].shape == (1, 1, 6, 5)
@@ -174,7 +174,7 @@ def test_what_cannot_be_explained(file, words, message, capsys):
 
 
 def test_no_more_is_generated_than_positions_were_learned():
-    model = opened(*made("learned, gelu", longest=9))
+    model = opened(*made("learned, gelu", max_length=9))
     assert len(translate_watched(model, "one").subwords) <= 9
     with pytest.raises(FovealError, match="the sentence: expected 1 to 8 tokens, got"):
         translate_watched(model, "one two three " * 9)

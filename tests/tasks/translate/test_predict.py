@@ -417,14 +417,14 @@ def test_it_cannot_be_explained_and_says_what_can(file, tmp_path, capsys, monkey
 
 
 def test_tokens_that_no_position_was_learned_for():
-    model, card = made("learned, gelu", longest=13)
+    model, card = made("learned, gelu", max_length=13)
     for engine in (engine_of(model, card), TorchEngine(model)):
         with pytest.raises(FovealError, match="at most 13"):
             decode_all(engine, [[5, 6]], Search(beam=2, max_length=30, min_length=29), 1)
 
 
 def test_a_program_need_not_know_how_many_positions_were_learned(tmp_path):
-    model, card = made("learned, gelu", longest=13)
+    model, card = made("learned, gelu", max_length=13)
     write_export(export_translator(model, card), {}, tmp_path / "m.onnx")
     model = load(tmp_path / "m.onnx")
     long = " ".join(["one two three"] * 40)
@@ -493,7 +493,7 @@ def test_an_int8_file_that_is_not(facts, milliseconds, message):
 
 
 def test_a_recurrent_model_is_refused(tmp_path):
-    model = create("rnn", source_words=SIZE, target_words=SIZE, width=8, hidden=8)
+    model = create("rnn", source_vocab=SIZE, target_vocab=SIZE, width=8, hidden=8)
     family, config = describe(model)
     with pytest.raises(FovealError, match="expected a Transformer, got rnn"):
         export_translator(model, TranslateCard(model="rnn", family=family, config=config))

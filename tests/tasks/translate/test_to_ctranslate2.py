@@ -26,7 +26,7 @@ SOURCES = [[5, 77, 130], [12], [201, 9, 9, 44, 63, 8, 150, 31]]
 FITTING = {
     "post-LN": {},
     "pre-LN, swish": {"norm": "pre", "activation": "swish"},
-    "learned, gelu": {"position": "learned", "longest": 97, "activation": "gelu"},
+    "learned, gelu": {"position": "learned", "max_length": 97, "activation": "gelu"},
     "own tables, bias": {"tied": "none", "output_bias": True},
     "no positions": {"position": "none", "tied": "output"},
 }
@@ -35,14 +35,14 @@ FITTING = {
 def opened(model, card, folder, precision="fp32"):
     vocabularies = both_from(card.vocabulary)
     words = len(vocabularies[0])
-    assert words == model.config.source_words
+    assert words == model.config.source_vocab
     export_ctranslate2(model, card, vocabularies, folder, precision)
     return ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=1), tokens_of(vocabularies[1])
 
 
 def sized(**config):
     words = len(both_from(made()[1].vocabulary)[0])
-    return made(**{"source_words": words, "target_words": words} | config)
+    return made(**{"source_vocab": words, "target_vocab": words} | config)
 
 
 @pytest.mark.parametrize("kind", FITTING)

@@ -44,7 +44,7 @@ def test_the_schedule_is_the_papers():
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_is_the_mean_over_tokens_and_knows_no_padding(smoothing):
     torch.manual_seed(0)
-    model = create("transformer-tiny", source_words=50, target_words=50, layers=1, decoder_layers=1, dropout=0.0)
+    model = create("transformer-tiny", source_vocab=50, target_vocab=50, layers=1, decoder_layers=1, dropout=0.0)
     pairs = TokenPairs.of([[5, 6, 7], [8]], [[9, 10], [11, 12, 13, 14]])
     batch = collate(pairs)
     module = TranslateModule(model, TranslateRecipe(label_smoothing=smoothing))
@@ -83,7 +83,7 @@ def test_it_learns(run):
     assert len(rows) == 61
 
 
-@pytest.mark.parametrize("config", [{}, {"position": "learned", "longest": 17}])
+@pytest.mark.parametrize("config", [{}, {"position": "learned", "max_length": 17}])
 def test_a_given_test_is_translated_whole(data, tmp_path, capsys, config):
     """Longer than what is learned from, than a batch, and than there are positions for:
     it is in the score all the same.

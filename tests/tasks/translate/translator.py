@@ -17,7 +17,7 @@ KINDS = {
     "post-LN, sinusoidal": {},
     "pre-LN, rotary": {"norm": "pre", "position": "rotary", "head_width": 6},
     "relative, swish": {"position": "relative", "activation": "swish", "decoder_layers": 3},
-    "learned, gelu": {"position": "learned", "longest": 97, "activation": "gelu"},
+    "learned, gelu": {"position": "learned", "max_length": 97, "activation": "gelu"},
     "own tables, bias": {"tied": "none", "output_bias": True, "width": 21, "heads": 3},
     "output tied, wide heads": {"tied": "output", "head_width": 10, "position": "none"},
     "no norm": {"norm": "none"},
@@ -33,8 +33,8 @@ def made(kind="post-LN, sinusoidal", **config):
         "heads": 2,
         "layers": 2,
         "decoder_layers": 2,
-        "source_words": SIZE,
-        "target_words": SIZE,
+        "source_vocab": SIZE,
+        "target_vocab": SIZE,
     }
     model = create("transformer-tiny", **small | KINDS[kind] | config).eval()
     with torch.no_grad():

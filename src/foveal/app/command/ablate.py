@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foveal.app.command.train import add_arguments as add_training
-from foveal.app.command.train import check_machine, folds_of, machine_flags, seeds_of
+from foveal.app.command.train import check_machine, folds_of, machine_flags, name_in_usage, seeds_of
 from foveal.errors import unknown
 from foveal.options import add_flags, from_flags
 from foveal.report.table import plain_name, write_tables
@@ -22,24 +22,28 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_training(parser)
-    what = next(action for action in parser._actions if action.dest == "task")
-    what.metavar, what.help = (
-        "WHAT",
-        f"{', '.join(known())}; `foveal ablate WHAT --help` lists the options of its recipe",
-    )
+    action = {one.dest: one for one in parser._actions}
+    action["task"].metavar = "WHAT"
+    action["task"].help = f"{', '.join(known())}; `foveal ablate WHAT --help` lists the options of its recipe"
+    action["out"].help = "folder that the runs are written to (default: runs/ablate-WHAT-DATA)"
+    action["resume"].help = "continue the runs in that folder; without it, a folder with runs in it is refused"
     parser.add_argument(
-        "--only", metavar="A,B", help="some of its tables or models; `foveal ablate WHAT --only ?` lists them"
+        "--only",
+        metavar="A,B",
+        help="some of its tables or models; `foveal ablate WHAT --only ?` lists them (default: all)",
     )
     parser.add_argument(
         "--train-only",
         action="store_true",
-        help="stop when all runs are trained; the same command with --resume makes the table, on another machine too",
+        help="stop when all runs are trained; the same command with --resume makes the table, on another machine too; "
+        "without it, the tables are made at once",
     )
 
 
 def add_more(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
     if arguments and not arguments[0].startswith("-"):
         task = find_task(_ablation(arguments[0]).task)
+        name_in_usage(parser, arguments[0])
         add_flags(parser.add_argument_group(f"recipe of {task.name}"), task.recipe)
 
 

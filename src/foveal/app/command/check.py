@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         default=[],
-        help="arguments of the constructor, such as width=64 heads=4",
+        help="arguments of the constructor, such as width=64 heads=4; unless given, they are guessed",
     )
     parser.add_argument(
         "--true-means",

@@ -33,15 +33,26 @@ SETTINGS, WEIGHTS, PIXELS = "config.json", "model.safetensors", "preprocessor_co
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    kinds = "|".join(KINDS)
     parser.add_argument(
         "model",
         metavar="MODEL",
         help="with --to: a model of foveal's, a file or a run's folder; with --from: theirs",
     )
-    parser.add_argument("--to", metavar="KIND", help=f"carry our weights over: {', '.join(KINDS)}")
-    parser.add_argument("--from", dest="source", metavar="KIND", help=f"carry theirs over: {', '.join(KINDS)}")
     parser.add_argument(
-        "--config", metavar="FILE", type=Path, help="with --from torch: the config of the model in JSON, such as heads"
+        "--to", metavar=kinds, help="carry foveal's weights over to these; without it, --from is needed"
+    )
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar=kinds,
+        help="carry their weights over to foveal; without it, --to is needed",
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        type=Path,
+        help="with --from torch: the config of the model in JSON, such as heads (default: what the file's header says)",
     )
     parser.add_argument(
         "--out",
@@ -207,8 +218,12 @@ def _object(text: str, file: Path) -> dict[str, Any]:
 
 def _config(text: str, file: Path) -> "TransformerConfig":
     from foveal.models.transformer import TransformerConfig
+    from foveal.tasks.task import all_tasks
 
-    facts = {name: value for name, value in _object(text, file).items() if name != "family"}
+    old: dict[str, str] = {}
+    for task in all_tasks():
+        old |= task.card.renamed_config.get("transformer", {})
+    facts = {old.get(name, name): value for name, value in _object(text, file).items() if name != "family"}
     known = {field.name for field in dataclasses.fields(TransformerConfig) if field.init}
     for name in facts:
         if name not in known:

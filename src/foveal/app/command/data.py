@@ -32,18 +32,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--label", metavar="COLUMN", help="column of the csv that holds the classes (default: label)")
     parser.add_argument(
-        "--fold-column", metavar="COLUMN", help="column of the csv whose values are the folds, such as a campaign"
+        "--fold-column",
+        metavar="COLUMN",
+        help="column of the csv whose values are the folds, such as a campaign (default: fold, where there is one)",
     )
     parser.add_argument(
         "--seed", metavar="N", type=int, default=0, help="seed of the split, where the data has none (default: 0)"
     )
     parser.add_argument(
-        "--check", action="store_true", help="open every image; list the bad ones, and count sizes and kinds"
+        "--check",
+        action="store_true",
+        help="open every image; list the bad ones, and count sizes and kinds; without it, none is opened",
     )
     parser.add_argument(
         "--near-duplicates",
         action="store_true",
-        help="list images of two splits, or two folds, that are almost the same",
+        help="list images of two splits, or two folds, that are almost the same; without it, none are searched for",
     )
     parser.add_argument(
         "--distance",
@@ -59,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=os.cpu_count() or 1,
         help="processes that open images (default: one per core)",
     )
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON; without it, as text")
 
 
 def run(args: argparse.Namespace) -> int:

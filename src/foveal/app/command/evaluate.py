@@ -17,7 +17,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a run's folder, a model file, an exported file, or weights that come with foveal",
     )
     parser.add_argument(
-        "--beside", metavar="MODEL", nargs="+", default=[], help="other models to hold beside it, on the same data"
+        "--beside",
+        metavar="MODEL",
+        nargs="+",
+        default=[],
+        help="other models to compare it with, on the same data (default: none)",
     )
     parser.add_argument(
         "--out",

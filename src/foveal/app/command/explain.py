@@ -25,10 +25,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", metavar="FILE", type=Path, help="file to write (default: NAME-explained, with the ending that fits)"
     )
     parser.add_argument(
-        "--arrays", metavar="FILE", type=Path, help="write the maps of every layer and head as arrays, to an .npz file"
+        "--arrays",
+        metavar="FILE",
+        type=Path,
+        help="write the maps of every layer and head as arrays, to an .npz file; without it, none are written",
     )
     parser.add_argument(
-        "--json", action="store_true", help="print the numbers as JSON; a file is then written only where --out says so"
+        "--json",
+        action="store_true",
+        help="print the numbers as JSON, and write a file only where --out says so; without it, a summary is printed",
     )
     add_device(parser)
     add_stage_options(parser, "explain")

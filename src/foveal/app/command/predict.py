@@ -31,14 +31,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "without one, the weights that come with foveal look at images",
     )
     parser.add_argument(
-        "-z", "--null", action="store_true", help="the list on stdin is separated by NUL, as find -print0 writes it"
+        "-z",
+        "--null",
+        action="store_true",
+        help="the list on stdin is separated by NUL, as find -print0 writes it; without it, by line ends",
     )
     parser.add_argument(
         "--format",
         metavar="FORMAT",
         help="table, csv or jsonl (default: as --out ends, a table on a terminal, else csv)",
     )
-    parser.add_argument("--out", metavar="FILE", type=Path, help="write the rows to this file, whole or not at all")
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        type=Path,
+        help="write the rows to this file, whole or not at all (default: stdout)",
+    )
     add_device(parser)
     add_stage_options(parser, "predict")
 

@@ -30,15 +30,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--flops",
         metavar="N",
-        help="at most N operations per sample, 2 per multiply-add: a number such as 180M, or a model that has them",
+        help="at most N operations per sample, 2 per multiply-add: a number such as 180M, or a model that has "
+        "them; without it, --parameters or --heads is needed",
     )
     parser.add_argument(
-        "--parameters", metavar="N", help="at most N parameters: a number such as 31371, or a model that has them"
+        "--parameters",
+        metavar="N",
+        help="at most N parameters: a number such as 31371, or a model that has them; without it, --flops or --heads "
+        "is needed",
     )
     parser.add_argument(
         "--heads",
         metavar="LIST",
-        help="heads to remove as LAYER:HEAD, such as 0:1,1:0; or how many, those that matter least",
+        help="heads to remove as LAYER:HEAD, such as 0:1,1:0; or how many, those that matter least; without it, "
+        "--flops or --parameters is needed",
     )
     parser.add_argument(
         "--by",

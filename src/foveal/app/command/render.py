@@ -40,7 +40,7 @@ PARTS = ".parts"  # what is known of each finished frame until all are
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", metavar="WHAT", help="pipes")
+    parser.add_argument("what", metavar="WHAT", help="what to render: pipes")
     parser.add_argument(
         "--out",
         metavar="DIR",

@@ -41,12 +41,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the mechanism or model to explain, or a preset, a model file or a run to describe; without it, "
         "everything is listed",
     )
-    parser.add_argument("--png", metavar="FILE", type=Path, help="draw the picture into this file")
     parser.add_argument(
-        "--size", metavar="N", type=int, help="the side of the picture of a mask or a position, in tokens"
+        "--png", metavar="FILE", type=Path, help="draw the picture into this file; without it, on the terminal"
     )
     parser.add_argument(
-        "--gallery", metavar="DIR", type=Path, help="draw everything: a PNG each, and gallery.png of all"
+        "--size",
+        metavar="N",
+        type=int,
+        help="the side of the picture of a mask or a position, in tokens; by default what its example fits",
+    )
+    parser.add_argument(
+        "--gallery",
+        metavar="DIR",
+        type=Path,
+        help="draw everything: one PNG each, and gallery.png of all; without it, only NAME is drawn",
     )
 
 

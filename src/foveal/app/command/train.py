@@ -32,7 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=_recipes(),
     )
     parser.add_argument("--out", metavar="FOLDER", help="folder that the run is written to (default: runs/DATA-MODEL)")
-    parser.add_argument("--resume", action="store_true", help="continue the run in that folder")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="continue the run in that folder; without it, a folder with a run in it is refused",
+    )
     parser.add_argument(
         "--folds",
         metavar="all|0,1",
@@ -83,7 +87,14 @@ def add_more(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
     """The options of the task's recipe: the task comes first."""
     if arguments and not arguments[0].startswith("-"):
         task = task_of(arguments[0])
+        name_in_usage(parser, task.name)
         add_flags(parser.add_argument_group(f"recipe of {task.name}"), task.recipe)
+
+
+def name_in_usage(parser: argparse.ArgumentParser, name: str) -> None:
+    """Let --help begin with the name of the task or the ablation where it is known."""
+    parser.prog = f"{parser.prog} {name}"
+    next(action for action in parser._actions if action.dest == "task").help = argparse.SUPPRESS
 
 
 def run(args: argparse.Namespace) -> int:

@@ -163,7 +163,7 @@ class FastDecoder:
 
     def _reach(self) -> int:
         """Positions there are: a learned table ends, and is not stretched while a sentence grows."""
-        return min(self.limit, self.config.longest) if self.config.position == "learned" else self.limit
+        return min(self.limit, self.config.max_length) if self.config.position == "learned" else self.limit
 
 
 class _Around:

@@ -52,7 +52,7 @@ def max_positions(config: Mapping[str, Any]) -> int | None:
 
     None: it takes any number of them.
     """
-    return int(config["longest"]) if config.get("position") == "learned" and "longest" in config else None
+    return int(config["max_length"]) if config.get("position") == "learned" and "max_length" in config else None
 
 
 def truncated(sources: Sequence[list[int]], limit: int | None) -> list[list[int]]:

@@ -45,8 +45,8 @@ class EvaluateOptions(Options):
     fold: int | None = option(None, "of data with folds, the one that is the test split; none: the training's", least=0)
     threshold_metric: str | None = option(
         None,
-        'choose thresholds anew on the validation split, for the best "F1", "F2" or "balanced accuracy"; none: the '
-        "model's own",
+        "choose thresholds anew on the validation split, for the best of this metric; none: the model's own",
+        metavar='F1|F2|"balanced accuracy"',
     )
     resamples: int = option(1000, "resamples of the bootstrap for 95 % intervals; 0: no intervals", least=0)
     batch: int = option(64, "images per batch", least=1)

@@ -52,7 +52,7 @@ def measure(bench: Bench) -> None:
     model, base = _model(asked.models)
     bench.stem = "translate-decoding"
     draw = np.random.default_rng(0)
-    count = min(model.config.source_words, model.config.target_words)
+    count = min(model.config.source_vocab, model.config.target_vocab)
     sources = [draw.integers(4, count, SOURCE - 1).tolist() for _ in range(max(batches))]
     with contenders(bench, model) as those:
         _agreement(bench, those, sources[:8], tokens)
@@ -76,7 +76,7 @@ def _model(named: Sequence[str]) -> tuple[Transformer, bool]:
     name = named[0] if named else "transformer-base"
     preset = find_model(name) is None
     config = (
-        {"source_words": VOCABULARY, "target_words": VOCABULARY} if preset and name in presets("transformer") else None
+        {"source_vocab": VOCABULARY, "target_vocab": VOCABULARY} if preset and name in presets("transformer") else None
     )
     model = load(name, device="cpu", config=config).network
     if not isinstance(model, Transformer):
@@ -139,7 +139,7 @@ def _rate(batch: int, timing: Timing) -> str:
 def _rounding(bench: Bench, model: Transformer, sources: list[list[int]], steps: int) -> None:
     """The log-probabilities of each engine for the same tokens, forced on it."""
     draw = np.random.default_rng(1)
-    forced = draw.integers(4, model.config.target_words, (steps, len(sources)))
+    forced = draw.integers(4, model.config.target_vocab, (steps, len(sources)))
     reference = _forced(TorchEngine(model), sources, forced)
     for precision in ("fp32", "int8") if can_quantise() else ("fp32",):
         apart = np.abs(_forced(engine_of(model, precision), sources, forced) - reference)

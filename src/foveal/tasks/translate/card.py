@@ -3,7 +3,7 @@ so that one file is all there is to give away.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from foveal.errors import expect, is_integer, is_number, short_repr
 from foveal.runtime.card import Card
@@ -14,6 +14,8 @@ OLD_RECIPE = {
     "pieces": "subwords", "size": "vocab_size", "longest": "max_length", "recorded": "cuda_graphs",
     "agreement": "r_drop", "bleu": "bleu_every", "penalty": "length_penalty",
 }  # fmt: skip
+# Fields of a translator's config that files and runs of before call otherwise.
+OLD_CONFIG = {"source_words": "source_vocab", "target_words": "target_vocab", "longest": "max_length"}
 OF_IMAGES = ("classes", "many", "size", "mean", "std", "threshold", "temperature")
 
 
@@ -21,6 +23,8 @@ OF_IMAGES = ("classes", "many", "size", "mean", "std", "threshold", "temperature
 class TranslateCard(Card):
     task: str = "translate"
     vocabulary: str = ""  # its tokenizer's own JSON
+
+    renamed_config: ClassVar[dict[str, dict[str, str]]] = {"transformer": OLD_CONFIG, "seq2seq": OLD_CONFIG}
 
     @property
     def languages(self) -> tuple[str, ...]:

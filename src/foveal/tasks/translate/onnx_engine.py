@@ -28,7 +28,7 @@ class OnnxEngine:
         self.session, self.config = session, config
         self.pad, self.first, self.end = (int(config[name]) for name in ("pad", "begin", "end"))
         self.never = never_generated(self.pad, self.first, self.end)
-        self.vocabulary = int(config["target_words"])
+        self.vocabulary = int(config["target_vocab"])
         self.layers = int(config["decoder_layers"])
         self.positions = max_positions(config)
         shapes = {one.name: one.shape for one in session.get_inputs()}
@@ -107,15 +107,15 @@ class OnnxEngine:
 
 
 def random_decoding(engine: OnnxEngine) -> Callable[[int], Callable[[], list[tuple[int, ...]]]]:
-    """Batch → greedy search for as many sentences of random words. Each takes the same number of steps:
+    """Batch → greedy search for as many sentences of random tokens. Each takes the same number of steps:
     the end is forbidden, then forced.
     """
     longest = TIMED if engine.positions is None else min(TIMED, engine.positions - 1)
-    words = min(int(engine.config["source_words"]), engine.vocabulary)
+    known = min(int(engine.config["source_vocab"]), engine.vocabulary)
     search = Search(beam=1, min_length=longest - 1, max_length=longest - 1)
 
     def job(batch: int) -> Callable[[], list[tuple[int, ...]]]:
-        sources = np.random.default_rng(0).integers(words, size=(batch, longest - 1)).tolist()
+        sources = np.random.default_rng(0).integers(known, size=(batch, longest - 1)).tolist()
         return lambda: [tuple(found[0].tokens) for found in decode(engine, sources, search)]
 
     return job
@@ -127,9 +127,9 @@ def _check_graph(session: Any, config: Mapping[str, Any], file: str) -> None:
         ("pad", 0),
         ("begin", 0),
         ("end", 0),
-        ("target_words", 1),
+        ("target_vocab", 1),
         ("decoder_layers", 1),
-        ("longest", 1),
+        ("max_length", 1),
     ]:
         value = config.get(name)
         fits = is_integer(value) and least <= int(value or 0) < 2**31

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 from foveal.data.parallel import MAX_LENGTH
 from foveal.file_names import expanded
 from foveal.options import option
-from foveal.tasks.translate.card import OLD_RECIPE
+from foveal.tasks.translate.card import OLD_CONFIG, OLD_RECIPE
 from foveal.training.recipe import Recipe, located
 
 DATA = "the data: a folder with train, val and test, two files a.en,a.de, a .tsv or .jsonl file, or grammar"
@@ -15,6 +15,7 @@ DATA = "the data: a folder with train, val and test, two files a.en,a.de, a .tsv
 @dataclass(frozen=True)
 class TranslateRecipe(Recipe):
     renamed: ClassVar[dict[str, str]] = OLD_RECIPE
+    renamed_config: ClassVar[dict[str, dict[str, str]]] = {"transformer": OLD_CONFIG, "rnn": OLD_CONFIG}
     before: ClassVar[dict[str, Any]] = {"cuda_graphs": False}
 
     data: str = option("grammar", DATA, metavar="PATH")

@@ -96,11 +96,11 @@ def check(model: Transformer, vocabularies: tuple[Vocabulary, Vocabulary]) -> No
         "width / heads",
         config.head_width,
     )
-    for vocabulary, words in zip(vocabularies, (config.source_words, config.target_words), strict=True):
+    for vocabulary, size in zip(vocabularies, (config.source_vocab, config.target_vocab), strict=True):
         expect(
-            len(vocabulary) == words,
+            len(vocabulary) == size,
             "the model's vocabulary",
-            f"{words} tokens, one for each row of the model's table",
+            f"{size} tokens, one for each row of the model's table",
             len(vocabulary),
         )
 
@@ -146,7 +146,7 @@ def _positions(model: Transformer, position: nn.Module) -> Any:
 
 def positions_of(model: Transformer) -> int:
     """Of a table of computed positions: CTranslate2 knows no others."""
-    return max(POSITIONS, model.config.longest)
+    return max(POSITIONS, model.config.max_length)
 
 
 def _array(weight: Tensor) -> Any:

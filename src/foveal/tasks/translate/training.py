@@ -34,8 +34,8 @@ RESAMPLES = 200  # of the interval that a run reports; `foveal evaluate` has mor
 # fields of a config that the vocabulary decides
 FIXED = (
     "family",
-    "source_words",
-    "target_words",
+    "source_vocab",
+    "target_vocab",
     "pad",
     "begin",
     "end",
@@ -85,9 +85,9 @@ def _trained(recipe: TranslateRecipe) -> str | None:
     return recipe.init_from or (recipe.model if is_file(recipe.model) else None)
 
 
-def _created(recipe: TranslateRecipe, source_words: int, target_words: int) -> nn.Module:
+def _created(recipe: TranslateRecipe, source_vocab: int, target_vocab: int) -> nn.Module:
     tied = {} if recipe.joint else {"tied": "output"}
-    return create(recipe.model, source_words=source_words, target_words=target_words, **tied | recipe.config)
+    return create(recipe.model, source_vocab=source_vocab, target_vocab=target_vocab, **tied | recipe.config)
 
 
 class TranslateTraining(Training):

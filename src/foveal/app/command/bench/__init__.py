@@ -36,7 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="exported files, runs, presets, weights that come with foveal; the others are compared with the first",
     )
     parser.add_argument(
-        "--peer", metavar="FILE", action="append", default=[], help="an ONNX graph of somebody else's; may be repeated"
+        "--peer",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="an ONNX graph of somebody else's to compare with; may be repeated (default: none)",
     )
     parser.add_argument("--batch", metavar="A,B", help="samples at once (default: 1, or what the bench names)")
     parser.add_argument("--runtime", metavar="A,B", help=f"of models: {', '.join(RUNTIMES)} (default: onnxruntime)")
