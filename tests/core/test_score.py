@@ -29,7 +29,7 @@ def test_a_new_file_is_a_new_score_and_a_score_stays_a_function_whoever_imports_
     (tmp_path / "foveal/core/score/gaussian.py").write_text("def gaussian(q, k):\n    return 'mine'\n")
     code = (
         "from foveal.core.score.cosine import cosine; import foveal; assert foveal.score.cosine is cosine; "
-        "assert foveal.score.gaussian(1, 2) == 'mine'; assert 'gaussian' in foveal.score.names()"
+        "assert foveal.score.gaussian(1, 2) == 'mine'; assert 'gaussian' in dir(foveal.score)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": str(tmp_path)})
 

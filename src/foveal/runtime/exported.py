@@ -21,7 +21,7 @@ MOST_THREADS = 256  # more are a mistake, and each takes memory
 class Session:
     """An exported file, opened: arrays in, arrays out, by their names.
 
-    Session("inspector.onnx")({"frames": frames})       # of a classifier: probability, found, logits
+    Session("inspector.onnx")({"frames": frames})       # of icam-fast-pipes: probability, found, logits
     """
 
     def __init__(self, file: str | Path, threads: int = 1) -> None:

@@ -119,8 +119,9 @@ class Model:
     @naming_extras()
     def predictor(self, **options: Any) -> Predictor:
         """The model at work, for those who call it many times."""
+        given = self._options("predict", options)
         self._expect_trained()
-        return self._task.predictor(self, self._options("predict", options))
+        return self._task.predictor(self, given)
 
     def predict(self, inputs: Any, **options: Any) -> Iterator[Result]:
         """One result per input, as they come. inputs: a path, folder or pattern; an array or an image.
@@ -188,8 +189,9 @@ class Model:
 
         Without one, where the options ask for it: how far that explains its answers.
         """
+        given = self._options("explain", options)
         self._expect_trained()
-        return self._task.explain(self, subject, self._options("explain", options), progress)
+        return self._task.explain(self, subject, given, progress)
 
     @naming_extras()
     def export(self, path: str | Path, **options: Any) -> Exported:

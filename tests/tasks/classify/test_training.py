@@ -254,7 +254,7 @@ REFUSED = [
     ),
     ({"config": {"patches": 8}}, "no field of icam-31k's config is called 'patches'; the nearest is 'patch'"),
     ({"config": {3: 8}}, "--config: expected fields of the model's config, and the data name the classes, got 3"),
-    ({"model": "icam"}, "no model is called 'icam'"),
+    ({"model": "icam-32k"}, "no model is called 'icam-32k'"),
     ({"data": "/nowhere"}, "/nowhere: expected pipes, or a folder or a csv file that exists"),
     ({"init_from": "/nowhere"}, "a run's folder with a model.safetensors, icam-fast-pipes or icam-pipes, got /nowhere"),
     (
