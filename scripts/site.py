@@ -25,7 +25,8 @@ PAGES = {
         "The door and tasks",
         "`foveal.train`, `foveal.load` and the model that it returns; below them the protocol that a task follows.",
         [
-            "tasks/train.py:train,Run", "tasks/load.py:load,list_models", "tasks/model.py:Model", "tasks/task.py",
+            "tasks/train.py:train,Run", "tasks/load.py:load,list_models", "tasks/model.py:Model", "tasks/stages.py",
+            "tasks/classify/predict.py:Prediction", "tasks/translate/predict.py:Translation", "tasks/task.py",
             "tasks/ablation.py", "options.py:option,Options", f"{HARNESS}/recipe.py:Recipe",
             f"{HARNESS}/harness.py:Training,Machine,Data", f"{HARNESS}/module.py", "errors.py:FovealError",
         ],
@@ -60,6 +61,7 @@ PAGES = {
         "Pruning", "`foveal.prune`, which makes a module smaller, and how channels are chosen.",
         ["deploy/prune_module.py:prune", "deploy/prune.py:prune"],
     ),
+    "report": ("Reports", "Tables, pictures and progress: `foveal.report`.", ["report"]),
     "runtime": (
         "Runtime", "What runs without torch.",
         ["runtime/card.py", "runtime/exported.py", "runtime/image.py:open_image,BadImage", "runtime/decode"],
