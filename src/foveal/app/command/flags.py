@@ -3,7 +3,7 @@
 import argparse
 import dataclasses
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,18 @@ def expect_not_input(out: "str | Path | None", inputs: "Iterable[str | Path | No
         own = Path(one) / FILE  # of a run's folder, what is read
         same = Path(out).samefile(one) or (own.exists() and Path(out).samefile(own))
         expect(not same, name, "another name than what is read", str(out), "choose another name")
+
+
+def comes_first(what: str, command: str, arguments: Sequence[str], known: Iterable[str]) -> bool:
+    """Whether the first word is there, which says what flags there are: one before it would be read as none, or its
+    value as that word. Raise a FovealError where a flag stands before it.
+    """
+    if not arguments or not arguments[0].startswith("-"):
+        return bool(arguments)
+    meant = next((name for name in known if name in arguments), what.upper())
+    helped = any(word in ("-h", "--help") for word in arguments)
+    expect(helped, f"foveal {command}", f"the {what} first: foveal {command} {meant} …", f"{arguments[0]} before it")
+    return False
 
 
 def task_of(name: str) -> Task:
