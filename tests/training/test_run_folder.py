@@ -172,7 +172,8 @@ def test_files_that_are_no_json(folder, content):
         (folder / name).write_bytes(content)
         says = refusal(function, *arguments)
         assert (
-            says == f"{folder / name}: expected a file that a run wrote, got a damaged one; remove it, and add --resume"
+            says
+            == f"{folder / name}: expected a file that a run wrote, got a damaged one; remove it, and go on with --resume"
         )
 
 

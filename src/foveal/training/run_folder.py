@@ -158,6 +158,10 @@ def read_json(file: Path) -> dict[str, Any]:
         except (ValueError, RecursionError):
             content = None
     expect(
-        isinstance(content, dict), str(file), "a file that a run wrote", "a damaged one", "remove it, and add --resume"
+        isinstance(content, dict),
+        str(file),
+        "a file that a run wrote",
+        "a damaged one",
+        "remove it, and go on with --resume",
     )
     return dict(content)
