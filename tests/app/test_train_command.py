@@ -334,16 +334,16 @@ def test_the_config_of_a_recipe_goes_with_its_kind_of_model(capsys):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (("train", "--seeds", "2", "classify", "--data", "d"), "foveal train: expected the task first: foveal train classify …"),
-        (("train", "--epochs", "3", "classify"), "foveal train: expected the task first: foveal train classify …"),
-        (("train", "--epochs", "3"), "foveal train: expected the task first: foveal train TASK …"),
-        (("ablate", "--seeds", "2", "icam"), "foveal ablate: expected the ablation first: foveal ablate icam …"),
+        (("train", "--seeds", "2", "classify", "--data", "d"), "the task first: foveal train classify …"),
+        (("train", "--epochs", "3", "classify"), "the task first: foveal train classify …"),
+        (("train", "--epochs", "3"), "the task first: foveal train TASK …"),
+        (("ablate", "--seeds", "2", "icam"), "the ablation first: foveal ablate icam …"),
     ],
-)  # fmt: skip
+)
 def test_a_flag_before_the_task_is_answered_with_where_it_belongs(words, line, capsys):
     status, out, err = run_cli(capsys, *words)
     assert (status, out) == (2, "")
-    assert err == f"foveal: error: {line}, got {words[1]} before it\n"
+    assert err == f"foveal: error: foveal {words[0]}: expected {line}, got {words[1]} before it\n"
 
 
 def test_help_needs_no_task(capsys):

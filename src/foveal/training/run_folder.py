@@ -103,7 +103,7 @@ def expect_same_data(folder: Path, data: Any) -> None:
     if not (folder / DATA).exists():
         return
     kept, now = read_json(folder / DATA), data.facts()
-    same = all(kept.get(name) in (None, now.get(name)) for name in ("fingerprint", "classes"))
+    same = all(kept.get(name) in (None, now.get(name)) for name in ("fingerprint", "classes", "file_sizes"))
     expect(
         same,
         f"the run in {folder}",

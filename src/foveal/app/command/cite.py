@@ -24,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "names",
         metavar="NAME",
         nargs="+",
-        help="what was used, as `foveal show` lists it; a preset; a run's folder or a model file; weights that come with "
-        "foveal",
+        help="what was used, as `foveal show` lists it; a preset; a run's folder or a model file; weights that "
+        "come with foveal",
     )
 
 
