@@ -107,7 +107,7 @@ class ImageCard(Card):
         sized = is_integer(self.size) and 0 < self.size <= LARGEST_IMAGE
         expect(sized, where, f"a size of at most {LARGEST_IMAGE} pixels", short_repr(self.size))
         image = self.config.get("image")
-        near = not is_integer(image) or self.size <= LARGEST_RATIO * image
+        near = image is None or not is_integer(image) or self.size <= LARGEST_RATIO * image
         expect(near, where, f"a size of at most {LARGEST_RATIO} × the config's image {short_repr(image)}", self.size)
         expect(_numbers(self.mean, 3), where, "a mean of three numbers", short_repr(self.mean))
         expect(
