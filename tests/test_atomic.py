@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from foveal import atomic
-from foveal.atomic import beside, expect_folder, folder_for, write_atomic
+from foveal.atomic import beside, expect_folder, folder_for, move_folder, write_atomic
 from foveal.errors import FovealError
 
 
@@ -150,3 +150,20 @@ def test_a_number_that_no_process_has_is_dead():
     assert atomic._alive(os.getpid())
     assert not atomic._alive(dead())
     assert atomic._alive(10**30), "not known to be dead"
+
+
+def test_a_folder_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    made, path = tmp_path / "made", tmp_path / "path"
+    (made / "inside").mkdir(parents=True)
+    (made / "inside/file").write_bytes(b"x")
+    seen, fsync = [], os.fsync
+
+    def synced(handle):
+        seen.append((os.path.realpath(f"/proc/self/fd/{handle}"), path.exists()))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    move_folder(made, path)
+    assert (path / "inside/file").read_bytes() == b"x"
+    assert sorted(seen[:-1]) == [(str(one), False) for one in (made, made / "inside", made / "inside/file")]
+    assert seen[-1] == (str(tmp_path), True)

@@ -55,7 +55,7 @@ ALLOWED = {
 
 def without_papers(source: str) -> str:
     """Titles are the authors' own; lines keep their numbers."""
-    return re.sub(r"^Papers?:.*(\n    .*)*", lambda paper: "\n" * paper[0].count("\n"), source, flags=re.MULTILINE)
+    return re.sub(r"^Papers?[:,].*(\n    .*)*", lambda paper: "\n" * paper[0].count("\n"), source, flags=re.MULTILINE)
 
 
 def lines_that_name_a_task(file: Path) -> list[str]:

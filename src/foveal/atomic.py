@@ -43,6 +43,15 @@ def beside(path: Path) -> Iterator[Path]:
                 part.unlink()
 
 
+def move_folder(made: Path, path: Path) -> None:
+    """Give a folder that is written its name, in one step, once all that is in it is on the disk."""
+    for file in made.rglob("*"):
+        _sync(file)
+    _sync(made)
+    made.rename(path)
+    _sync(path.parent)
+
+
 def expect_folder(folder: Path) -> None:
     """Raise a FovealError unless files can be written into this folder, which is made: before hours of work,
     not after.

@@ -15,6 +15,14 @@ def expanded(name: str) -> Path:
         return Path(name)
 
 
+def in_utf8(name: str) -> str:
+    """The name that these bytes of a file system are in UTF-8, whatever the locale decodes; others as they are."""
+    try:
+        return os.fsencode(name).decode("utf-8")
+    except UnicodeError:
+        return name
+
+
 @contextlib.contextmanager
 def utf8_name(file: Path) -> Iterator[Path]:
     """A name of this file that is UTF-8, as safetensors wants it: its own, or that of a link to it."""

@@ -254,6 +254,17 @@ def test_no_memory_left_is_no_bug(
     assert capsys.readouterr().err == "foveal: error: out of memory: lower --batch, --size or --jobs\n"
 
 
+def test_a_model_that_has_no_room_may_be_the_fault_of_its_config(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["--config", "{queries: 100000000}"], ["--config={queries: 100000000}"]):
+        command(monkeypatch, fails(MemoryError()))
+        sys.modules["foveal.app.command.do"].add_arguments = lambda parser: parser.add_argument("--config")
+        assert main(["do", *words]) == 2
+        line = "foveal: error: out of memory: lower the numbers of --config, --batch, --size or --jobs\n"
+        assert capsys.readouterr().err == line
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full on this system")  # noqa: PTH110
 @pytest.mark.parametrize("arguments", [["show"], ["cite", "causal"]])
 def test_a_full_disk_behind_the_output_is_one_line(arguments: list[str]) -> None:

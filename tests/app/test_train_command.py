@@ -329,3 +329,24 @@ def test_the_config_of_a_recipe_goes_with_its_kind_of_model(capsys):
         assert capsys.readouterr().err.startswith(says)
     assert main([*words, "--model", "rnn", "--config", "{width: 8}"]) == 2
     assert capsys.readouterr().err.startswith("foveal: error: nowhere")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("train", "--seeds", "2", "classify", "--data", "d"), "the task first: foveal train classify …"),
+        (("train", "--epochs", "3", "classify"), "the task first: foveal train classify …"),
+        (("train", "--epochs", "3"), "the task first: foveal train TASK …"),
+        (("ablate", "--seeds", "2", "icam"), "the ablation first: foveal ablate icam …"),
+    ],
+)
+def test_a_flag_before_the_task_is_answered_with_where_it_belongs(words, line, capsys):
+    status, out, err = run_cli(capsys, *words)
+    assert (status, out) == (2, "")
+    assert err == f"foveal: error: foveal {words[0]}: expected {line}, got {words[1]} before it\n"
+
+
+def test_help_needs_no_task(capsys):
+    status, out, _ = run_cli(capsys, "train", "--help")
+    assert status == 0
+    assert "--seeds" in out

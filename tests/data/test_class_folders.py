@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from foveal.data import source
 from foveal.data.class_folders import read_folder
 from foveal.data.read import read
 from foveal.errors import FovealError
@@ -95,3 +96,27 @@ def test_splits_beside_classes_and_twice(tmp_path):
     assert "train beside odd" in refused(tmp_path)
     (tmp_path / "odd").rename(tmp_path / "training")
     assert "one folder for train, got train, training" in refused(tmp_path)
+
+
+def test_files_that_have_changed_under_their_names_are_noticed_by_their_sizes(tmp_path, monkeypatch):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        for number in range(5):
+            (tmp_path / name / f"{number}.png").write_bytes(bytes(number + 1))
+
+    def facts():
+        found = read_folder(tmp_path, "set").facts()
+        return found["fingerprint"], found["file_sizes"]
+
+    before = facts()
+    assert facts() == before
+    (tmp_path / "b" / "4.png").write_bytes(bytes(17))
+    after = facts()
+    assert (after[0], after[1] == before[1]) == (before[0], False)
+    images = read_folder(tmp_path, "set").images
+    monkeypatch.setattr(source, "ASKED", 3)  # of more than that, every fourth: 0, 4 and 8 of the ten
+    some = images.file_sizes()
+    (tmp_path / "b" / "4.png").unlink()
+    assert images.file_sizes() == some != after[1]
+    (tmp_path / "b" / "3.png").unlink()
+    assert images.file_sizes() != some

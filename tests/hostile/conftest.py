@@ -58,6 +58,7 @@ def bench(trained, place):
         words = {
             "task": task,
             "data": data,
+            "own": str(origin / data),  # as the card of the run names it
             "inputs": tiny.inputs(place),
             "subject": tiny.subject(place),
             "flags": tiny.FLAGS,

@@ -31,7 +31,7 @@ def nothing(place):
 @dataclass(frozen=True)
 class Situation:
     name: str
-    argv: tuple[str, ...]  # words as {data}, {inputs}, {subject} and {flags} stand for those of the task
+    argv: tuple[str, ...]  # words as {data}, {own}, {inputs}, {subject} and {flags} stand for those of the task
     line: str = ""  # a pattern that the one line on stderr must match
     make: Callable[[Path], object] = nothing  # makes the files, in the folder that the command is called in
     status: int = 2
@@ -41,6 +41,7 @@ class Situation:
     talks: bool = False  # whether stderr may have other lines before the one, such as the epochs of a run
     apart: bool = False  # in a process of its own: for what ends or blocks a process
     stdin: bytes = b""
+    stdin_file: str = ""  # in its place: what a shell's < opens
     environment: dict[str, str] = field(default_factory=dict)
     quick: bool = False  # part of the quick core
 
@@ -102,7 +103,7 @@ def filled(argv, words):
         if word in ("{inputs}", "{flags}", "{bare}"):
             found += words[word[1:-1]]
         else:
-            found.append(re.sub(r"\{(data|subject|task)\}", lambda match: words[match[1]], word))
+            found.append(re.sub(r"\{(data|own|subject|task)\}", lambda match: words[match[1]], word))
     return found
 
 
@@ -125,7 +126,7 @@ def content(place):
 def inside(argv, situation, capfd):
     """In this process: quick, since torch is here already."""
     capfd.readouterr()
-    with limited(), standing(situation.environment), fed(situation.stdin):
+    with limited(), standing(situation.environment), fed(situation.stdin, situation.stdin_file):
         status = main(list(argv))
     out, err = capfd.readouterr()
     return Ended(status, out, err)
@@ -174,11 +175,16 @@ def standing(environment):
 
 
 @contextlib.contextmanager
-def fed(text):
-    """With this on stdin, through a real pipe: what is read past Python's buffer is there, too."""
-    reading, writing = os.pipe()
-    os.write(writing, text)
-    os.close(writing)
+def fed(text, name=""):
+    """With this on stdin, through a real pipe: what is read past Python's buffer is there, too. name: of a file
+    instead.
+    """
+    if name:
+        reading = os.open(name, os.O_RDONLY)
+    else:
+        reading, writing = os.pipe()
+        os.write(writing, text)
+        os.close(writing)
     kept, before = os.dup(0), sys.stdin
     os.dup2(reading, 0)
     try:

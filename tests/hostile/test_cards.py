@@ -33,6 +33,7 @@ CHANGES = {
     "a temperature near 0": (set_field(temperature=1e-300), "temperature"),
     "a temperature below 0": (set_field(temperature=-1), "temperature"),
     "a size of 8000": (set_field(size=8000), "size"),
+    "a size of 4096 of a model for 32": (set_field(size=4096), "a size of at most 8 × the config's image"),
     "a size of 0": (set_field(size=0), "size"),
     "no size": (lambda card: {key: value for key, value in card.items() if key != "size"}, "without size"),
     "a std of 0": (set_field(std=[0, 1, 1]), "std"),

@@ -49,10 +49,21 @@ REPLACED = [
         "prune, the run's model": ("prune", "run", "--heads", "0:0", "--out", "run/model.safetensors"),
         "evaluate, the model": ("evaluate", "model.safetensors", "--data", "{data}", "--out", "model.safetensors"),
         "evaluate, the data": ("evaluate", "model.safetensors", "--data", "{data}", "--out", "{data}"),
+        "evaluate, the run's own data": ("evaluate", "run", "--out", "{own}"),
         "train, the data": ("train", "{task}", "--data", "{data}", "{flags}", "--out", "{data}"),
         "train, inside of the data": ("train", "{task}", "--data", "data", "{flags}", "--out", "data/run"),
         "bench, the model": ("bench", "models", "model.onnx", "--rounds", "2", "--out", "model.onnx"),
     }.items()
+]
+
+REPLACED += [
+    Situation(
+        "--out is what is read: predict, the list on stdin",
+        ("predict", "run", "-", "--out", "list.csv"),
+        "another name than what is read",
+        file("list.csv", b"one\ntwo\n"),
+        stdin_file="list.csv",
+    )
 ]
 
 PIPES = [

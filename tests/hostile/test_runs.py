@@ -15,6 +15,7 @@ import pytest
 import torch
 from hostile.broken import file, together
 from hostile.situation import Situation, check, filled, params
+from PIL import Image
 from safetensors.torch import load_file
 from training.little import ENVIRONMENT, typed
 
@@ -184,6 +185,20 @@ def test_names_that_are_no_utf8(task, bench, environment):
     ):
         done = typed_bytes(*words, **environment)
         assert done.returncode == 0, (words, done.stderr)
+
+
+@pytest.mark.slow
+def test_names_of_classes_are_utf8_in_every_locale(place):
+    """The same names in the same order: a model's answers are numbers of classes."""
+    for name in ("ä", "日本", "z"):
+        (place / "classes" / name).mkdir(parents=True)
+        for number in range(3):
+            Image.new("RGB", (9, 7), (number, 5, 7)).save(place / "classes" / name / f"{number}.png")
+    plain = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    found = [typed_bytes("data", "classes", PYTHONIOENCODING="utf-8", **environment) for environment in ({}, plain)]
+    assert [done.returncode for done in found] == [0, 0], found[1].stderr
+    assert found[0].stdout == found[1].stdout
+    assert "(z 3, ä 3, 日本 3)" in found[0].stdout.decode()
 
 
 def typed_bytes(*words, **environment):

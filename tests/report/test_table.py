@@ -50,5 +50,35 @@ def test_the_rows_of_a_csv_can_be_read(tmp_path):
     assert list(csv.DictReader(lines)) == [{"part": "x,y", "score": "1"}, {"part": "z", "score": ""}]
 
 
+def test_a_csv_holds_numbers_as_machines_read_them():
+    rows = [["1,000", "31,793", "-6.9 (-24.5 to +6.4)", "1.5 ± 0.25", "+3"], ["b", "900", UNDEFINED, "2.0", "−4"]]
+    grid = Table(["class", "parameters", "against a (95 %)", "BLEU", "gain"], rows)
+    assert "| 1,000 | 31,793 | -6.9 (-24.5 to +6.4) | 1.5 ± 0.25 | +3 |" in grid.markdown()
+    against = "against a (95 %)"
+    assert list(csv.reader(grid.csv().splitlines())) == [
+        ["class", "parameters", against, f"{against} low", f"{against} high", "BLEU", "BLEU spread", "gain"],
+        ["1,000", "31793", "-6.9", "-24.5", "6.4", "1.5", "0.25", "3"],
+        ["b", "900", "", "", "", "2.0", "", "-4"],
+    ]
+
+
+def test_a_column_without_a_name_of_its_own_has_its_number_in_a_csv():
+    assert Table(["", "", "a", "a"], [["x", "y", "1", "2"]], words=2).csv() == "column 1,column 2,a,column 4\nx,y,1,2\n"
+
+
+def test_several_tables_are_one_csv_with_one_head(tmp_path):
+    tables = [
+        Table(["figure", "mean"], [["F1", "0.5"]], title="all"),
+        Table(["run", "mean", "F1"], [["seed0", "0.5", "1,000"]], title="Runs"),
+    ]
+    _, file, _ = write_tables(tmp_path, "t", tables, "Parts", "One seed.", ORIGIN)
+    lines = [line for line in file.read_text().splitlines() if not line.startswith("#")]
+    assert list(csv.reader(lines)) == [
+        ["table", "figure", "mean", "run", "F1"],
+        ["all", "F1", "0.5", "", ""],
+        ["Runs", "", "0.5", "seed0", "1000"],
+    ]
+
+
 def test_names_of_files():
     assert plain_name("resnet-18, flops of icam/31k: l1.5") == "resnet-18-flops-of-icam-31k-l1.5"

@@ -171,6 +171,14 @@ def test_changed_data_are_refused(folder, change):
     )
 
 
+def test_data_whose_files_have_other_sizes_are_refused_where_the_run_knows_them(folder):
+    facts = {"fingerprint": "abc", "classes": ["a", "b"]}
+    expect_same_data(folder, Data(facts | {"file_sizes": "1"}))  # of a run that was begun before they were kept
+    (folder / DATA).write_text(json.dumps(facts | {"file_sizes": "1"}))
+    expect_same_data(folder, Data(facts | {"file_sizes": "1"}))
+    assert "data that have changed" in refusal(expect_same_data, folder, Data(facts | {"file_sizes": "2"}))
+
+
 # --- damaged files ----------------------------------------------------------------------------------------------------
 
 
@@ -182,9 +190,8 @@ def test_files_that_are_no_json(folder, content):
     ):
         (folder / name).write_bytes(content)
         says = refusal(function, *arguments)
-        assert (
-            says == f"{folder / name}: expected a file that a run wrote, got a damaged one; remove it, and add --resume"
-        )
+        damaged = "expected a file that a run wrote, got a damaged one; remove it, and go on with --resume"
+        assert says == f"{folder / name}: {damaged}"
 
 
 @pytest.mark.parametrize("name", RESULTS)

@@ -79,7 +79,7 @@ def main(argv: list[str] | None = None) -> int:
     except SystemExit as end:  # whatever foveal ran may not end foveal as if all were well
         return _say(f"error: what was run called sys.exit({end.code!r})", WRONG, debug)
     except Exception as error:  # noqa: BLE001 — nobody but a developer wants a traceback
-        return _full(debug) if _no_room(error) else _bug(error, debug)
+        return _full(arguments, debug) if _no_room(error) else _bug(error, debug)
 
 
 def _expect_working_folder() -> None:
@@ -102,8 +102,10 @@ def _no_room(error: Exception) -> bool:
     return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or named
 
 
-def _full(debug: bool) -> int:
-    return _say("error: out of memory: lower --batch, --size or --jobs", WRONG, debug)
+def _full(arguments: list[str], debug: bool) -> int:
+    sized = any(word.partition("=")[0] == "--config" for word in arguments)  # the model itself may be too large
+    flags = "the numbers of --config, --batch, --size or --jobs" if sized else "--batch, --size or --jobs"
+    return _say(f"error: out of memory: lower {flags}", WRONG, debug)
 
 
 def _bug(error: Exception, debug: bool) -> int:

@@ -15,13 +15,16 @@ from foveal.data.source import FileImages, Names, Source
 from foveal.data.splits import SPLITS
 from foveal.data.table import WORDS
 from foveal.errors import FovealError, counted, reading
+from foveal.file_names import in_utf8
 from foveal.runtime.image import SUFFIXES
 
 
 def read_folder(root: Path, name: str) -> Source:
     """The Source of a folder of class folders."""
     parts = _parts(root)
-    classes = sorted({folder for _, inside in parts for folder in _folders(inside)})
+    folders = {folder for _, inside in parts for folder in _folders(inside)}
+    called = dict(sorted((in_utf8(folder), folder) for folder in folders))  # in one order, whatever the locale
+    classes = tuple(called)
     if not classes:
         raise _unusable(root, "no folder inside")
     names: list[str] = []
@@ -29,7 +32,7 @@ def read_folder(root: Path, name: str) -> Source:
     splits: list[int] = []
     other = 0
     for split, inside in parts:
-        for label, folder in enumerate(classes):
+        for label, folder in enumerate(called.values()):
             files, rest = _files(inside / folder)
             other += rest
             names += [f"{inside.relative_to(root).as_posix()}/{folder}/{file}".removeprefix("./") for file in files]
@@ -51,7 +54,7 @@ def read_folder(root: Path, name: str) -> Source:
     return Source(
         name,
         "class folders",
-        tuple(classes),
+        classes,
         False,
         np.array(labels, np.int64),
         np.array(splits, np.int8),

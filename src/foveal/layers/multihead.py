@@ -8,9 +8,11 @@ Symbols: B batch, C width, H heads, D = C/H, G heads of keys and values (groups;
     m = x in self-attention and the memory in cross-attention.
 Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia
     Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
-Paper: Noam Shazeer (2019). Fast transformer decoding: one write-head is all you need. arXiv:1911.02150.
-Paper: Joshua Ainslie, James Lee-Thorp, Michiel de Jong, Yury Zemlyanskiy, Federico Lebrón, Sumit Sanghai (2023). GQA:
-    training generalized multi-query transformer models from multi-head checkpoints. EMNLP. arXiv:2305.13245.
+Paper, if self.groups == 1 < self.heads: Noam Shazeer (2019). Fast transformer decoding: one write-head is all you
+    need. arXiv:1911.02150.
+Paper, if 1 < self.groups < self.heads: Joshua Ainslie, James Lee-Thorp, Michiel de Jong, Yury Zemlyanskiy, Federico
+    Lebrón, Sumit Sanghai (2023). GQA: training generalized multi-query transformer models from multi-head checkpoints.
+    EMNLP. arXiv:2305.13245.
 Departs from the paper: the projections have biases unless bias=False.
 Cost: O(N·C² + N·M·C) time; 4·C² parameters with G = H.
 Example: MultiHead(14, 7)(x)

@@ -8,10 +8,11 @@ Symbols: f the layer with dropout on its output; what else the layer is given (a
     through; p = drop_path, 0 unless given.
 Paper: Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez, Łukasz Kaiser, Illia
     Polosukhin (2017). Attention is all you need. NeurIPS. arXiv:1706.03762.
-Paper: Ruibin Xiong, Yunchang Yang, Di He, Kai Zheng, Shuxin Zheng, Chen Xing, Huishuai Zhang, Yanyan Lan, Liwei Wang,
-    Tie-Yan Liu (2020). On layer normalization in the transformer architecture. ICML. arXiv:2002.04745.
-Paper: Gao Huang, Yu Sun, Zhuang Liu, Daniel Sedra, Kilian Q. Weinberger (2016). Deep networks with stochastic depth.
-    ECCV. arXiv:1603.09382.
+Paper, if isinstance(self, PreNorm): Ruibin Xiong, Yunchang Yang, Di He, Kai Zheng, Shuxin Zheng, Chen Xing, Huishuai
+    Zhang, Yanyan Lan, Liwei Wang, Tie-Yan Liu (2020). On layer normalization in the transformer architecture. ICML.
+    arXiv:2002.04745.
+Paper, if self.drop_path > 0: Gao Huang, Yu Sun, Zhuang Liu, Daniel Sedra, Kilian Q. Weinberger (2016). Deep networks
+    with stochastic depth. ECCV. arXiv:1603.09382.
 Departs from the paper: what stochastic depth leaves is scaled by 1/(1 − p) in training, where the paper scales by
     1 − p in evaluation. The forms without the sum are for an ablation: they show what the residual connection is worth.
 Cost: O(N·C) beside the layer's own; 2·C parameters for LayerNorm.

@@ -12,6 +12,10 @@ class k in the training split. Weights lose their effect once every training ima
 al., 2021, arXiv:2007.07314). Smoothing is left out of the weights, or the share that it gives to a rare class would
 outweigh the true one; with a margin it goes towards the shares, or a class rarer than ε would be predicted in every
 image.
+Paper, if recipe.label_smoothing > 0: Christian Szegedy, Vincent Vanhoucke, Sergey Ioffe, Jonathon Shlens, Zbigniew
+    Wojna (2016). Rethinking the Inception architecture for computer vision. CVPR. arXiv:1512.00567.
+Paper, if recipe.balance == "margin": Aditya Krishna Menon, Sadeep Jayasumana, Ankit Singh Rawat, Himanshu Jain,
+    Andreas Veit, Sanjiv Kumar (2021). Long-tail learning via logit adjustment. ICLR. arXiv:2007.07314.
 """
 
 import numpy as np

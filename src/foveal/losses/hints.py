@@ -5,8 +5,8 @@
 Symbols: g (B, C, h, w) the small model's map; m_s (B, C_s, h_s, w_s) the larger one's of stride s; pool the mean of
     neighbouring cells, of the finer of the two, until both have as many; μ_c, σ_c mean and deviation of channel c in
     the batch, so that every channel counts the same, and a guess without looking costs 1.
-Paper: Adriana Romero, Nicolas Ballas, Samira Ebrahimi Kahou, Antoine Chassang, Carlo Gatta, Yoshua Bengio (2015).
-    FitNets: hints for thin deep nets. ICLR. arXiv:1412.6550.
+Paper, if recipe.hints != "none": Adriana Romero, Nicolas Ballas, Samira Ebrahimi Kahou, Antoine Chassang, Carlo Gatta,
+    Yoshua Bengio (2015). FitNets: hints for thin deep nets. ICLR. arXiv:1412.6550.
 Departs from the paper: hints are learned beside the labels, not before them; of several maps instead of one; the maps
     are standardised, and the regressor is 1 × 1.
 Cost: O(B·h_s·w_s·C·C_s) for each map, and the larger model's pass.

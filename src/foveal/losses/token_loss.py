@@ -10,8 +10,8 @@ Symbols: h (T, C) the decoder's output for each token, E (V, C) the table of tok
     in 16 bits, and cross-entropy of them in float32 reads and writes that several times. Here a chunk's gradient is
     made while its logits are there, and so are the products with it; what is the same for all tokens of the
     vocabulary, ε/V, is of rank 1, and never goes through the large tensor.
-Paper: Xiaobo Liang, Lijun Wu, Juntao Li, Yue Wang, Qi Meng, Tao Qin, Wei Chen, Min Zhang, Tie-Yan Liu (2021). R-Drop:
-    regularized dropout for neural networks. NeurIPS. arXiv:2106.14448.
+Paper, if recipe.r_drop > 0: Xiaobo Liang, Lijun Wu, Juntao Li, Yue Wang, Qi Meng, Tao Qin, Wei Chen, Min Zhang,
+    Tie-Yan Liu (2021). R-Drop: regularized dropout for neural networks. NeurIPS. arXiv:2106.14448.
 Departs from the paper: half of its loss, so that with α = 0 it is the mean of two passes, as large as that of one.
 Cost: the three products of a linear layer, and three passes over a chunk; with R-Drop some ten, over five tensors of
 its size.

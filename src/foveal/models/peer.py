@@ -5,24 +5,26 @@ their weights, to be trained by the same command on the same data.
 
 Symbols: peer one of efficientnet-b0, mobilenet-v2, mobilenet-v3-s (Small), mobilenet-v4-s (Conv-Small), mobilevit-xxs,
     deit-tiny, vit-24 (DeiT, as wide and as deep as ICAM's decoder), resnet-18 and xie-2019 (for sewers).
-Paper: Mingxing Tan, Quoc V. Le (2019). EfficientNet: rethinking model scaling for convolutional neural networks. ICML.
-    arXiv:1905.11946.
-Paper: Mark Sandler, Andrew Howard, Menglong Zhu, Andrey Zhmoginov, Liang-Chieh Chen (2018). MobileNetV2: inverted
-    residuals and linear bottlenecks. CVPR. arXiv:1801.04381.
-Paper: Andrew Howard, Mark Sandler, Grace Chu, Liang-Chieh Chen, Bo Chen, Mingxing Tan, Weijun Wang, Yukun Zhu, Ruoming
-    Pang, Vijay Vasudevan, Quoc V. Le, Hartwig Adam (2019). Searching for MobileNetV3. ICCV. arXiv:1905.02244.
-Paper: Danfeng Qin, Chas Leichner, Manolis Delakis, Marco Fornoni, Shixin Luo, Fan Yang, Weijun Wang, Colby Banbury,
-    Chengxi Ye, Berkin Akin, Vaibhav Aggarwal, Tenghui Zhu, Daniele Moro, Andrew Howard (2024). MobileNetV4: universal
-    models for the mobile ecosystem. ECCV. arXiv:2404.10518.
-Paper: Sachin Mehta, Mohammad Rastegari (2022). MobileViT: light-weight, general-purpose, and mobile-friendly vision
-    transformer. ICLR. arXiv:2110.02178.
-Paper: Hugo Touvron, Matthieu Cord, Matthijs Douze, Francisco Massa, Alexandre Sablayrolles, Hervé Jégou (2021).
-    Training data-efficient image transformers & distillation through attention. ICML. arXiv:2012.12877.
-Paper: Kaiming He, Xiangyu Zhang, Shaoqing Ren, Jian Sun (2016). Deep residual learning for image recognition. CVPR.
-    arXiv:1512.03385.
-Paper: Qian Xie, Dawei Li, Jinxuan Xu, Zhenghao Yu, Jun Wang (2019). Automatic detection and classification of sewer
-    defects via hierarchical deep learning. IEEE Transactions on Automation Science and Engineering.
-    doi:10.1109/TASE.2019.2900170.
+Paper, if self.config.kind == "efficientnet-b0": Mingxing Tan, Quoc V. Le (2019). EfficientNet: rethinking model
+    scaling for convolutional neural networks. ICML. arXiv:1905.11946.
+Paper, if self.config.kind == "mobilenet-v2": Mark Sandler, Andrew Howard, Menglong Zhu, Andrey Zhmoginov, Liang-Chieh
+    Chen (2018). MobileNetV2: inverted residuals and linear bottlenecks. CVPR. arXiv:1801.04381.
+Paper, if self.config.kind == "mobilenet-v3-s": Andrew Howard, Mark Sandler, Grace Chu, Liang-Chieh Chen, Bo Chen,
+    Mingxing Tan, Weijun Wang, Yukun Zhu, Ruoming Pang, Vijay Vasudevan, Quoc V. Le, Hartwig Adam (2019). Searching for
+    MobileNetV3. ICCV. arXiv:1905.02244.
+Paper, if self.config.kind == "mobilenet-v4-s": Danfeng Qin, Chas Leichner, Manolis Delakis, Marco Fornoni, Shixin Luo,
+    Fan Yang, Weijun Wang, Colby Banbury, Chengxi Ye, Berkin Akin, Vaibhav Aggarwal, Tenghui Zhu, Daniele Moro, Andrew
+    Howard (2024). MobileNetV4: universal models for the mobile ecosystem. ECCV. arXiv:2404.10518.
+Paper, if self.config.kind == "mobilevit-xxs": Sachin Mehta, Mohammad Rastegari (2022). MobileViT: light-weight,
+    general-purpose, and mobile-friendly vision transformer. ICLR. arXiv:2110.02178.
+Paper, if self.config.kind in ("deit-tiny", "vit-24"): Hugo Touvron, Matthieu Cord, Matthijs Douze, Francisco Massa,
+    Alexandre Sablayrolles, Hervé Jégou (2021). Training data-efficient image transformers & distillation through
+    attention. ICML. arXiv:2012.12877.
+Paper, if self.config.kind == "resnet-18": Kaiming He, Xiangyu Zhang, Shaoqing Ren, Jian Sun (2016). Deep residual
+    learning for image recognition. CVPR. arXiv:1512.03385.
+Paper, if self.config.kind == "xie-2019": Qian Xie, Dawei Li, Jinxuan Xu, Zhenghao Yu, Jun Wang (2019). Automatic
+    detection and classification of sewer defects via hierarchical deep learning. IEEE Transactions on Automation
+    Science and Engineering. doi:10.1109/TASE.2019.2900170.
 Departs from the paper: none learns from ImageNet first, none distils, and all are trained by the recipe of the run.
     What transformers leaves unset is initialised as the papers do.
 Cost: each its own; `foveal bench models resnet-18` measures it.

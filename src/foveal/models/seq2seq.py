@@ -13,8 +13,8 @@ Paper: Kyunghyun Cho, Bart van Merriënboer, Caglar Gulcehre, Dzmitry Bahdanau, 
     EMNLP. arXiv:1406.1078.
 Paper: Ilya Sutskever, Oriol Vinyals, Quoc V. Le (2014). Sequence to sequence learning with neural networks. NeurIPS.
     arXiv:1409.3215.
-Paper: Dzmitry Bahdanau, Kyunghyun Cho, Yoshua Bengio (2015). Neural machine translation by jointly learning to align
-    and translate. ICLR. arXiv:1409.0473.
+Paper, if self.config.attention == "additive": Dzmitry Bahdanau, Kyunghyun Cho, Yoshua Bengio (2015). Neural machine
+    translation by jointly learning to align and translate. ICLR. arXiv:1409.0473.
 Departs from the paper: without attention the encoder reads both ways, and the last states reach every step, as in
     Cho's. t_i is one tanh layer where the papers have maxout, and the tokens' tables are tied and scaled as in the
     Transformer, so that the two compare. s_0 is made of both last states, where Bahdanau takes one.

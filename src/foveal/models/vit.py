@@ -8,8 +8,8 @@ Symbols: xⁱ the patches of the image, N of them; E one linear map of a patch; 
 Paper: Alexey Dosovitskiy, Lucas Beyer, Alexander Kolesnikov, Dirk Weissenborn, Xiaohua Zhai, Thomas Unterthiner,
     Mostafa Dehghani, Matthias Minderer, Georg Heigold, Sylvain Gelly, Jakob Uszkoreit, Neil Houlsby (2021). An image
     is worth 16x16 words: transformers for image recognition at scale. ICLR. arXiv:2010.11929.
-Paper: Tete Xiao, Mannat Singh, Eric Mintun, Trevor Darrell, Piotr Dollár, Ross Girshick (2021). Early convolutions
-    help transformers see better. NeurIPS. arXiv:2106.14881.
+Paper, if self.config.stem: Tete Xiao, Mannat Singh, Eric Mintun, Trevor Darrell, Piotr Dollár, Ross Girshick (2021).
+    Early convolutions help transformers see better. NeurIPS. arXiv:2106.14881.
 Paper: Yanghao Li, Hanzi Mao, Ross Girshick, Kaiming He (2022). Exploring plain vision transformer backbones for object
     detection. ECCV. arXiv:2203.16527.
 Departs from the paper: weights begin as in DeiT and most ports, a truncated normal of 0.02. Positions are stretched to

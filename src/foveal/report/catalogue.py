@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foveal.errors import FovealError, expect, unknown
-from foveal.report.paper import Paper
+from foveal.report.paper import Paper, labelled
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["KINDS", "Entry", "Paper", "Ran", "entries", "find", "read", "run_example", "samples"]
+__all__ = ["KINDS", "Entry", "Paper", "Ran", "entries", "find", "of_training", "read", "run_example", "samples"]
 
 HOME = Path(__file__).parents[1]
 ROOMS = {  # where a kind lives; the deepest folder counts
@@ -33,6 +33,7 @@ ROOMS = {  # where a kind lives; the deepest folder counts
     "models": "model",
 }
 KINDS = tuple(ROOMS.values())
+TRAINING = ("data", "losses", "training", "tasks")  # rooms whose files may say which options of a recipe use them
 KEEPS_NAME = ("layer", "map", "model", "position", "attention", "mask", "score")  # who keeps a name that several have
 
 FIELDS = {  # how a line of the docstring begins → the field of Entry
@@ -75,6 +76,36 @@ def find(name: str) -> Entry:
 
 
 @functools.cache
+def of_training(home: Path = HOME) -> tuple[Paper, ...]:
+    """The papers whose condition asks a recipe: what trains, beside what is built."""
+    found = []
+    for room in TRAINING:
+        for path in sorted((home / room).rglob("*.py")):
+            source = path.read_text(encoding="utf-8")
+            if "\nPaper, if recipe." in source:
+                found += _conditional(ast.get_docstring(ast.parse(source)) or "", path)
+    return tuple(found)
+
+
+def _conditional(docstring: str, path: Path) -> list[Paper]:
+    """The papers with a condition in a docstring that need not have an entry's fields."""
+    found: list[list[str]] = []
+    last: list[str] | None = None
+    for line in docstring.split("\n"):
+        if (paper := labelled(line)) is not None:
+            last = list(paper)
+            found.append(last)
+        elif not line.startswith(" "):
+            last = None
+        elif last is not None:
+            last[1] += f" {line.strip()}"
+    try:
+        return [Paper.read(reference, condition) for condition, reference in found if condition]
+    except FovealError as error:
+        raise FovealError(f"{path}: {error}") from None
+
+
+@functools.cache
 def _collected(home: Path) -> tuple[Entry, ...]:
     found = [entry for path, kind in _files(home) if (entry := read(path, kind, home))]
     owners: dict[str, str] = {}
@@ -106,11 +137,11 @@ def read(path: Path, kind: str, home: Path = HOME) -> Entry | None:
         if "\nExample:" not in docstring:
             return None
         parts = _parted(docstring)
-        papers = tuple(Paper.read(line) for line in parts["papers"])
+        papers = tuple(Paper.read(line, when) for line, when in zip(parts["papers"], parts["when"], strict=True))
     except (SyntaxError, FovealError) as error:
         raise FovealError(f"{path}: {error}") from None
     module = ".".join(("foveal", *path.relative_to(home).with_suffix("").parts))
-    lines = {name: values[0] for name, values in parts.items() if name != "papers"}
+    lines = {name: values[0] for name, values in parts.items() if name not in ("papers", "when")}
     return Entry(name=path.stem, kind=kind, papers=papers, module=module, presets=_presets(tree), **lines)
 
 
@@ -133,10 +164,15 @@ def _parted(docstring: str) -> dict[str, list[str]]:
     last = parts["title"]
     for line in rest.split("\n"):
         label, _, value = line.partition(":")
+        paper = labelled(line)
         if line.startswith(" ") and parts.keys() <= {"title", "equation"}:
             parts.setdefault("equation", []).append(line)
         elif line.startswith(" "):
             last[-1] += f" {line.strip()}"
+        elif paper is not None and paper[1]:
+            parts.setdefault("when", []).append(paper[0])
+            last = parts.setdefault("papers", [])
+            last.append(paper[1])
         elif label in FIELDS and value.strip():
             last = parts.setdefault(FIELDS[label], [])
             last.append(value.strip())

@@ -1,14 +1,19 @@
 """A reference as it stands in a docstring, and its BibTeX.
 
     Paper: First Last, First Last (YEAR). Title. Venue. arXiv:ID. doi:ID.
+    Paper, if CONDITION: …
 
 Venue, arXiv and doi may be missing. A venue such as github.com/NAME/REPOSITORY makes it software. All authors are
-named; a family name is the last word, with the small words before it (van der Maaten) or Le (Le Folgoc).
+named; a family name is the last word, with the small words before it (van der Maaten) or Le (Le Folgoc). Where a file
+has options with papers of their own, a condition says when one was used: a Python expression of `self`, the module
+that was built, or of `recipe`, the options of training.
 """
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from foveal.errors import FovealError
 
@@ -70,9 +75,10 @@ class Paper:
     venue: str = ""
     arxiv: str = ""
     doi: str = ""
+    condition: str = field(default="", compare=False)  # when it was used; empty: always
 
     @classmethod
-    def read(cls, line: str) -> "Paper":
+    def read(cls, line: str, condition: str = "") -> "Paper":
         """The reference that a docstring's `Paper:` line holds."""
         found = re.fullmatch(r"(?P<authors>.+?) \((?P<year>\d{4})\)\. (?P<rest>.+)", line.strip())
         if not found:
@@ -85,7 +91,15 @@ class Paper:
         if re.search(r"arxiv|\bdoi\b", rest, re.IGNORECASE):
             raise FovealError(f"Paper: expected 'arXiv:ID.' and 'doi:ID.' at the end, got {found['rest']!r}")
         title, venue = _title_and_venue(rest.removesuffix("."))
-        return cls(authors, int(found["year"]), title, venue, arxiv, doi)
+        return cls(authors, int(found["year"]), title, venue, arxiv, doi, condition)
+
+    def used(self, names: Mapping[str, Any]) -> bool:
+        """Whether the condition holds for these: `self` or `recipe`, and what else its file knows by name."""
+        try:
+            # The text comes from foveal's own files, as their code does.
+            return not self.condition or bool(eval(self.condition, dict(names)))
+        except (AttributeError, TypeError):  # of a task without this option, or out of a card that somebody else wrote
+            return False
 
     @property
     def key(self) -> str:
@@ -122,6 +136,12 @@ class Paper:
         if self.venue in JOURNALS or JOURNAL_WORDS.search(self.venue):
             return "article", {"journal": _escaped(JOURNALS.get(self.venue, self.venue))}
         return "inproceedings", {"booktitle": _escaped(CONFERENCES.get(self.venue, self.venue))}
+
+
+def labelled(line: str) -> tuple[str, str] | None:
+    """(condition, reference) of a docstring's line that begins with `Paper:` or `Paper, if CONDITION:`."""
+    found = re.fullmatch(r"Paper(?:, if (?P<condition>[^:]+))?:(?P<reference>.*)", line)
+    return None if found is None else (found["condition"] or "", found["reference"].strip())
 
 
 def parted(author: str) -> tuple[str, str]:

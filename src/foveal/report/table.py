@@ -1,12 +1,15 @@
 """A table in the three forms that people paste: Markdown, CSV and LaTeX (booktabs);
 and all tables of a result in one file of each form.
 
-Every cell is text. Each form escapes what it must, so a class called `a|b_c` is one cell in all of them. A number that
-is undefined is a dash to people, and nothing in a CSV.
+Every cell is text. Each form escapes what it must, so a class called `a|b_c` is one cell in all of them. A CSV is for
+machines: a number that is undefined, a dash to people, is nothing there; numbers have no commas and no plus; an
+interval, 1.5 (1.2 to 1.9), is three columns, and a spread, 1.5 ± 0.2, two. Several tables are one, with a column
+`table` that names them.
 """
 
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +19,14 @@ from foveal.atomic import write_atomic
 from foveal.errors import expect
 
 UNDEFINED = "–"
+_NUMBER = r"[+\-−]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?"
+_INTERVAL = rf"(?P<value>{_NUMBER})(?: %)? \((?P<low>{_NUMBER})(?: %)? to (?P<high>{_NUMBER})(?: %)?\)"
+# what a cell of a figure may be → the columns that its parts have in a CSV, behind the name of its own
+FORMS = {
+    re.compile(_INTERVAL): {"value": "", "low": " low", "high": " high"},
+    re.compile(rf"(?P<value>{_NUMBER}) ± (?P<spread>{_NUMBER})"): {"value": "", "spread": " spread"},
+    re.compile(rf"(?P<value>{_NUMBER})"): {"value": ""},
+}
 LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -55,10 +66,7 @@ class Table:
         return [markdown_row(self.head), f"| {' | '.join(rule)} |"]
 
     def csv(self) -> str:
-        text = io.StringIO()
-        rows = [["" if cell == UNDEFINED else cell for cell in row] for row in self.rows]
-        csv.writer(text, lineterminator="\n").writerows([self.head, *rows])
-        return text.getvalue()
+        return _csv([self])
 
     def latex(self) -> str:
         """A tabular; it needs \\usepackage{booktabs}."""
@@ -118,9 +126,53 @@ def _markdown_page(tables: Sequence[Table], title: str, caption: str, facts: Map
 def _csv_page(tables: Sequence[Table], title: str, caption: str, facts: Mapping[str, str]) -> str:
     """What is no row begins with #, which readers of CSV can be asked to skip."""
     notes = [title, caption, *(f"{key}: {value}" for key, value in facts.items())]
-    parts = ["".join(f"# {' '.join(note.split())}\n" for note in notes)]
-    parts += [(f"# {table.title}\n" if table.title else "") + table.csv() for table in tables]
-    return "\n".join(parts) if len(tables) > 1 else "".join(parts)
+    return "".join(f"# {' '.join(note.split())}\n" for note in notes) + _csv(tables)
+
+
+def _csv(tables: Sequence[Table]) -> str:
+    """The rows of all tables under one head: every column that one of them has."""
+    several = len(tables) > 1
+    head = ["table"] if several else []
+    rows: list[dict[str, str]] = []
+    for table in tables:
+        made = [_cells(table, row) for row in table.rows]
+        for name in _names(table):  # and behind it, what an interval or a spread in one of its cells brings
+            parts = [one for cells in made for one in cells[name]]
+            head += [one for one in dict.fromkeys([name, *parts]) if one not in head]
+        title = {"table": table.title} if several else {}
+        rows += [title | {one: part for parts in cells.values() for one, part in parts.items()} for cells in made]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, head, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _names(table: Table) -> list[str]:
+    """The columns by name: one that has none, or that of another, has its number."""
+    head = list(table.head)
+    return [name if name and name not in head[:place] else f"column {place + 1}" for place, name in enumerate(head)]
+
+
+def _cells(table: Table, row: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Of each column of a table, its columns in a CSV and what stands in them."""
+    named = enumerate(zip(_names(table), row, strict=True))
+    return {
+        name: _parted(name, cell) if place >= table.words else _as_it_is(name, cell) for place, (name, cell) in named
+    }
+
+
+def _as_it_is(name: str, cell: str) -> dict[str, str]:
+    return {name: "" if cell == UNDEFINED else cell}
+
+
+def _parted(name: str, cell: str) -> dict[str, str]:
+    """The column and what stands in it, of each part of a figure; what is none as it is."""
+    for form, parts in FORMS.items():
+        if found := form.fullmatch(cell):
+            plain = {part: found[part].replace(",", "").replace("−", "-").removeprefix("+") for part in parts}
+            return {f"{name}{ending}": plain[part] for part, ending in parts.items()}
+    return _as_it_is(name, cell)
 
 
 def _latex_page(tables: Sequence[Table], title: str, caption: str, facts: Mapping[str, str]) -> str:

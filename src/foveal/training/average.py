@@ -4,8 +4,8 @@
 
 Symbols: d the decay; t the number of the step. The decay rises from 0.1, or the first weights, which know nothing,
     would count for hundreds of steps.
-Paper: Boris T. Polyak, Anatoli B. Juditsky (1992). Acceleration of stochastic approximation by averaging. SIAM Journal
-    on Control and Optimization 30(4).
+Paper, if recipe.ema > 0: Boris T. Polyak, Anatoli B. Juditsky (1992). Acceleration of stochastic approximation by
+    averaging. SIAM Journal on Control and Optimization 30(4).
 Departs from the paper: an exponential average in place of the mean of all, as everybody's training has it. BatchNorm's
     statistics are averaged, too.
 

@@ -3,6 +3,11 @@ steps that are recorded, the seed of each step, and the optimizer.
 
 Everything random in a step is drawn from the seed and the number of the batch: a step needs nothing but weights,
 optimizer and number, and a run that is resumed from a checkpoint is the run that was never stopped.
+
+Paper, if recipe.weight_decay > 0: Ilya Loshchilov, Frank Hutter (2019). Decoupled weight decay regularization. ICLR.
+    arXiv:1711.05101.
+Paper, if recipe.weight_decay == 0: Diederik P. Kingma, Jimmy Ba (2015). Adam: a method for stochastic optimization.
+    ICLR. arXiv:1412.6980.
 """
 
 from collections.abc import Callable, Iterable

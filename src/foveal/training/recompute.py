@@ -5,8 +5,8 @@
 
 The second pass draws the same dropout, and leaves BatchNorm's running statistics and its counter alone: they would be
 moved twice.
-Paper: Tianqi Chen, Bing Xu, Chiyuan Zhang, Carlos Guestrin (2016). Training deep nets with sublinear memory cost.
-    arXiv:1604.06174.
+Paper, if recipe.checkpointing: Tianqi Chen, Bing Xu, Chiyuan Zhang, Carlos Guestrin (2016). Training deep nets with
+    sublinear memory cost. arXiv:1604.06174.
 """
 
 import contextlib

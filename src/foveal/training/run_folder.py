@@ -105,7 +105,7 @@ def expect_same_data(folder: Path, data: Any) -> None:
     if not (folder / DATA).exists():
         return
     kept, now = read_json(folder / DATA), data.facts()
-    same = all(kept.get(name) in (None, now.get(name)) for name in ("fingerprint", "classes"))
+    same = all(kept.get(name) in (None, now.get(name)) for name in ("fingerprint", "classes", "file_sizes"))
     expect(
         same,
         f"the run in {folder}",
@@ -160,6 +160,10 @@ def read_json(file: Path) -> dict[str, Any]:
         except (ValueError, RecursionError):
             content = None
     expect(
-        isinstance(content, dict), str(file), "a file that a run wrote", "a damaged one", "remove it, and add --resume"
+        isinstance(content, dict),
+        str(file),
+        "a file that a run wrote",
+        "a damaged one",
+        "remove it, and go on with --resume",
     )
     return dict(content)

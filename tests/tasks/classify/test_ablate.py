@@ -47,6 +47,8 @@ def test_patches_follow_the_size_of_the_images():
     ]
     small = ClassifyRecipe(size=64, config={"image": 64, "patch": 16})
     assert list(ICAM.variants(small, ["patch"])["patch"]) == ["patches of 16", "patches of 8", "patches of 32"]
+    own = ClassifyRecipe(size=48, config={"image": 48, "patch": 16})
+    assert list(ICAM.variants(own, ["patch"])["patch"]) == ["patches of 16", "patches of 12", "patches of 24"]
     odd = ClassifyRecipe(size=63, config={"image": 63, "patch": 21})
     with pytest.raises(FovealError, match="--size: expected a multiple of 4"):
         ICAM.variants(odd, ["patch"])
@@ -111,6 +113,7 @@ def test_a_line_that_begins_with_imagenet():
 def test_patches_have_no_more_cells_than_phi_gives():
     found = patches(ClassifyRecipe(model="icam-lite"))
     assert {name: fields.get("pool") for name, fields in found.items()} == {
+        "patches of 224": None,
         "patches of 56": 7,
         "patches of 28": 4,
         "patches of 112": 14,

@@ -79,8 +79,8 @@ def test_mean_and_spread_by_hand(runs, tmp_path):
     kept = json.loads((tmp_path / "summary.json").read_text())
     np.testing.assert_allclose([row[kept["figures"].index("accuracy")] for row in kept["values"]], accuracy)
     assert kept["split"] == "test"
-    lines = (tmp_path / "summary.csv").read_text().split("# Runs\n")[1].splitlines()
-    table = list(csv.DictReader(lines))
+    lines = [line for line in (tmp_path / "summary.csv").read_text().splitlines() if not line.startswith("#")]
+    table = [row for row in csv.DictReader(lines) if row["table"] == "Runs"]
     assert [row["run"] for row in table] == ["fold0-seed0", "fold1-seed0", "fold2-seed0"]
     assert [row["accuracy"] for row in table] == [f"{value:.4f}" for value in accuracy]
     page = (tmp_path / "summary.md").read_text()

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foveal.app.command.flags import comes_first
 from foveal.app.command.train import add_arguments as add_training
 from foveal.app.command.train import check_machine, folds_of, machine_flags, name_in_usage, seeds_of
 from foveal.errors import unknown
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_more(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
-    if arguments and not arguments[0].startswith("-"):
+    if comes_first("ablation", "ablate", arguments, known()):
         task = find_task(_ablation(arguments[0]).task)
         name_in_usage(parser, arguments[0])
         add_flags(parser.add_argument_group(f"recipe of {task.name}"), task.recipe)

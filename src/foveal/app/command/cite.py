@@ -1,18 +1,22 @@
 """`foveal cite NAME…`: the BibTeX of what was used, each paper once.
 
-NAME is a mechanism, a model, a preset, or a run, which says what it used.
+NAME is a mechanism, a preset, weights that come with foveal, a model file, or a run, which says what it used.
 """
 
 import argparse
 import io
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 from foveal.errors import FovealError
-from foveal.report.catalogue import Entry, entries, find
+from foveal.report.catalogue import entries, find, of_training
 from foveal.report.paper import Paper
 from foveal.tasks.load import is_model, preset_names
+
+if TYPE_CHECKING:
+    from foveal.tasks.model import Model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "names",
         metavar="NAME",
         nargs="+",
-        help="what was used, as `foveal show` lists it; a preset; a run's folder or a model file",
+        help="what was used, as `foveal show` lists it; a preset; a run's folder or a model file; weights that "
+        "come with foveal",
     )
 
 
@@ -36,36 +41,53 @@ def run(args: argparse.Namespace) -> int:
 
 
 def papers_of(name: str) -> list[Paper]:
-    """The papers of a mechanism or model; of a preset's family; or of all that a trained model was made of."""
-    if is_model(name) and Path(name).exists():
-        from foveal.tasks.load import load
+    """The papers of a mechanism, all that its file names; of a model, those of the parts that it was built of; of a
+    trained one also those of the options that trained it.
+    """
+    if not is_model(name):
+        try:
+            return list(find(name).papers)
+        except FovealError:
+            if name not in preset_names():
+                raise
+    from foveal.tasks.load import load
 
-        model = load(name, device="cpu")
-        return [
-            paper
-            for entry in used_by(model.card.family, None if model.is_exported else model.network)
-            for paper in entry.papers
-        ]
-    try:
-        return list(find(name).papers)
-    except FovealError:
-        if name not in preset_names():
-            raise
-    from foveal.models.zoo import config_of
-
-    return list(find(config_of(name).family).papers)
+    model = load(name, device="cpu")
+    recipe = SimpleNamespace(**model.card.recipe)
+    return [*built_of(model), *(paper for paper in of_training() if paper.used({"recipe": recipe}))]
 
 
-def used_by(family: str, network: object) -> Iterator[Entry]:
-    """The model's own entry, and those of the mechanisms whose modules are in it."""
+def built_of(model: "Model") -> Iterator[Paper]:
+    """The papers of the model's own file, then those of the mechanisms whose modules are in it."""
     known = {entry.module: entry for entry in entries()}
-    if f"foveal.models.{family}" in known:
-        yield known[f"foveal.models.{family}"]
-    parts = network.modules() if network is not None else ()  # type: ignore[attr-defined]
-    modules = {type(one).__module__ for one in parts}
-    for place in sorted(modules):
-        if place in known and place != f"foveal.models.{family}":
-            yield known[place]
+    own = f"foveal.models.{model.card.family}"
+    parts: dict[str, list[object]] = {own: []}
+    for part in _modules(model):
+        parts.setdefault(type(part).__module__, []).append(part)
+    for place in (own, *sorted(parts.keys() - {own})):
+        names = vars(sys.modules[place]) if place in sys.modules else {}
+        for paper in known[place].papers if place in known else ():
+            if any(paper.used(names | {"self": part}) for part in parts[place]):
+                yield paper
+
+
+def _modules(model: "Model") -> list[object]:
+    """What the network is made of; of an exported file it is built again of the card, without weights. Without torch
+    only the model itself is known, by its config.
+    """
+    if not model.is_exported:
+        return list(model.network.modules())
+    try:
+        import torch
+
+        from foveal.models.store import build
+    except ModuleNotFoundError:
+        stand_in = type("Exported", (), {"__module__": f"foveal.models.{model.card.family}"})()
+        stand_in.config = SimpleNamespace(**model.card.config)
+        return [stand_in]
+    assert model.path is not None
+    with torch.device("meta"):
+        return list(build(model.card, tensors=model.path.stat().st_size).modules())  # a tensor takes a byte and more
 
 
 def bibliography(papers: Iterable[Paper]) -> list[str]:

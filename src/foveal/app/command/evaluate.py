@@ -37,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
     model = load(args.model, device=args.device)
     others = [load(name, device=args.device) for name in args.beside]
     options = stage_options(args, "evaluate", model.task)
-    expect_not_input(args.out, [model.path, options.get("data")])
+    data = options.get("data") or model.card.recipe.get("data")  # of several files, as A,B
+    expect_not_input(args.out, [model.path, data, *str(data).split(",")])
     with contextlib.nullcontext() if args.out is None else folder_for(args.out):
         evaluation = model.evaluate(beside=others, progress=progress, **options)
         split = getattr(evaluation, "split", "test")

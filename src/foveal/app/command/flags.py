@@ -3,13 +3,15 @@
 import argparse
 import dataclasses
 import os
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from foveal.errors import FovealError, expect, expect_integer
 from foveal.options import Options, add_flag, flag, from_flags, help_of
 from foveal.runtime.packaged import FILE
+from foveal.runtime.paths import STDIN
 from foveal.tasks.task import Task, all_tasks, find_task
 
 PER_CORE = 16  # processes per core; more only wait for each other
@@ -82,11 +84,32 @@ def expect_not_input(out: "str | Path | None", inputs: "Iterable[str | Path | No
     if out is None or not Path(out).exists():
         return
     for one in inputs:
-        if one is None or not os.path.lexists(one):
+        if one is None or (one != STDIN and not os.path.lexists(one)):
             continue
         own = Path(one) / FILE  # of a run's folder, what is read
-        same = Path(out).samefile(one) or (own.exists() and Path(out).samefile(own))
+        same = _is_stdin(out) if one == STDIN else Path(out).samefile(one)
+        same = same or (own.exists() and Path(out).samefile(own))
         expect(not same, name, "another name than what is read", str(out), "choose another name")
+
+
+def _is_stdin(file: "str | Path") -> bool:
+    """Whether a shell gives this file to the command: foveal predict - < FILE."""
+    try:
+        return os.path.samestat(os.fstat(sys.stdin.fileno()), os.stat(file))  # noqa: PTH116 — the pair of fstat
+    except (OSError, ValueError, AttributeError):  # closed, or no file of the system's
+        return False
+
+
+def comes_first(what: str, command: str, arguments: Sequence[str], known: Iterable[str]) -> bool:
+    """Whether the first word is there, which says what flags there are: one before it would be read as none, or its
+    value as that word. Raise a FovealError where a flag stands before it.
+    """
+    if not arguments or not arguments[0].startswith("-"):
+        return bool(arguments)
+    meant = next((name for name in known if name in arguments), what.upper())
+    helped = any(word in ("-h", "--help") for word in arguments)
+    expect(helped, f"foveal {command}", f"the {what} first: foveal {command} {meant} …", f"{arguments[0]} before it")
+    return False
 
 
 def task_of(name: str) -> Task:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from foveal.app.command.flags import add_device, check_jobs, task_of
+from foveal.app.command.flags import add_device, check_jobs, comes_first, task_of
 from foveal.errors import FovealError, expect, expect_integer
 from foveal.options import add_flags, from_flags
 from foveal.report.progress import progress
@@ -84,8 +84,8 @@ def _recipes() -> str:
 
 
 def add_more(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
-    """The options of the task's recipe: the task comes first."""
-    if arguments and not arguments[0].startswith("-"):
+    """The options of the task's recipe."""
+    if comes_first("task", "train", arguments, task_names()):
         task = task_of(arguments[0])
         name_in_usage(parser, task.name)
         add_flags(parser.add_argument_group(f"recipe of {task.name}"), task.recipe)
@@ -99,12 +99,6 @@ def name_in_usage(parser: argparse.ArgumentParser, name: str) -> None:
 
 def run(args: argparse.Namespace) -> int:
     task = task_of(args.task)
-    expect(
-        hasattr(args, "epochs"),
-        "the task",
-        f"{args.task} as the first word: foveal train {args.task} …",
-        "it after flags",
-    )
     check_machine(args)
     given = from_flags(args, task.recipe)
     if not args.recipe and (default := default_recipe(task, given)):

@@ -186,8 +186,16 @@ def _peer(recipe: ClassifyRecipe, name: str) -> ClassifyRecipe:
 
 
 def patches(recipe: ClassifyRecipe) -> dict[str, Fields]:
-    """Grids of 4 × 4, 8 × 8 and 2 × 2 patches, where these divide the recipe's images."""
-    sides = [recipe.size // grid for grid in GRIDS if recipe.size % grid == 0 and recipe.size // grid >= 8]
+    """The recipe's own patches, which the others are held against, and grids of 4 × 4, 8 × 8 and 2 × 2 of them,
+    where these divide the recipe's images.
+    """
+    from foveal.models.mbconv import Stages
+    from foveal.models.zoo import create
+
+    model: Any = create(recipe.model, **recipe.config)
+    own = [model.config.patch] if recipe.size % model.config.patch == 0 else []
+    grids = [recipe.size // grid for grid in GRIDS if recipe.size % grid == 0 and recipe.size // grid >= 8]
+    sides = list(dict.fromkeys([*own, *grids]))
     expect(
         len(sides) > 1,
         "--size",
@@ -195,10 +203,6 @@ def patches(recipe: ClassifyRecipe) -> dict[str, Fields]:
         recipe.size,
         "choose --only without patch",
     )
-    from foveal.models.mbconv import Stages
-    from foveal.models.zoo import create
-
-    model: Any = create(recipe.model, **recipe.config)
     cells = model.config.pool
     builds: dict[str, Fields] = {}
     for side in sides:

@@ -17,9 +17,11 @@ normalised by another mean and deviation sees them so:
     x_t = (σ/σ_t) x + (μ − μ_t)/σ_t
 
 Symbols: x = (u − μ)/σ the pupil's image, of mean μ and deviation σ; μ_t, σ_t the teacher's.
-Paper: Geoffrey Hinton, Oriol Vinyals, Jeff Dean (2015). Distilling the knowledge in a neural network.
-    arXiv:1503.02531. The same view for both: Lucas Beyer et al. (2022). Knowledge distillation: a good teacher is
-    patient and consistent. CVPR.
+Paper, if recipe.teachers or recipe.num_teachers: Geoffrey Hinton, Oriol Vinyals, Jeff Dean (2015). Distilling the
+    knowledge in a neural network. arXiv:1503.02531.
+Paper, if recipe.teachers or recipe.num_teachers: Lucas Beyer, Xiaohua Zhai, Amélie Royer, Larisa Markeeva, Rohan Anil,
+    Alexander Kolesnikov (2022). Knowledge distillation: a good teacher is patient and consistent. CVPR.
+    arXiv:2106.05237.
 """
 
 import glob

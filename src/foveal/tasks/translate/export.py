@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foveal.atomic import expect_folder, write_atomic
+from foveal.atomic import expect_folder, move_folder, write_atomic
 from foveal.deploy.measure.origin import origin
 from foveal.deploy.onnx.file import write_export
 from foveal.errors import expect
@@ -128,7 +128,7 @@ def _to_ctranslate2(network: Any, card: TranslateCard, path: Path, precision: st
         size = sum(file.stat().st_size for file in folder.iterdir())
         proof = _proof(precision, sentences, Search(beam=1), parity, times) | {"bytes": size}
         (folder / PROOF).write_text(json.dumps(proof, indent=1), encoding="utf-8")
-        folder.rename(path)
+        move_folder(folder, path)
     return ExportedTranslator(path, proof)
 
 
