@@ -1,18 +1,21 @@
-"""search_small.py SEARCH.yaml: train many recipes for one small data set in one process, and compare what they test.
+"""search_small.py SEARCH.yaml: train many recipes for one small data set in one process, and compare them on its
+validation split.
 
     base: {data: tiles/index.csv, label: class, model: icam-lite, init_from: imagenet, …}   fields of a recipe
     seeds: [0, 1]
     folds: 5                                                                  none: the data's own splits
+    split: val                                                                what is scored; test chooses no recipe
     variants:
       teacher: {model: efficientnet-lite0, config: {pooled: true}, epochs: 40}
       labels: {}
       taught: {taught_by: [teacher], epochs: 200, cutmix: 1}
 
-A variant that is `taught_by` others learns the mean of what those of all seeds answer, of its fold. Loss, augmentation
-and models are those of `foveal train classify`; what differs is named here: on a GPU the whole step is one CUDA graph,
-with two steps more than the recipe's before it is recorded, a few images are left out of each epoch so that all batches
-are full, nothing is validated, and nothing is kept. What else of a recipe the search cannot do is refused (UNUSED). A
-recipe that wins here is trained by the command.
+A variant that is `taught_by` others learns the mean of what those of all seeds answer, of its fold (the recipe `small`
+has --num-teachers of each seed). Loss, augmentation and models are those of `foveal train classify`; what differs is
+named here: on a GPU the whole step is one CUDA graph, with two steps more than the recipe's before it is recorded, a
+few images are left out of each epoch so that all batches are full, no epoch is validated, and nothing is kept. What
+else of a recipe the search cannot do is refused (UNUSED). A recipe that wins here is trained, and tested, by the
+command.
 """
 
 import sys
@@ -45,6 +48,7 @@ from foveal.training.schedule import cosine
 from foveal.training.surroundings import matmul_precision
 
 TEACHERS = "taught_by"
+SCORED = ("val", "test")
 # What a search does not do: these stay as they are by default.
 UNUSED = ("num_teachers", "teacher_recipe", "teachers", "accumulate", "average", "checkpointing", "patience", "blank")
 OF_ALL = {"seed": "seeds", "fold": "folds"}  # chosen for all variants at once, by other names
@@ -65,6 +69,7 @@ class Plan:
     variants: dict[str, Variant]
     seeds: list[int]
     folds: list[int | None]
+    split: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,16 +88,17 @@ class Search:
 
     source: Source
     device: torch.device
+    split: str = "val"  # that is scored
     images: dict[int, Tensor] = field(default_factory=dict)
     trained: dict[tuple[str, int, int | None], Trained] = field(default_factory=dict)
 
     def train(self, name: str, recipe: ClassifyRecipe, taught_by: list[str]) -> tuple[Tensor, Tensor, ClassifyModule]:
-        """Logits and labels of the images that test, and the module, which scores them."""
+        """Logits and labels of the images that are scored, and the module, which does it."""
         torch.manual_seed(recipe.seed)
         data = self.data(recipe)
-        train, test = data.splits.train, data.splits.test
-        test = test[self.source.known(test)]
-        expect(len(test) > 0, f"{self.source.name}, split test", "at least one image with a label", "none")
+        train, scored = data.splits.train, getattr(data.splits, self.split)
+        scored = scored[self.source.known(scored)]
+        expect(len(scored) > 0, f"{self.source.name}, split {self.split}", "at least one image with a label", "none")
         model = build(recipe, len(self.source.classes)).to(self.device)
         mean, std = normalisation(model)
         batch = min(recipe.batch, len(train))
@@ -121,10 +127,10 @@ class Search:
             self.fit(module, torch.from_numpy(train).to(self.device), labels, batch, steps)
             module.adjust()
             self.trained[name, recipe.seed, recipe.fold] = Trained(module.evaluated, recipe.size, mean, std)
-            tested = torch.from_numpy(test).to(self.device)
+            chosen = torch.from_numpy(scored).to(self.device)
             with torch.no_grad():
-                logits = [module.logits(batch_of(part, labels)) for part in tested.split(64)]
-        return torch.cat(logits), labels[tested], module
+                logits = [module.logits(batch_of(part, labels)) for part in chosen.split(64)]
+        return torch.cat(logits), labels[chosen], module
 
     def data(self, recipe: ClassifyRecipe) -> ClassifyData:
         """The splits, without images that cannot be read, and all images on the device."""
@@ -196,7 +202,7 @@ def read_plan(path: Path) -> Plan:
     """An error, before anything is trained, where a name is mistyped or a recipe asks for what no search does."""
     expect_plain_file(path)
     search = expect_fields(load_yaml(path.read_text(encoding="utf-8")), str(path))
-    keys = ("base", "seeds", "folds", "variants")
+    keys = ("base", "seeds", "folds", "split", "variants")
     for key in search:
         if key not in keys:
             raise unknown(f"part of {path}", key, keys)
@@ -207,6 +213,9 @@ def read_plan(path: Path) -> Plan:
     if "folds" in search:
         expect_integer(search["folds"], "folds")
     folds: list[int | None] = [*range(search["folds"])] if "folds" in search else [None]
+    split = str(search.get("split", "val"))
+    if split not in SCORED:
+        raise unknown("split", split, SCORED)
     own = expect_fields(search.get("base"), "base")
     base = make(ClassifyRecipe, "base", **own)
     variants: dict[str, Variant] = {}
@@ -223,7 +232,7 @@ def read_plan(path: Path) -> Plan:
         expect_searchable(recipe, what)
         variants[name] = Variant(recipe, taught_by)
     expect(bool(variants), "variants", "at least one", "none")
-    return Plan(base, variants, seeds, folds)
+    return Plan(base, variants, seeds, folds, split)
 
 
 def expect_fields(content: Any, what: str) -> dict[str, Any]:
@@ -248,7 +257,7 @@ def expect_searchable(recipe: ClassifyRecipe, what: str) -> None:
 
 def main(path: str) -> None:
     plan = read_plan(Path(path))
-    state = Search(read_for(plan.base), choose("auto"))
+    state = Search(read_for(plan.base), choose("auto"), plan.split)
     began = time.monotonic()
     for name, variant in plan.variants.items():
         scores: dict[str, list[float]] = defaultdict(list)
@@ -271,6 +280,7 @@ def main(path: str) -> None:
 
 if __name__ == "__main__":
     try:
+        expect(len(sys.argv) == 2, "search_small.py", "one file, SEARCH.yaml", counted(len(sys.argv) - 1, "argument"))
         main(sys.argv[1])
     except FovealError as error:
         sys.exit(f"error: {error}")

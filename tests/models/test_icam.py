@@ -89,7 +89,7 @@ def test_the_fast_build_has_its_weights():
 
 def test_the_build_for_imagenet_has_the_start_of_lite0():
     model, lite = create("icam-lite"), create("efficientnet-lite0")
-    assert count(model) == 41_895
+    assert count(model) == 42_055
     assert [str(part) for part in model.phi] == [str(part) for part in list(lite.stages)[:5]]  # padding, ε and all
     for name in ("position", "first", "mixer", "width", "heads", "hidden"):
         assert getattr(model.config, name) == getattr(create("icam-31k").config, name), name
@@ -101,7 +101,22 @@ def test_the_build_for_imagenet_has_the_start_of_lite0():
 def test_a_pooled_build_begins_with_what_its_pools_say():
     model, image = Icam(IcamConfig(**SMALL, pooled=True)).eval(), images(2, 3, 14, 21, dtype=torch.float32)
     cells = model.see(image).flatten(1, 2)
-    assert torch.equal(model(image), model.pooled(torch.cat([cells.mean(1), cells.amax(1)], 1)))
+    pools = torch.cat([cells.mean(1), cells.amax(1)], 1)
+    assert torch.equal(model(image), model.pooled.linear(model.pooled.norm(pools)))
+
+
+def test_what_pools_answer_does_not_hang_on_the_scale_of_phi():
+    """Φ of ImageNet's weights gives maps that reach 49: the logits begin as small as those of other models."""
+    torch.manual_seed(0)
+    model = Icam(IcamConfig(**SMALL, pooled=True))
+    image = images(7, 3, 14, 21, dtype=torch.float32)
+    see = model.see
+    model.see = lambda x: 40 * see(x) + 30
+    assert model(image).std() < 1.5
+    with pytest.raises(
+        FovealError, match="Icam's images: expected 2 or more at once to train `pooled`, got 1; raise --"
+    ):
+        model(image[:1])
 
 
 @pytest.mark.parametrize("name", list(presets("icam")))

@@ -84,16 +84,26 @@ def like(model, features):
     return [_one(model, grid) for grid in features]
 
 
-def pooled(features, weight, bias):
-    """W [mean of the cells; maximum of the cells] + b."""
+def pooled(features, weight, bias, norm):
+    """W BN[mean of the cells; maximum of the cells] + b. norm: scale, shift, mean, variance of each, and ε."""
     cells = [cell for line in features for cell in line]
     channels = list(zip(*cells, strict=True))
-    return linear([sum(one) / len(one) for one in channels] + [max(one) for one in channels], weight, bias)
+    seen = [sum(one) / len(one) for one in channels] + [max(one) for one in channels]
+    *each, epsilon = norm
+    normalised = [
+        scale * (one - mean) / math.sqrt(variance + epsilon) + shift
+        for one, scale, shift, mean, variance in zip(seen, *each, strict=True)
+    ]
+    return linear(normalised, weight, bias)
 
 
 def _one(model, grid):
     config = model.config
-    more = pooled(grid, *pair(model.pooled)) if config.pooled else [0.0] * config.classes
+    more = [0.0] * config.classes
+    if config.pooled:
+        norm = model.pooled.norm
+        statistics = (norm.running_mean.tolist(), norm.running_var.tolist(), norm.eps)
+        more = pooled(grid, *pair(model.pooled.linear), (*pair(norm), *statistics))
     if config.mixer:
         convolution, norm, _ = model.mixer
         kernel = [channel[0] for channel in convolution.weight.tolist()]

@@ -124,7 +124,7 @@ def _way_of_icam(model: Icam) -> Way:
     # Several queries lie behind each other where the head reads them, which torch-pruning cannot follow.
     rest = [
         model.head[-1],
-        *([model.pooled] if model.pooled is not None else []),
+        *([model.pooled.linear] if model.pooled is not None else []),
         *([model.out] if model.config.queries > 1 else []),
     ]
     if not isinstance(model.attention, nn.Identity):

@@ -3,7 +3,7 @@ image itself.
 
     f_i = mean(Φ(p_i));   X = [LN(f_1); …; LN(f_P)];   K = V = W_emb X + PE
     Q⁰ = softmax(W_emb(Q_latent) Kᵀ/√C) V;   Q̂ = LN(Q + MHCA(Q, K, V));   Q ← LN(Q̂ + FFN(Q̂)),  L times
-    logits = MLP(W_out Q)  (+ W_pool [mean_i f_i; max_i f_i] where it is `pooled`)
+    logits = MLP(W_out Q)  (+ W_pool BN[mean_i f_i; max_i f_i] where it is `pooled`)
 
 Symbols: p_i the patches of the image, P of them; Φ one CNN shared by all; C the width; Q_latent a few learned vectors.
     No token looks at its like, so attention costs O(P) where a ViT's costs O(P²). Without `value_position` only the
@@ -12,7 +12,8 @@ Paper: Hannibal730 (2025). Instance-adaptive Cross-Attention Model.
     github.com/Hannibal730/On-device-Sewer-Defect-Inspection.
 Departs from the paper: the plain build is the equations above. The published build (`Projected`, a mixer over the grid
     of patches, first queries whose values know no position) scales the first softmax by 1/√C, as the equation does and
-    its code does not. `attention` puts a module of vision/ between Φ and the mean, which the paper has not.
+    its code does not. `attention` puts a module of vision/ between Φ and the mean, and `pooled` answers from
+    what Φ saw without asking where, which the paper has not.
 Cost: Φ's on every pixel, and O(P·C) for each query and layer.
 Example: Icam(IcamConfig(image=64, patch=16, width=14, classes=3))(torch.rand(2, 3, 64, 64))
 """
@@ -68,7 +69,7 @@ class IcamConfig:
     # "projected-static"
     first: str = "adaptive"
     mixer: bool = False  # a depthwise 3×3 convolution over the grid of patches
-    pooled: bool = False  # the mean and the maximum of what Φ saw are answered, too, by one linear map
+    pooled: bool = False  # the mean and the maximum of what Φ saw, normalised, are answered, too, by one linear map
     family: str = field(default="icam", init=False)
 
     def __post_init__(self) -> None:
@@ -104,7 +105,7 @@ PRESETS = {
     "icam-30k": IcamConfig(),  # 29,691 parameters: exactly the equations
     # 31,371 parameters: the published build
     "icam-31k": IcamConfig(position="sinusoidal", first="projected", mixer=True),
-    # 41,895 parameters: its Φ, which sees the image as a whole, can begin with ImageNet's weights
+    # 42,055 parameters: its Φ, which sees the image as a whole, can begin with ImageNet's weights
     "icam-lite": IcamConfig(
         patch=224,
         pool=28,
@@ -154,7 +155,7 @@ class Icam(nn.Module):
         )
         self.pooled = None
         if config.pooled:  # which answers alone to begin with: what queries say at random only gets in its way
-            self.pooled = nn.Linear(2 * features, config.classes)
+            self.pooled = Pooled(features, config.classes)
             for tensor in self.head[3].parameters():
                 nn.init.zeros_(tensor)
         # Made last: of one seed, all other weights begin as they do without it.
@@ -239,7 +240,24 @@ class Icam(nn.Module):
 
     def answer(self, queries: Tensor, grid: Tensor) -> Tensor:
         logits: Tensor = self.head(self.out(queries).flatten(1))
-        return logits if self.pooled is None else logits + self.pooled(pools(grid))
+        return logits if self.pooled is None else logits + self.pooled(grid)
+
+
+class Pooled(nn.Module):
+    """W BN[mean of the cells; maximum of the cells] + b: (B, h, w, C) → (B, classes).
+
+    Without BN, maps of ImageNet's weights, which reach 49, make logits beside which the queries' count for nothing.
+    """
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.norm, self.linear = nn.BatchNorm1d(2 * features), nn.Linear(2 * features, classes)
+
+    def forward(self, grid: Tensor) -> Tensor:
+        alone = self.training and len(grid) == 1
+        expect(not alone, "Icam's images", "2 or more at once to train `pooled`", 1, "raise --batch")
+        logits: Tensor = self.linear(self.norm(pools(grid)))
+        return logits
 
 
 def pools(grid: Tensor) -> Tensor:

@@ -41,7 +41,15 @@ from foveal.training.run_folder import (
     tidy,
 )
 from foveal.training.stages import Stage, describe, unfinished
-from foveal.training.surroundings import alone, determinism, interruptible, matmul_precision, of_this_run, quiet
+from foveal.training.surroundings import (
+    alone,
+    determinism,
+    interruptible,
+    kept_memory,
+    matmul_precision,
+    of_this_run,
+    quiet,
+)
 from foveal.training.tensorboard import tensorboard
 
 LIGHTNING_PRECISION = {"32": "32-true", "tf32": "32-true", "16": "16-mixed", "bf16": "bf16-mixed"}
@@ -135,7 +143,7 @@ def train(
         announce(data.summary())
     expect_same_data(folder, data)
     shown = progress if first else silent
-    with _own(folder, first), quiet(), determinism():
+    with _own(folder, first), quiet(), determinism(), kept_memory():
         stages = unfinished(recipe, folder)
         later = [0.0]  # seconds that will pass after the last epoch of each stage: its end, and the stages behind it
         if recipe.earlier(folder):

@@ -1,10 +1,12 @@
 """What a run does to its process while it goes, put back at the end: who trains in a program of their own goes on as
 before.
 
-Each is a context: determinism, the precision of products, less noise, one process per folder, and interruption.
+Each is a context: determinism, the precision of products, freed memory, less noise, one process per folder, and
+interruption.
 """
 
 import contextlib
+import ctypes
 import importlib.util
 import logging
 import os
@@ -20,6 +22,7 @@ from foveal.errors import FovealError
 
 # Windows has none: there nobody is kept out
 fcntl: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None
+MMAP_MAX, TRIM_THRESHOLD = -4, -1  # M_… of glibc's malloc.h
 NOISE = (
     ".*does not have many workers.*",
     ".*GPU available but not used.*",
@@ -42,6 +45,29 @@ def matmul_precision(precision: str) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@contextlib.contextmanager
+def kept_memory() -> Iterator[None]:
+    """Let glibc keep the memory that a step frees for the next step.
+
+    By default it maps every large tensor anew, and the system clears its pages: of a step on one thread with 32 images
+    of 224 pixels, 0.94 of 2.03 s for efficientnet-lite0, 0.34 of 0.84 s for icam-lite and 0.49 of 1.04 s for icam-31k
+    (user and system time); with this 1.10, 0.49 and 0.48 s, at a peak of 3.6 GB instead of 3.1 (AMD EPYC).
+    """
+    libc = ctypes.CDLL(None) if os.name == "posix" else None
+    if not hasattr(libc, "mallopt"):  # another system, or another library of C
+        yield
+        return
+    assert libc is not None
+    libc.mallopt(MMAP_MAX, 0)
+    libc.mallopt(TRIM_THRESHOLD, 2**31 - 1)
+    try:
+        yield
+    finally:
+        libc.mallopt(MMAP_MAX, 65536)  # glibc's defaults
+        libc.mallopt(TRIM_THRESHOLD, 128 * 1024)
+        libc.malloc_trim(0)
 
 
 @contextlib.contextmanager

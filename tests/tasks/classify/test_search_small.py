@@ -97,7 +97,7 @@ def test_a_teacher_answers_its_pupil_as_it_was_scored(search, photos):
     _, _, other = search.train("pupil", pupil, [])
     mean, std = normalisation(other.model)
     assert (mean, std) != normalisation(module.model)
-    tested = search.data(pupil).splits.test
+    tested = search.data(pupil).splits.val
     assert len(tested) == len(truth)
     images = other.input.scaled(search.images[64][tested].permute(0, 3, 1, 2))
     answers = search.teachers(["teacher"], pupil, mean, std)(other.normalised(images))
@@ -127,6 +127,7 @@ def test_a_margin_shifts_what_is_scored(search, photos):
 
 
 def test_images_that_cannot_be_read_are_left_out(search, photos, capsys):
+    search.split = "test"
     output, truth, _ = search.train("labels", recipe_of(photos, SMALL), [])
     assert len(output) == len(truth) == 4
     assert len(search.data(recipe_of(photos, SMALL)).splits.train) == 12
@@ -169,6 +170,11 @@ def test_what_a_search_cannot_do_is_refused_in_one_line(tmp_path, case):
     assert "\n" not in str(caught.value)
 
 
+def test_a_split_that_cannot_be_scored(tmp_path):
+    with pytest.raises(ValueError, match="no split is called 'train'; there are val, test"):
+        script().read_plan(written(tmp_path, {"base": {}, "split": "train", "variants": {"some": {}}}))
+
+
 @pytest.mark.slow
 def test_a_mistyped_part_of_the_file(tmp_path):
     done = searched(tmp_path, {"base": {}, "seed": [0], "variants": {"some": {}}})
@@ -180,6 +186,7 @@ def test_precision_tf32_and_what_only_the_variants_name(tmp_path):
     variants = {"teacher": {"precision": "tf32"}, "labels": None, "taught": {"taught_by": ["teacher"], "epochs": 2}}
     plan = script().read_plan(written(tmp_path, {"base": {"size": 64}, "folds": 3, "variants": variants}))
     assert plan.folds == [0, 1, 2]
+    assert plan.split == "val"  # the test split chooses no recipe
     assert plan.seeds == [0]
     assert plan.variants["taught"].taught_by == ["teacher"]
     assert [(one.recipe.size, one.recipe.epochs) for one in plan.variants.values()] == [(64, 90), (64, 90), (64, 2)]

@@ -24,7 +24,7 @@ from foveal.layers.absorbed import Absorbed
 from foveal.layers.gated import Gated
 from foveal.layers.multihead import MultiHead
 from foveal.models.first_queries import Adaptive, Projected
-from foveal.models.icam import CrossBlock, Icam, pools
+from foveal.models.icam import CrossBlock, Icam, Pooled, pools
 
 
 class LeanDecoder(nn.Module):
@@ -42,7 +42,8 @@ class LeanDecoder(nn.Module):
         self.layers = nn.ModuleList(
             LeanCrossBlock(cast("CrossBlock", layer), self.queries, embed) for layer in model.layers
         )
-        self.inner, self.outer, self.pooled = head(model), cast("nn.Linear", model.head[3]), model.pooled
+        self.inner, self.outer = head(model), cast("nn.Linear", model.head[3])
+        self.pooled = None if model.pooled is None else folded_pools(model.pooled)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor | None]:
         grid = self.grid(features)
@@ -176,6 +177,16 @@ def head(model: Icam) -> nn.Linear:
         weight = (each @ out.weight.double()).flatten(1)
         bias = inner.bias.double() + (each @ out.bias.double()).sum(1)
     return linear(weight, bias, out.weight.dtype)
+
+
+@torch.no_grad()
+def folded_pools(pooled: Pooled) -> nn.Linear:
+    """W BN x + b as one linear map: BN x = s(x − μ) + t, so its weight is W s, and its bias W(t − sμ) + b."""
+    norm, after = pooled.norm, wide(pooled.linear)
+    mean, variance = cast("Tensor", norm.running_mean).double(), cast("Tensor", norm.running_var).double()
+    scale = norm.weight.double() / (variance + norm.eps).sqrt()
+    shift = norm.bias.double() - scale * mean
+    return linear(after.weight * scale, after.weight @ shift + after.bias, pooled.linear.weight.dtype)
 
 
 def joined(after: nn.Linear, before: nn.Linear) -> nn.Linear:
