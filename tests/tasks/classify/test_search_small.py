@@ -171,7 +171,7 @@ def test_what_a_search_cannot_do_is_refused_in_one_line(tmp_path, case):
 
 
 def test_a_split_that_cannot_be_scored(tmp_path):
-    with pytest.raises(ValueError, match="no split is called 'train'; there are val, test"):
+    with pytest.raises(ValueError, match="no split is called 'train'; there are test, val"):
         script().read_plan(written(tmp_path, {"base": {}, "split": "train", "variants": {"some": {}}}))
 
 
