@@ -118,7 +118,10 @@ def build(
             _expect_cells(model)
     if recipe.init_from is not None and fresh:
         of_imagenet, all_ = recipe.init_from == IMAGENET, len(model.state_dict())
-        fitting = begin_with_imagenet(model, recipe.model) if of_imagenet else begin_with(model, recipe.init_from)
+        if of_imagenet:
+            fitting = begin_with_imagenet(model, recipe.model)
+        else:
+            fitting = begin_with(model, recipe.init_from, (IMAGENET,))
         if fitting < all_ and not quiet:
             line = f"{fitting} of {all_} tensors begin with {recipe.init_from}; the others do not fit and are new"
             print(line, file=sys.stderr, flush=True)
