@@ -63,5 +63,8 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--again"]:
         for packaged in names():
             write(WEIGHTS / f"{packaged}{SUFFIX}", packaged)
-    else:
+    elif len(sys.argv) == 3:
         main(Path(sys.argv[1]), sys.argv[2])
+    else:
+        got = " ".join(sys.argv[1:]) or "nothing"
+        sys.exit(f"error: package_weights.py: expected RUN NAME, or --again, got {got}")

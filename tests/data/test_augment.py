@@ -92,6 +92,16 @@ def test_cut_mixed_by_area():
     assert 0.15 < touched < 0.31  # a sixth of the partners are the image's like
 
 
+def test_the_windows_of_cut_mixed_have_any_area_alike():
+    torch.manual_seed(0)
+    images = torch.arange(1999.0)[:, None, None, None].expand(1999, 1, 20, 30)
+    varied, _ = cut_mixed(images, torch.zeros(1999, 1), 1.0)
+    area = (varied != images).float().mean((1, 2, 3))
+    # A side of √u, u in 0…1, of which the border leaves √u − u/4 on average: ∫ (√u − u/4)² du = 1/2 − 1/5 + 1/48.
+    assert area.mean() == pytest.approx(77 / 240, abs=0.02)
+    assert area.max() > 0.85
+
+
 def test_noise():
     torch.manual_seed(0)
     noisy = Vary(Variation(noise=0.05))(torch.full((997, 3, 8, 8), 0.5)) - 0.5

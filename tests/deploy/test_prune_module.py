@@ -286,6 +286,16 @@ class Blind(nn.Linear):
             return super().forward(x)
 
 
+def llama():
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 50, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, num_attention_heads=4))
+
+
+WITHOUT_END = (
+    "to prune: expected a module that torch-pruning can trace, got one whose channels it follows without end; prune "
+    "its layers one by one, each with its own example"
+)
 BAD = {
     "no module": (lambda: "a", {"parameters": 5}, "to prune: expected a torch.nn.Module, got 'a'"),
     "no example": (
@@ -304,6 +314,16 @@ BAD = {
         lambda: nn.Sequential(nn.Linear(3, 4), Blind(4, 5)),
         {"parameters": 5, "example": torch.zeros(1, 3)},
         "to prune: expected",
+    ),
+    "channels without end": (
+        lambda: foveal.vision.DynamicMixture(8, 8, 3, padding=1),
+        {"parameters": 400, "example": torch.zeros(2, 8, 6, 6)},
+        WITHOUT_END,
+    ),
+    "links without end": (
+        llama,
+        {"parameters": 2000, "example": {"input_ids": torch.arange(7)[None]}},
+        WITHOUT_END,
     ),
     "one layer": (
         lambda: nn.Linear(3, 4),

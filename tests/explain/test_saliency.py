@@ -9,7 +9,7 @@ from foveal.core.watch import watch
 from foveal.errors import FovealError
 from foveal.explain.saliency import attention_maps, cell_of, gradient, occlusion, sides_of
 from foveal.models.zoo import create
-from foveal.runtime.saliency_maps import coarse, finer, shares
+from foveal.runtime.saliency_maps import coarse, finer, shares, square_of
 
 
 class Cell(nn.Module):
@@ -156,10 +156,53 @@ def test_many_cells_are_hidden_in_squares():
     assert sum(asked) == 1 + 14 * 14
     assert lost.shape == (1, 1, 28, 28)
     assert lost[0, 0, :2, :2].sum() == pytest.approx(1)  # all that it sees lies in the first square
-    assert coarse((28, 28)) == (14, 14)
-    assert coarse((14, 16)) == (14, 8)
-    assert coarse((17, 5)) == (17, 5)  # what has no squares stays
-    assert (finer(np.array([[1.0, 2.0]]), (2, 4)) == [[1, 1, 2, 2]] * 2).all()
+
+
+@pytest.mark.parametrize(
+    ("sides", "squares"),
+    [
+        ((28, 28), (14, 14)),
+        ((14, 16), (14, 8)),
+        ((17, 5), (9, 5)),
+        ((5, 34), (5, 12)),
+        ((64, 15), (13, 8)),
+        ((80, 112), (14, 14)),
+        ((1, 14), (1, 14)),
+    ],
+)
+def test_no_map_has_more_than_14_squares_a_side(sides, squares):
+    assert coarse(sides) == squares
+    owner = square_of(3 * sides[0], 2 * sides[1], sides)
+    assert sorted(set(owner.ravel().tolist())) == list(range(squares[0] * squares[1]))
+    cells = owner.reshape(sides[0], 3, sides[1], 2)
+    assert (cells == cells[:, :1, :, :1]).all()  # no cell is cut in two
+    for ends, squares_there in ((cells[:, 0, 0, 0], squares[0]), (cells[0, 0, :, 0], squares[1])):
+        counts = [ends.tolist().count(one) for one in sorted(set(ends.tolist()))]
+        assert len(counts) == squares_there
+        assert max(counts) - min(counts) <= 1
+
+
+def test_cells_share_what_their_square_has():
+    # 3 rows in 2 squares, of 2 and 1; 5 columns in 3, of 2, 2 and 1
+    found = finer(np.array([[4.0, 8.0, 6.0], [2.0, 6.0, 5.0]]), (3, 5))
+    assert found.tolist() == [[1, 1, 2, 2, 3], [1, 1, 2, 2, 3], [1, 1, 3, 3, 5]]
+    assert finer(np.array([[[4.0, 8.0]]]), (2, 4)).tolist() == [[[1, 1, 2, 2]] * 2]
+
+
+def test_unequal_squares_of_a_map_that_is_not_square():
+    images, asked = torch.zeros(1, 3, 34, 15), []  # 17 rows of 2 pixels, 5 columns of 3: 9 × 5 squares
+    images[:, :, 32:, 12:] = 1  # the last cell, with the one above it in the last square or alone
+
+    def probability(some):
+        asked.append(len(some))
+        return some[:, :, 32:, 12:].mean((1, 2, 3))[:, None].double().numpy()
+
+    lost = occlusion(probability, images, (17, 5))
+    assert sum(asked) == 1 + 9 * 5
+    alone = np.zeros((17, 5))
+    rows = square_of(17, 1, (17, 5))[:, 0]
+    alone[rows == rows[-1], 4] = 1 / (rows == rows[-1]).sum()
+    np.testing.assert_allclose(lost[0, 0], alone, atol=1e-12)
 
 
 def test_occlusion_by_hand():

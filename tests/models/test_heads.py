@@ -11,7 +11,7 @@ from torch import nn
 
 from foveal.errors import FovealError
 from foveal.layers.multihead import MultiHead
-from foveal.models.heads import head_layers, remove_heads, without_heads
+from foveal.models.heads import head_layers, head_weights, remove_heads, without_heads
 from foveal.models.store import describe, load_model, save_model, shapes_of
 from foveal.models.zoo import create
 from foveal.tasks.classify.card import ClassifyCard
@@ -68,6 +68,21 @@ def test_a_stack_of_self_attention_in_which_heads_share_keys():
     remove_heads(fewer, heads)
     with without_heads(blocks, heads):
         torch.testing.assert_close(fewer(x), blocks(x), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("key_width", [None, 5])
+@torch.no_grad()
+def test_the_weights_of_heads_that_share_keys_are_those_of_their_group(key_width):
+    layer = MultiHead(12, 6, groups=2, key_width=key_width)  # heads 0 to 2 read the first keys, 3 to 5 the second
+    queries, pairs = torch.arange(6.0).repeat_interleave(2), torch.arange(10.0, 14.0).repeat_interleave(2)
+    if layer.qkv is None:
+        layer.q.weight.copy_(queries[:, None].expand(12, 12))
+        layer.kv.weight.copy_(pairs[:, None].expand(8, 5))
+    else:
+        layer.qkv.weight.copy_(torch.cat([queries, pairs])[:, None].expand(20, 12))
+    layer.out.weight.copy_((20 + queries).expand(12, 12))
+    found = [set(row.tolist()) for row in head_weights(layer)]
+    assert found == [{0, 1, 2, 10, 12, 20, 21, 22}, {3, 4, 5, 11, 13, 23, 24, 25}]
 
 
 def test_a_model_without_heads_is_saved_opened_and_trained(tmp_path):

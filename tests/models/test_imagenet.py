@@ -209,22 +209,28 @@ def test_tensors_that_are_missing_left_over_or_of_another_shape(lite, monkeypatc
     assert refused(lite) == f"{where} a model of its shapes, got another shape of top.1.bias; {advice}"
 
 
+def test_a_model_without_such_weights():
+    known = "efficientnet-lite0, efficientnet-lite1, efficientnet-lite2 or icam-lite"
+    expected = f"--init-from imagenet: expected a model that has such weights, {known}"
+    assert refused(create("icam-31k"), "icam-31k") == f"{expected}, got icam-31k"
+    assert refused(create("icam-lite", stem=16), "mine.safetensors") == f"{expected}, got mine.safetensors"
+
+
 @pytest.mark.parametrize(
-    ("name", "changes"),
+    ("name", "changes", "got"),
     [
-        ("icam-31k", {}),
-        ("icam-lite", {"activation": "relu"}),
-        ("icam-lite", {"convolution": "torch"}),
-        ("icam-lite", {"stem": 16}),
-        ("icam-lite", {"stages": (Stage(16, expand=1),)}),
-        ("efficientnet-lite0", {"width_multiplier": 1.1}),
+        ("icam-lite", {"activation": "silu"}, "activation: silu"),
+        ("icam-lite", {"convolution": "torch"}, "convolution: torch"),
+        ("icam-lite", {"stem": 16, "activation": "relu"}, "stem: 16, activation: relu"),
+        ("icam-lite", {"stages": (Stage(16, expand=1),)}, "stages: others"),
+        ("efficientnet-lite0", {"width_multiplier": 1.1}, "width_multiplier: 1.1"),
     ],
     ids=str,
 )
-def test_a_model_without_such_weights(name, changes):
-    said = refused(create(name, **changes), name)
-    known = "efficientnet-lite0, efficientnet-lite1, efficientnet-lite2 or icam-lite"
-    assert said == f"--init-from imagenet: expected a model that has such weights, {known}, got {name}"
+def test_a_field_that_is_not_that_of_the_weights_is_named(name, changes, got):
+    fields = " and ".join(changes)
+    expected = f"--init-from imagenet: expected {name} with its own {fields}, got {got}"
+    assert refused(create(name, **changes), name) == f"{expected}; leave {fields} out of --config"
 
 
 def test_no_two_presets_share_a_file():

@@ -124,6 +124,16 @@ def test_a_stem_divides_by_its_stride_and_nothing_else(kernel, stride):
     )
 
 
+@pytest.mark.parametrize("convolution", ["torch", "tensorflow"])
+@pytest.mark.parametrize(("kernel", "stride"), [(3, 2), (4, 4), (5, 4), (3, 1), (2, 2)])
+@torch.no_grad()
+def test_the_side_of_the_last_map_is_known_before_it_is_made(kernel, stride, convolution):
+    for stages in ((), (Stage(3, stride=2, kernel=5), Stage(3, stride=3))):
+        phi = Stages(5, stages, kernel=kernel, stride=stride, convolution=convolution).eval()
+        for pixels in range(25, 37):
+            assert phi.side(pixels) == phi(torch.zeros(1, 3, pixels, pixels)).shape[-1], pixels
+
+
 def test_activations():
     kinds = {"silu": nn.SiLU, "relu": nn.ReLU, "relu6": nn.ReLU6, "hardswish": nn.Hardswish}
     assert kinds == ACTIVATIONS

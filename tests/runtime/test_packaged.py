@@ -1,5 +1,9 @@
 """The weights that come with foveal."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -69,3 +73,13 @@ def test_names(tmp_path, monkeypatch):
     (tmp_path / DEFAULT).rmdir()
     (tmp_path / DEFAULT).write_text("a file of the user's")
     assert model_file(DEFAULT).read_text() == "a file of the user's"  # what is there goes before what is shipped
+
+
+@pytest.mark.parametrize("words", [(), ("run",), ("run", "name", "more")], ids=len)
+def test_the_script_that_packages_says_what_it_takes(words):
+    pytest.importorskip("torch")
+    script = Path(__file__).parents[2] / "scripts/package_weights.py"
+    done = subprocess.run([sys.executable, str(script), *words], capture_output=True, text=True, check=False)
+    got = " ".join(words) or "nothing"
+    assert done.stderr == f"error: package_weights.py: expected RUN NAME, or --again, got {got}\n"
+    assert done.returncode == 1

@@ -5,6 +5,7 @@ heads, that a gate is as wide as what it lets through, nor how an ICAM's queries
 here.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -20,6 +21,10 @@ from foveal.models.mbconv import MBConv, Stages
 from foveal.models.patches import cut, grid_of
 from foveal.models.peer import Peer
 from foveal.models.shrink import query_of
+
+# Of one group, as torch-pruning follows it. The largest of swin-micro has 193 links; a layer may have an output for
+# each of 262,144 subwords.
+MOST_LINKS, MOST_CHANNELS = 10_000, 2**18
 
 
 @dataclass(frozen=True)
@@ -159,4 +164,22 @@ def torch_pruning() -> Any:
         raise FovealError(
             "to prune: expected torch-pruning to be installed, got none; pip install foveal[prune]"
         ) from None
+    group = torch_pruning.dependency.Group
+    if not hasattr(group.add_dep, "__wrapped__"):
+        group.add_dep = _bounded(group.add_dep)
     return torch_pruning
+
+
+def _bounded(add: Callable[..., None]) -> Callable[..., None]:
+    """What adds a link to a group of torch-pruning's, for groups that end: where a module's axes are reshaped into each
+    other, it follows the same channels in circles, ever more links or ever more channels of them.
+    """
+
+    @functools.wraps(add)
+    def add_link(group: Any, dep: Any, idxs: Any) -> None:
+        ends = len(group) < MOST_LINKS and len(idxs) <= MOST_CHANNELS
+        got, do = "one whose channels it follows without end", "prune its layers one by one, each with its own example"
+        expect(ends, "to prune", "a module that torch-pruning can trace", got, do)
+        add(group, dep=dep, idxs=idxs)
+
+    return add_link

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from foveal.core.watch import Record, watch
 from foveal.errors import FovealError, expect
 from foveal.models.icam import Icam
-from foveal.runtime.saliency_maps import Array, SaliencyMaps, Sides, coarse, finer, shares
+from foveal.runtime.saliency_maps import Array, SaliencyMaps, Sides, coarse, finer, shares, square_of
 
 
 def attention_maps(model: nn.Module, images: Tensor) -> SaliencyMaps:
@@ -96,18 +96,18 @@ def occlusion(
     """(B, C, rows, columns): what each class's probability loses when a cell is hidden. probability: images (n, 3,
     S, S) → (n, C).
 
-    Of more than 14 × 14 cells, squares of them are hidden together, and share what that loses.
+    Of more than 14 × 14 cells, squares of them are hidden together, at most 14 × 14, and share what that loses.
 
     blank (S, S): pixels that the model is never given. They stay as they are: what was not seen cannot be lost.
     """
     rows, columns = coarse(sides)
-    owner = cell_of(images.shape[2], images.shape[3], (rows, columns)).to(images.device)
-    cells = torch.eye(rows * columns, dtype=torch.bool, device=images.device)[:, owner]  # (cells, S, S)
+    owner = torch.from_numpy(square_of(images.shape[2], images.shape[3], sides)).to(images.device)
+    cells = torch.eye(rows * columns, dtype=torch.bool, device=images.device)[:, owner]  # (squares, S, S)
     cells = (cells if blank is None else cells & ~blank)[:, None]
     lost = []
     for image in images[:, None]:
         plain = image.mean((2, 3), keepdim=True)
-        hidden = torch.cat([image, torch.where(cells, plain, image)])  # (1 + cells, 3, S, S)
+        hidden = torch.cat([image, torch.where(cells, plain, image)])  # (1 + squares, 3, S, S)
         found = np.concatenate([probability(some) for some in hidden.split(batch)])
         lost.append(np.clip(found[:1] - found[1:], 0, None).T.reshape(-1, rows, columns))
     return shares(finer(np.stack(lost), sides))

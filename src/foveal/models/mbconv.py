@@ -14,7 +14,7 @@ Cost: O(h·w·C·expand·(C + k²)).
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -94,11 +94,14 @@ class Stages(nn.Sequential):
 
     def side(self, pixels: int) -> int:
         """Of the last map of a square of so many pixels."""
-        stem = cast("nn.Conv2d", cast("nn.Sequential", self[0])[0])
-        stride = stem.stride[0]
-        whole = isinstance(stem, Same) or stem.kernel_size[0] > stride  # padded: a part of a window counts
-        side = -(-pixels // stride) if whole else pixels // stride
-        return -(-side // (self.strides[-1] // stride))
+        strided: list[Any] = [part.depthwise if isinstance(part, MBConv) else part for part in self]
+        for layer in (one[0] for one in strided):
+            stride = layer.stride[0]
+            if isinstance(layer, Same):
+                pixels = -(-pixels // stride)
+            else:
+                pixels = (pixels + 2 * layer.padding[0] - layer.kernel_size[0]) // stride + 1
+        return pixels
 
     @property
     def strides(self) -> tuple[int, ...]:

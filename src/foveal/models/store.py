@@ -12,7 +12,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from foveal.atomic import write_atomic
-from foveal.errors import FovealError, expect, expect_plain_file, short_repr
+from foveal.errors import FovealError, expect, expect_plain_file, nearest, short_repr
 from foveal.file_names import utf8_name
 from foveal.models.shrink import Shapes, shorter, shrink
 from foveal.models.zoo import family
@@ -72,9 +72,12 @@ def load_for(path: str | Path, kind: type[Kind], **changes: Any) -> nn.Module:
     return other.eval()
 
 
-def begin_with(model: nn.Module, init_from: str) -> int:
-    """Copy the weights of a model file wherever name and shape agree; how many tensors that were."""
-    tensors, _ = read_tensors(model_file(init_from))
+def begin_with(model: nn.Module, init_from: str, known: tuple[str, ...] = ()) -> int:
+    """Copy the weights of a model file wherever name and shape agree; how many tensors that were.
+
+    known: what else may be named where no such file is found.
+    """
+    tensors, _ = read_tensors(model_file(init_from, "--init-from", known))
     own = model.state_dict()
     fitting = {name: tensor for name, tensor in tensors.items() if name in own and own[name].shape == tensor.shape}
     expect(bool(fitting), f"the weights of {init_from}", "some that fit the model", "none")
@@ -92,11 +95,13 @@ def expect_finite_weights(tensors: Mapping[str, Tensor], where: str) -> None:
         expect(sound, f"the weights of {where}", "finite numbers", f"NaN or infinity in {name}", "choose another file")
 
 
-def model_file(path: str | Path) -> Path:
+def model_file(path: str | Path, what: str = "the model", others: tuple[str, ...] = ()) -> Path:
     """The file that is meant by its own name, by its run's folder,
     or by the name of weights that come with foveal, such as icam-pipes.
+
+    what: who asks for it, and others: further names that are known there, for the error.
     """
-    expect(isinstance(path, (str, Path)), "the model", "the name of a file", short_repr(path))
+    expect(isinstance(path, (str, Path)), what, "the name of a file", short_repr(path))
     file = Path(path)
     try:
         if file.is_dir():
@@ -106,12 +111,15 @@ def model_file(path: str | Path) -> Path:
         found = file.exists()
     except OSError:  # a name that no file can have
         found = False
-    known = " or ".join(packaged.names())
+    known = [*packaged.names(), *others]
+    listed = " or ".join([", ".join(known[:-1]), known[-1]])
+    near = None if found or not others else nearest(str(path), known)
     expect(
         found,
-        "the model",
-        f"a .safetensors file of foveal's, a run's folder with a {packaged.FILE}, {known}",
+        what,
+        f"a .safetensors file of foveal's, a run's folder with a {packaged.FILE}, {listed}",
         str(path)[:200],
+        f"the nearest is {near}" if near else "",
     )
     expect_plain_file(file)
     return file

@@ -39,18 +39,34 @@ class SaliencyMaps:
 
 
 def coarse(sides: Sides) -> Sides:
-    """Cells to hide one by one: of a map of more than 14 × 14, squares of its cells, since each costs an answer."""
+    """Squares to hide one by one: the cells of a map of up to 14 × 14, of a larger one k × k of its cells, since each
+    costs an answer. Where k does not divide a side, some squares are a cell narrower.
+    """
 
     def side(cells: int) -> int:
-        return next((cells // k for k in range(1, 5) if cells % k == 0 and cells // k <= MOST_HIDDEN), cells)
+        return -(-cells // -(-cells // MOST_HIDDEN))
 
     return side(sides[0]), side(sides[1])
 
 
+def square_of(height: int, width: int, sides: Sides) -> NDArray[np.int64]:
+    """(height, width): the number of the square that a pixel is hidden with, row by row; a cell is never cut in two."""
+    rows, columns = coarse(sides)
+    down = _shared(sides[0], rows)[np.arange(height) * sides[0] // height]
+    along = _shared(sides[1], columns)[np.arange(width) * sides[1] // width]
+    return np.asarray(down[:, None] * columns + along)
+
+
 def finer(maps: Array, sides: Sides) -> Array:
-    """(…, rows, columns) → the same on a grid that divides each cell."""
-    down, along = sides[0] // maps.shape[-2], sides[1] // maps.shape[-1]
-    return maps.repeat(down, -2).repeat(along, -1)
+    """(…, rows, columns) of squares → the same of their cells, which share what a square has."""
+    down, along = _shared(sides[0], maps.shape[-2]), _shared(sides[1], maps.shape[-1])
+    cells = np.bincount(down)[:, None] * np.bincount(along)
+    return np.asarray((maps / cells)[..., down[:, None], along])
+
+
+def _shared(cells: int, squares: int) -> NDArray[np.int64]:
+    """(cells,): the square in which each cell of a side lies."""
+    return np.asarray(np.arange(cells) * squares // cells)
 
 
 def shares(maps: Array) -> Array:

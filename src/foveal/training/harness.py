@@ -159,7 +159,7 @@ def train(
                     if not (stage.folder / RECIPE).exists():
                         _claim(stage, data)
         for stage, behind in zip(stages[:-1], later, strict=False):
-            with _own(stage.folder, first):
+            with _own(stage.folder, first), _named(stage):
                 expect_same_data(stage.folder, data)
                 result = _train_one(task, stage, data, machine, origin or {}, shown, behind)
             if first:
@@ -231,10 +231,22 @@ def _rehearse(
     for stage in stages:
         kind = stage.recipe.changed(seed=0).text()
         if kind not in paces:
-            paces[kind] = _pace(task, stage, data, machine, progress)
+            with _named(stage):
+                paces[kind] = _pace(task, stage, data, machine, progress)
         epoch, end = paces[kind]
         seconds.append((stage.epochs_left() * epoch, end))
     return seconds
+
+
+@contextlib.contextmanager
+def _named(stage: Stage) -> Iterator[None]:
+    """What is wrong with a run before this one is said of it: the flags were this one's."""
+    try:
+        yield
+    except FovealError as error:
+        if not stage.name or type(error) is not FovealError:
+            raise
+        raise FovealError(f"{stage.name}, whose recipe is its own: {error}") from None
 
 
 def _pace(task: Trainable, stage: Stage, data: Any, machine: Machine, progress: Progress) -> tuple[float, float]:

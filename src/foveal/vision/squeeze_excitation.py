@@ -4,9 +4,10 @@
 
 Symbols: δ ReLU unless given; σ the gate's non-linearity, a sigmoid unless given; W_a takes C channels to C/reduction.
 Paper: Jie Hu, Li Shen, Gang Sun (2018). Squeeze-and-excitation networks. CVPR. arXiv:1709.01507.
-Departs from the paper: nothing. Its reduction is 16; EfficientNet squeezes a block's input by 4 with SiLU, which is
+Departs from the paper: W_a and W_b have biases, as EfficientNet's do; the paper's equation has none, and it leaves them
+    out of its ResNets. Its reduction is 16; EfficientNet squeezes a block's input by 4 with SiLU, which is
     `SqueezeExcitation(hidden, squeeze=width // 4, activation=nn.SiLU())`.
-Cost: O(h·w·C) time to read and to scale the map, 2·C²/reduction parameters.
+Cost: O(h·w·C) time to read and to scale the map, 2·C²/reduction parameters and the biases.
 Example: SqueezeExcitation(6, squeeze=4)(maps)
 """
 

@@ -59,6 +59,12 @@ def test_a_variant_that_cannot_be_built_is_named_before_anything_is_trained():
         ICAM.variants(ClassifyRecipe(config={"width": 18}), ["heads"])
 
 
+def test_a_first_model_with_more_cells_than_its_map_is_named_before_a_peer_is_trained():
+    recipe = ClassifyRecipe(size=64, config={"image": 64, "patch": 16, "pool": 9})
+    with pytest.raises(FovealError, match=r"the variant icam-31k of peers: --config, pool: expected at most 4 .*got 9"):
+        PEERS.variants(recipe, ["xie-2019"])
+
+
 def test_static_queries_are_adaptive_ones_without_their_projections():
     counts = {name: parameters(create("icam-31k", **fields)) for name, fields in PARTS["first"].items()}
     assert counts == {"adaptive": 31_371, "static": 31_371 - 2 * 600}

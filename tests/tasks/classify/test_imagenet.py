@@ -91,6 +91,15 @@ def test_a_model_without_such_weights_is_refused_in_one_line(data, tmp_path, nam
     assert not list((tmp_path / "run").glob("*")), "nothing is written into the folder"
 
 
+def test_a_mistyped_name_is_said_of_its_flag(data):
+    with pytest.raises(FovealError) as caught:
+        build(ClassifyRecipe(data=str(data), init_from="imagnet", **FIELDS), 2)
+    assert str(caught.value) == (
+        "--init-from: expected a .safetensors file of foveal's, a run's folder with a model.safetensors, "
+        "icam-fast-pipes, icam-pipes or imagenet, got imagnet; the nearest is imagenet"
+    )
+
+
 def test_a_folder_of_images_of_that_name_is_no_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "imagenet").mkdir()

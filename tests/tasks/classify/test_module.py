@@ -108,6 +108,17 @@ def test_average_by_hand():
     assert average.module.running_mean.item() == pytest.approx(expected, rel=0.01)  # which began at 0
 
 
+def test_no_decay_on_biases_of_several_kernels():
+    task = task_of(attention="DynamicMixture", weight_decay=0.3)
+    names = {id(parameter): name for name, parameter in task.model.named_parameters()}
+    free = [names[id(one)] for group in task.groups() if not group["weight_decay"] for one in group["params"]]
+    decayed = [names[id(one)] for group in task.groups() if group["weight_decay"] for one in group["params"]]
+    assert task.model.attention.bias.dim() == 2
+    assert "attention.bias" in free
+    assert "attention.weight" in decayed
+    assert not [name for name in decayed if name.endswith("bias")]
+
+
 def test_no_decay_on_scales_and_shifts():
     task = task_of(weight_decay=0.3, lr=0.01, warmup=0.2)
     made = task.configure_optimizers()

@@ -294,6 +294,17 @@ def test_what_is_wrong_with_the_pupil_is_said_before_a_teacher_learns(data, teac
     assert not (tmp_path / "run").exists()
 
 
+def test_what_is_wrong_with_a_teacher_is_said_of_it(data, tmp_path):
+    alone = LITTLE | {"batch": 1, "config": LITTLE["config"] | {"pooled": True}}
+    (tmp_path / "alone.yaml").write_text(yaml.safe_dump(alone))
+    with pytest.raises(FovealError) as caught:
+        trained(recipe_for(data, tmp_path / "alone.yaml"), tmp_path / "run", machine=CPU)
+    assert str(caught.value) == (
+        "teachers/seed6, whose recipe is its own: EfficientNetLite's images: expected 2 or more at once to train "
+        "`pooled`, got 1; raise the batch"
+    )
+
+
 def test_without_imagenets_package_one_line_says_what_to_do_and_nothing_is_read(tmp_path, monkeypatch):
     def none(name):
         raise metadata.PackageNotFoundError(name)

@@ -68,9 +68,8 @@ def _against(
 
 
 def _cost(recipe: ClassifyRecipe, classes: int) -> list[str]:
-    model = build(
-        recipe, classes, fresh=False
-    ).eval()  # what it costs is of its shape: a run's weights may be thrown away
+    # What it costs is of its shape: a run's weights may be thrown away.
+    model = build(recipe, classes, fresh=False, check_cells=False).eval()
     return [f"{parameters(model):,}", f"{flops(model, torch.zeros(1, 3, recipe.size, recipe.size)) / 1e9:.3f}"]
 
 

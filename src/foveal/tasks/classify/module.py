@@ -203,7 +203,9 @@ class ClassifyModule(TaskModule):
         recipe = self.recipe
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
         for name, parameter in self.model.named_parameters():
-            decay = recipe.weight_decay if parameter.dim() > 1 else 0.0  # none on biases and scales
+            # None on biases and scales; a mixture of kernels has a bias for each, and so two axes.
+            matrix = parameter.dim() > 1 and name.rpartition(".")[2] != "bias"
+            decay = recipe.weight_decay if matrix else 0.0
             share = recipe.backbone_lr if is_backbone(self.model, name) else 1.0
             groups.setdefault((share, decay), []).append(parameter)
         if self.hints is not None:

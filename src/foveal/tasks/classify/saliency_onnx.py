@@ -6,7 +6,7 @@ from foveal.errors import expect
 from foveal.runtime.blank import paint
 from foveal.runtime.image import Pixels
 from foveal.runtime.onnx_names import LOOKED
-from foveal.runtime.saliency_maps import Array, SaliencyMaps, Sides, coarse, finer, shares
+from foveal.runtime.saliency_maps import Array, SaliencyMaps, Sides, coarse, finer, shares, square_of
 from foveal.tasks.classify.predict import OnnxClassifier
 
 
@@ -53,8 +53,7 @@ def occlusion(model: OnnxClassifier, frame: Pixels, sides: Sides) -> Array:
     rows, columns = coarse(sides)
     frame = frame.copy()
     paint(frame[None], model.card.blank)  # what the model never sees is in no mean
-    height, width = frame.shape[:2]
-    owner = (np.arange(height) * rows // height)[:, None] * columns + np.arange(width) * columns // width
+    owner = square_of(frame.shape[0], frame.shape[1], sides)
     plain = frame.mean((0, 1)).round().astype(np.uint8)
     hidden = [frame, *(np.where((owner == cell)[..., None], plain, frame) for cell in range(rows * columns))]
     parts = [model.decided(hidden[start : start + model.batch])[0] for start in range(0, len(hidden), model.batch)]

@@ -54,7 +54,7 @@ class ClassifyTraining(Training):
         expect(
             len(source.classes) > 1 or source.multi_label, recipe.data, "at least 2 classes", f"{len(source.classes)}"
         )
-        model = build(recipe, len(source.classes), fresh, quiet=rehearsed)
+        model = build(recipe, len(source.classes), fresh, quiet=rehearsed, check_cells=fresh)
         mean, std = normalisation(model)
         self.teachers = (
             (stand_ins(recipe, source, folder, mean, std), {})
@@ -91,10 +91,13 @@ class ClassifyTraining(Training):
         return conclude(trainer, self.module, self.data, journal, folder, origin)
 
 
-def build(recipe: ClassifyRecipe, classes: int, fresh: bool = True, quiet: bool = False) -> nn.Module:
+def build(
+    recipe: ClassifyRecipe, classes: int, fresh: bool = True, quiet: bool = False, check_cells: bool = True
+) -> nn.Module:
     """The recipe's model, with the weights to begin with where the run is fresh.
 
-    An error unless it takes the recipe's images. quiet: not a word about weights that did not fit.
+    An error unless it takes the recipe's images. quiet: not a word about weights that did not fit. check_cells: an
+    error, too, where a map is pooled to more cells than it has; not for runs that were begun when this was allowed.
     """
     for key in recipe.config:
         named = isinstance(key, str) and key not in ("family", "classes")
@@ -111,11 +114,14 @@ def build(recipe: ClassifyRecipe, classes: int, fresh: bool = True, quiet: bool 
             f"one of the family {family}",
         )
         model = create(recipe.model, classes=classes, **recipe.config)
-        if fresh:
+        if check_cells:
             _expect_cells(model)
     if recipe.init_from is not None and fresh:
         of_imagenet, all_ = recipe.init_from == IMAGENET, len(model.state_dict())
-        fitting = begin_with_imagenet(model, recipe.model) if of_imagenet else begin_with(model, recipe.init_from)
+        if of_imagenet:
+            fitting = begin_with_imagenet(model, recipe.model)
+        else:
+            fitting = begin_with(model, recipe.init_from, (IMAGENET,))
         if fitting < all_ and not quiet:
             line = f"{fitting} of {all_} tensors begin with {recipe.init_from}; the others do not fit and are new"
             print(line, file=sys.stderr, flush=True)
@@ -186,7 +192,7 @@ def stand_ins(
     """Models as the teachers of a recipe will be, untrained: a step with them takes as long."""
     models, views = [], []
     for teacher in recipe.earlier(folder).values():
-        model = build(cast("ClassifyRecipe", teacher), len(source.classes), fresh=False)
+        model = build(cast("ClassifyRecipe", teacher), len(source.classes), fresh=False, check_cells=False)
         models.append(model)
         views.append(View.of(recipe.size, mean, std, cast("ClassifyRecipe", teacher).size, *normalisation(model)))
     return Teachers(models, source.multi_label, views=views)
