@@ -114,7 +114,7 @@ def test_what_pools_answer_does_not_hang_on_the_scale_of_phi():
     model.see = lambda x: 40 * see(x) + 30
     assert model(image).std() < 1.5
     with pytest.raises(
-        FovealError, match="Icam's images: expected 2 or more at once to train `pooled`, got 1; raise --"
+        FovealError, match="Icam's images: expected 2 or more at once to train `pooled`, got 1; raise the batch"
     ):
         model(image[:1])
 

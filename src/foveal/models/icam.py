@@ -255,7 +255,7 @@ class Pooled(nn.Module):
 
     def forward(self, grid: Tensor) -> Tensor:
         alone = self.training and len(grid) == 1
-        expect(not alone, "Icam's images", "2 or more at once to train `pooled`", 1, "raise --batch")
+        expect(not alone, "Icam's images", "2 or more at once to train `pooled`", 1, "raise the batch")
         logits: Tensor = self.linear(self.norm(pools(grid)))
         return logits
 

@@ -17,7 +17,8 @@ from foveal.errors import FovealError, expect, is_integer, is_number, printable,
 
 FORMAT = 1
 LARGEST_IMAGE = 4096  # side in pixels of an image that a model takes; more is a mistake or an attack
-LARGEST_RATIO = 8  # of that side to the one in the config, which the model was built for
+# Of the side in the config, which the model was built for, the card's may be so many times as long, or so many pixels.
+LARGEST_RATIO, SMALL_IMAGE = 8, 1024
 RESERVED = ("file", "found", "error")  # columns of a table of predictions beside the classes
 Kind = TypeVar("Kind", bound="Card")
 SEWER_MEAN, SEWER_STD = (0.523, 0.453, 0.345), (0.210, 0.199, 0.154)  # of Sewer-ML: images from inside of pipes
@@ -111,8 +112,8 @@ class ImageCard(Card):
         sized = is_integer(self.size) and 0 < self.size <= LARGEST_IMAGE
         expect(sized, where, f"a size of at most {LARGEST_IMAGE} pixels", short_repr(self.size))
         image = self.config.get("image")
-        near = image is None or not is_integer(image) or self.size <= LARGEST_RATIO * image
-        expect(near, where, f"a size of at most {LARGEST_RATIO} × the config's image {short_repr(image)}", self.size)
+        most = LARGEST_IMAGE if image is None or not is_integer(image) else max(LARGEST_RATIO * image, SMALL_IMAGE)
+        expect(self.size <= most, where, f"a size of at most {most} beside the config's image {image}", self.size)
         expect(_numbers(self.mean, 3), where, "a mean of three numbers", short_repr(self.mean))
         expect(
             _numbers(self.std, 3) and min(self.std) > 0, where, "a std of three numbers above 0", short_repr(self.std)
