@@ -4,7 +4,7 @@ import pytest
 from hostile.broken import cut, file, pipe, set_field, together, with_card, with_weights
 from hostile.situation import Situation, check, params
 
-GONE = "no model (that [a-z]+ )?is called|the model[^:]*: expected|--model: expected"
+GONE = "no model (that [a-z]+ )?is called|the model[^:]*: expected|--(model|init-from): expected"
 
 MISTYPED = [
     Situation(f"{stage}, a model that is not there", argv, GONE, quick=stage in ("predict", "explain"))
