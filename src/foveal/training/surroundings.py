@@ -51,9 +51,9 @@ def matmul_precision(precision: str) -> Iterator[None]:
 def kept_memory() -> Iterator[None]:
     """Let glibc keep the memory that a step frees for the next step.
 
-    By default it maps every large tensor anew, and the system clears its pages: of a step on one thread with 32 images
-    of 224 pixels, 0.94 of 2.03 s for efficientnet-lite0, 0.34 of 0.84 s for icam-lite and 0.49 of 1.04 s for icam-31k
-    (user and system time); with this 1.10, 0.49 and 0.48 s, at a peak of 3.6 GB instead of 3.1 (AMD EPYC).
+    By default it maps every large tensor anew, and the system clears its pages. A step with 32 images of 224 pixels on
+    two threads took 1.26 s for efficientnet-lite0, 0.88 s for icam-lite and 0.93 s for icam-31k, and takes 0.57, 0.28
+    and 0.28 s, at a peak of 3.6 GB instead of 3.1 (AMD EPYC; now and then glibc keeps it by itself).
     """
     libc = ctypes.CDLL(None) if os.name == "posix" else None
     if not hasattr(libc, "mallopt"):  # another system, or another library of C
