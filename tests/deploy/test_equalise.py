@@ -18,6 +18,8 @@ BUILDS = {
     "the stem's map is added": {"activation": "relu", "stem": 16, "stages": (Stage(16, expand=2, squeeze=False),)},
     "cells": {"activation": "relu", "pool": 2, "stages": STAGES},
     "smooth": {"activation": "silu"},
+    "capped": {"activation": "relu6"},
+    "capped, TensorFlow's": {"activation": "relu6", "convolution": "tensorflow", "stages": STAGES, "pool": 2},
 }
 
 
@@ -46,7 +48,9 @@ def ranges(frames, layer):
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_it_says_the_same(build):
-    frames, other = uneven(**BUILDS[build]), torch.from_numpy(shown(5, 2))
+    frames = uneven(**BUILDS[build])
+    # ReLU6 says the same where no number is larger than in the calibration
+    other = torch.from_numpy(shown(20, 1) if "capped" in build else shown(5, 2))
     before = frames(other)[0]
     weights = [tensor.clone() for tensor in frames.net.state_dict().values()]
     equalise(frames, shown(20, 1))
@@ -66,6 +70,25 @@ def test_channels_have_one_range_before_a_depthwise_convolution():
         near = before > before.max() / FARTHEST
         assert near.sum() > len(near) / 2
         torch.testing.assert_close(found[near], found.max().expand_as(found[near]), rtol=1e-3, atol=0)
+
+
+def test_relu6_is_reached_by_every_channel():
+    """Of what a depthwise convolution reads, and no channel loses what the calibration had: int8 has 255 steps of it."""
+    frames = uneven(**BUILDS["capped"])
+    seen = []
+    block = frames.net.blocks[1]
+    block.depthwise.register_forward_pre_hook(lambda _, x: seen.append(x[0].amax((0, 2, 3))))
+    images = torch.from_numpy(shown(20, 1))
+    with torch.no_grad():  # channels of very different size, one of them above 6
+        block.expand.weight *= torch.logspace(-1.5, 0.7, len(block.expand.weight))[:, None, None, None]
+        frames(images)
+        equalise(frames, shown(20, 1))
+        frames(images)
+    before, after = seen[0], seen[-1]
+    assert before.max() == 6
+    assert before.min() < 1
+    near = before > 6 / FARTHEST
+    torch.testing.assert_close(after[near], torch.full_like(after[near], 6.0), rtol=1e-3, atol=0)
 
 
 def test_a_channel_that_is_never_above_0_is_left_alone():

@@ -4,12 +4,13 @@ and a channel of small numbers would be left a few steps of it.
     ρ(W h + b) = s ⊙ ρ((W h + b) / s),  s > 0;   V (s ⊙ y) = (V diag s) y         ρ = ReLU
 
 so that rows of one convolution are divided and columns of the next are multiplied by the same s, and nothing else
-changes.
+changes. ReLU6 becomes min(max(·, 0), 6 s), and 6 s is never below r: it cuts off what no frame of the calibration had,
+where int8 would cut it off as well.
 
     s_c = r_c / max r          before a depthwise convolution, each of whose channels has a scale of its own
     s_c = (r_c / max r)^½      before a projection, whose columns share the scale of a row: half way, as the paper does
 
-Symbols: r_c the largest number of channel c on the frames of the calibration.
+Symbols: r_c the largest number of channel c behind ρ, on the frames of the calibration.
 Paper: Markus Nagel, Mart van Baalen, Tijmen Blankevoort, Max Welling (2019). Data-free quantization through weight
     equalization and bias correction. ICCV. arXiv:1906.04721.
 Departs from the paper: ranges of maps are seen, not guessed from weights.
@@ -26,12 +27,13 @@ from foveal.deploy.twins.fused_icam import Frames, LeanBlock, LeanStages
 
 BATCH = 8
 FARTHEST = 64  # how many times a channel is made larger, at most
+CEILINGS = {nn.ReLU: float("inf"), nn.ReLU6: 6.0}
 
 
 def equalise(frames: Frames, calibration: NDArray[np.uint8]) -> None:
-    """In place, and exact but for rounding. A Φ that is not rectified is left as it is."""
+    """In place, and exact but for rounding, on these frames. A Φ that is not rectified is left as it is."""
     phi = frames.net
-    if not isinstance(phi, LeanStages) or not isinstance(phi.activation, nn.ReLU):
+    if not isinstance(phi, LeanStages) or type(phi.activation) not in CEILINGS:
         return
     blocks = [cast("LeanBlock", block) for block in phi.blocks]
     if blocks and not blocks[0].residual:  # else the stem's map is added to another, too
@@ -62,7 +64,8 @@ def _divide(frames: Frames, calibration: NDArray[np.uint8], layer: nn.Conv2d, po
             frames.see(frames.cut(torch.from_numpy(calibration[start : start + BATCH])))
     finally:
         hook.remove()
-    range_ = torch.stack(seen).amax(0).clamp(min=0)
+    ceiling = CEILINGS[type(cast("LeanStages", frames.net).activation)]
+    range_ = torch.stack(seen).amax(0).clamp(0, ceiling)
     share = range_ / range_.max()
     # What was always 0 has no range, and what was nearly so may be more in other frames.
     scale = torch.where(share > 0, share.clamp(min=1 / FARTHEST), 1).pow(power)
