@@ -189,7 +189,10 @@ class Same(FewChannels):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(F.pad(x, (*self._missing(x, 1), *self._missing(x, 0))))
+        return super().forward(self.padded(x))
+
+    def padded(self, x: Tensor) -> Tensor:
+        return F.pad(x, (*self._missing(x, 1), *self._missing(x, 0)))
 
     def _missing(self, x: Tensor, axis: int) -> tuple[int, int]:
         side, kernel, stride = x.shape[2 + axis], self.kernel_size[axis], self.stride[axis]

@@ -26,7 +26,7 @@ from foveal.errors import FovealError
 from foveal.models.mbconv import Stage
 from foveal.models.zoo import create, presets
 from foveal.tasks.classify.export import LIMITS, Limits
-from foveal.tasks.classify.graph import Answers, export_onnx
+from foveal.tasks.classify.graph import Answers, export_onnx, ready_for_int8
 from foveal.tasks.classify.graph_torch import export_program, export_script, load_program, load_script
 from foveal.tasks.classify.prove import ProofImages, by_onnxruntime, by_torch, prove
 from foveal.tasks.load import load
@@ -67,7 +67,7 @@ def answering(request):
     }
     made = {
         plan.name: plan
-        for plan in plans(export_onnx(model, card, quantised=frames(16, seed=1)), frames(16, seed=1), frames(8, seed=2))
+        for plan in plans(ready_for_int8(model, card, frames(16, seed=1)), frames(16, seed=1), frames(8, seed=2))
     }
     # so small, icam-fast has no other wide map
     plan = made.get("wide ones") or made["all convolutions, and what stands between"]
@@ -103,7 +103,7 @@ def test_attention_on_the_map_is_exported(name):
     kinds = [node.op_type for node in onnx.load_model_from_string(plain).graph.node]
     assert (kinds.count("Scan"), kinds.count("Conv")) == (1, 1), "the mixer's convolution alone is outside"
     shown = frames(16, seed=1)
-    found = plans(export_onnx(model, card, quantised=shown), shown, images.frames)
+    found = plans(ready_for_int8(model, card, shown), shown, images.frames)
     for plan in found:
         near = prove(by_onnxruntime(plan.content), model, card, images)
         assert near.mean < 0.1, plan.name
@@ -148,8 +148,8 @@ def test_a_first_convolution_reads_bytes_as_they_come():
     card = dataclasses.replace(card, size=112)
     shown = frames(8, 112, seed=1)
     shown[0, :2], shown[0, 2:4] = 0, 255  # so that a byte is worth exactly itself
-    plain = export_onnx(model, card, quantised=shown)
-    found = {plan.name: plan.content for plan in plans(plain, shown, shown)}
+    ready = ready_for_int8(model, card, shown)
+    found = {plan.name: plan.content for plan in plans(ready, shown, shown)}
     kinds = {name: kinds_of(content) for name, content in found.items()}
     assert kinds["all convolutions, and what stands between"].count("Cast") == 0
     assert kinds["all convolutions but the first, and what stands between"].count("Cast") == 1
@@ -159,7 +159,7 @@ def test_a_first_convolution_reads_bytes_as_they_come():
     assert parity.mean < 0.1
     quantised = kinds["all convolutions, and what stands between"]
     assert quantised.count("LayerNormalization") == 5  # vectors stay as they were
-    dull = plans(plain, shown[1:] // 2, shown)  # no byte above 127: the cast has to stay
+    dull = plans(ready, shown[1:] // 2, shown)  # no byte above 127: the cast has to stay
     assert all("Cast" in kinds_of(plan.content) for plan in dull)
 
 
@@ -173,9 +173,7 @@ def kinds_of(content):
 @pytest.mark.slow
 def test_what_stays_in_float_lies_in_16_bits_and_is_widened_once(tmp_path):
     model, card = small(queries=4)
-    whole = plans(export_onnx(model, card, quantised=frames(16, seed=1)), frames(16, seed=1), frames(8, seed=2))[
-        0
-    ].content
+    whole = plans(ready_for_int8(model, card, frames(16, seed=1)), frames(16, seed=1), frames(8, seed=2))[0].content
     graph = onnx.load_model_from_string(whole).graph
     halves = {one.name for one in graph.initializer if one.data_type == onnx.TensorProto.FLOAT16}
     assert halves
@@ -197,7 +195,7 @@ def test_blame_names_the_worst_first():
     model, card = small(image=112, patch=56, **LEAN)
     card = dataclasses.replace(card, size=112)
     shown = frames(8, 112, seed=1)
-    found = blame(export_onnx(model, card, quantised=shown), shown, frames(8, 112, seed=2))
+    found = blame(ready_for_int8(model, card, shown), shown, frames(8, 112, seed=2))
     assert len(found) == 8  # the last projection is of vectors, and the mixer makes a small map
     assert [one.error for one in found] == sorted((one.error for one in found), reverse=True)
 

@@ -40,9 +40,19 @@ BETWEEN = (
     "Mul",
     "HardSwish",
 )
+ACTIVATIONS = ("Relu", "Clip")  # that an int8 convolution does as it rounds: before them a map has another range
 LEAST = 6  # rows and columns of a map that is worth it
 HALVED = 256  # numbers of a tensor whose storing in 16 bits outweighs a cast
 ROUNDS, WARM_UP = 31, 5
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A model before int8: its weights are on the grid of int8 where they will be (deploy/onnx/rounding.py)."""
+
+    plain: bytes  # the float file, which every plan must answer as, and is timed beside
+    whole: bytes
+    rest: bytes  # all but the first convolution
 
 
 @dataclass(frozen=True)
@@ -61,22 +71,23 @@ class Blame:
     error: float
 
 
-def plans(content: bytes, calibration: NDArray[np.uint8], held: NDArray[np.uint8]) -> list[Plan]:
+def plans(ready: Ready, calibration: NDArray[np.uint8], held: NDArray[np.uint8]) -> list[Plan]:
     """Every plan, the fastest first. Frames (N, S, S, 3) each."""
-    wide = _wide(content)
+    wide = _wide(ready.whole)
     convolutions = [node for node in wide if node.op_type == "Conv"]
     between = [node.name for node in wide if node.op_type in BETWEEN]
+    rest = [node.name for node in convolutions[1:]]
     picks = {
-        "all convolutions but the first, and what stands between": [
-            *(node.name for node in convolutions[1:]),
-            *between,
-        ],
-        "all convolutions, and what stands between": [*(node.name for node in convolutions), *between],
-        "all convolutions but the first": [node.name for node in convolutions[1:]],
-        "wide ones": [node.name for node in convolutions[1:] if _group(node) == 1],
+        "all convolutions but the first, and what stands between": (ready.rest, [*rest, *between]),
+        "all convolutions, and what stands between": (
+            ready.whole,
+            [*(node.name for node in convolutions), *between],
+        ),
+        "all convolutions but the first": (ready.rest, rest),
+        "wide ones": (ready.rest, [node.name for node in convolutions[1:] if _group(node) == 1]),
     }
-    made = {name: _quantised(content, nodes, calibration) for name, nodes in picks.items() if nodes}
-    sessions = {name: opened(graph_) for name, graph_ in {"float": content, **made}.items()}
+    made = {name: _quantised(content, nodes, calibration) for name, (content, nodes) in picks.items() if nodes}
+    sessions = {name: opened(graph_) for name, graph_ in {"float": ready.plain, **made}.items()}
     expected = _logits(sessions["float"], held)
     one = {INPUT: held[:1]}
     taken = interleaved(
@@ -94,13 +105,14 @@ def plans(content: bytes, calibration: NDArray[np.uint8], held: NDArray[np.uint8
     return sorted(found, key=lambda plan: plan.ratio)
 
 
-def blame(content: bytes, calibration: NDArray[np.uint8], held: NDArray[np.uint8]) -> list[Blame]:
-    """Every convolution, the worst first."""
-    expected = _logits(opened(content), held)
-    found = []
-    for node in _wide(content):
+def blame(ready: Ready, calibration: NDArray[np.uint8], held: NDArray[np.uint8]) -> list[Blame]:
+    """Every convolution, the worst first, each with the activation that is part of it."""
+    expected = _logits(opened(ready.whole), held)
+    found, wide = [], _wide(ready.whole)
+    for node in wide:
         if node.op_type == "Conv":
-            alone = _quantised(content, [node.name], calibration)
+            follows = [one.name for one in wide if one.op_type in ACTIVATIONS and node.output[0] in one.input]
+            alone = _quantised(ready.whole, [node.name, *follows], calibration)
             found.append(Blame(node.name, float(np.abs(_logits(opened(alone), held) - expected).mean())))
     return sorted(found, key=lambda one: -one.error)
 

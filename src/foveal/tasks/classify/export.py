@@ -24,7 +24,7 @@ from foveal.errors import FovealError, expect
 from foveal.runtime.image import BadImage
 from foveal.runtime.onnx_names import EXPORTED, PROOF, TORCH
 from foveal.tasks.classify.card import ClassifyCard
-from foveal.tasks.classify.graph import export_onnx
+from foveal.tasks.classify.graph import export_onnx, ready_for_int8
 from foveal.tasks.classify.graph_torch import export_program, export_script, load_program, load_script
 from foveal.tasks.classify.options import ExportOptions
 from foveal.tasks.classify.prove import Answering, Parity, ProofImages, by_onnxruntime, by_torch, prove, timed
@@ -131,7 +131,7 @@ def _made(
     calibration, limits = images_of(card, "train", CALIBRATION), LIMITS[options.precision]
     frames = rendered(card, seed=1) if calibration is None else calibration[0]
     by = f"{RENDERED} rendered frames" if calibration is None else f"{len(frames)} training images of {calibration[2]}"
-    ready = export_onnx(network, card, quantised=frames)
+    ready = ready_for_int8(network, card, frames)
     some = images.frames[:RENDERED]
     tried = plans(ready, frames, some)
     expect(bool(tried), "to quantise", "a model with convolutions", "one without")

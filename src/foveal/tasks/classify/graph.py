@@ -23,6 +23,8 @@ from torch import Tensor, nn
 from foveal.deploy.onnx.chunks import FEATURES, PATCHES, chunk_of, graphs, in_chunks, unmark
 from foveal.deploy.onnx.equalise import equalise
 from foveal.deploy.onnx.file import IR, OPSET, needed_onnx
+from foveal.deploy.onnx.quantise import Ready
+from foveal.deploy.onnx.rounding import round_weights
 from foveal.deploy.onnx.silence import quiet
 from foveal.deploy.twins.fused_icam import Frames
 from foveal.errors import FovealError
@@ -64,15 +66,27 @@ class Answers(nn.Module):
         return probability, torch.cat([~second, second], 1), logits
 
 
-def export_onnx(model: nn.Module, card: ClassifyCard, *, quantised: NDArray[np.uint8] | None = None) -> bytes:
+def ready_for_int8(model: nn.Module, card: ClassifyCard, frames: NDArray[np.uint8]) -> Ready:
+    """frames: of the calibration, (N, S, S, 3)."""
+    return Ready(
+        plain=export_onnx(model, card),
+        whole=export_onnx(model, card, quantised=frames),
+        rest=export_onnx(model, card, quantised=frames, stem=False),
+    )
+
+
+def export_onnx(
+    model: nn.Module, card: ClassifyCard, *, quantised: NDArray[np.uint8] | None = None, stem: bool = True
+) -> bytes:
     """The file's content. quantised: int8 will be made of it, with ranges of these frames: pixels are read in runs,
-    channels have one range, and Φ takes all patches at once. Else it takes a few after the other, at most those of one
-    image.
+    channels have one range, weights lie on int8's grid, the stem's, too, unless told otherwise, and Φ takes all patches
+    at once. Else it takes a few after the other, at most those of one image.
     """
     onnx = needed_onnx()
     answers = Answers(model, card, runs=quantised is not None)
     if quantised is not None:
         equalise(answers.frames, quantised)
+        round_weights(answers.frames, quantised, stem)
     _try(answers, card)
     patches = (card.size // answers.frames.patch) ** 2 if answers.frames.patch else 1
     answers.marked = bool(answers.frames.patch) and quantised is None
