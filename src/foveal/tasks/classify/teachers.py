@@ -37,7 +37,7 @@ from torch.nn import functional as F
 
 from foveal.data.source import Source
 from foveal.errors import expect
-from foveal.models.image_model import channels_last
+from foveal.models.image_model import channels_last, fold_batch_norms
 from foveal.models.store import load_model, model_file
 from foveal.runtime.packaged import FILE
 from foveal.tasks.classify.card import ClassifyCard
@@ -69,7 +69,7 @@ class Teachers:
     def to(self, device: torch.device, sample: Tensor | None) -> None:
         """sample: a batch as all will be, on a GPU where a graph of them all can be recorded."""
         for model in self.models:
-            channels_last(model.to(device))
+            channels_last(fold_batch_norms(model).to(device))
         self.coarser = [None if matrix is None else matrix.to(device) for matrix in self.coarser]
         self.affine = {view: (scale.to(device), shift.to(device)) for view, (scale, shift) in self.affine.items()}
         if sample is not None:
