@@ -73,7 +73,7 @@ def test_channels_have_one_range_before_a_depthwise_convolution():
 
 
 def test_relu6_is_reached_by_every_channel():
-    """Of what a depthwise convolution reads, and no channel loses what the calibration had: int8 has 255 steps of it."""
+    """Of what a depthwise convolution reads: int8 has 255 steps for it."""
     frames = uneven(**BUILDS["capped"])
     seen = []
     block = frames.net.blocks[1]

@@ -40,41 +40,47 @@ def round_weights(frames: Frames, calibration: NDArray[np.uint8], stem: bool = T
     phi = frames.net
     if not isinstance(phi, LeanStages):
         return
-
-    def seen_by(layer: nn.Module, moments: Callable[[Tensor], Tensor], output: bool = False) -> Tensor:
-        """H of what goes into a layer, or comes out of it."""
-        found: list[Tensor] = []
-        if output:
-            hook = layer.register_forward_hook(lambda _, __, y: found.append(moments(y)))
-        else:
-            hook = layer.register_forward_pre_hook(lambda _, x: found.append(moments(x[0])))
-        try:
-            for start in range(0, len(calibration), BATCH):
-                frames.see(frames.cut(torch.from_numpy(calibration[start : start + BATCH])))
-        finally:
-            hook.remove()
-        return torch.stack(found).mean(0)
-
-    def convolution(layer: nn.Conv2d) -> None:
-        moments = seen_by(layer, lambda x: second_moments(windows(layer, x)))
-        assert layer.bias is not None
-        weight, bias = rounded(layer.weight.flatten(1), layer.bias, moments)
-        layer.weight.copy_(weight.view_as(layer.weight))
-        layer.bias.copy_(bias)
-
     if stem:
-        convolution(phi.stem)
+        _round_convolution(frames, calibration, phi.stem)
     for place, block in enumerate(cast("list[LeanBlock]", list(phi.blocks))):
         if block.expand is not None:
-            convolution(block.expand)
-        convolution(block.depthwise)
+            _round_convolution(frames, calibration, block.expand)
+        _round_convolution(frames, calibration, block.depthwise)
         of_vectors = place == len(phi.blocks) - 1 and phi.pool == 1 and phi.attention is None
-        if block.squeeze is None and not of_vectors:  # else no convolution with weights of its own
-            activation = block.activation
-            moments = seen_by(block.depthwise, lambda y: second_moments(activation(y).flatten(2)[:, None]), output=True)
-            bias = block.bias if block.biased else torch.zeros_like(block.bias)
-            block.weight, block.bias = rounded(block.weight, bias, moments)
-            block.biased = True
+        if block.squeeze is None and not of_vectors:  # else it is no convolution with weights of its own
+            _round_projection(frames, calibration, block)
+
+
+def _round_convolution(frames: Frames, calibration: NDArray[np.uint8], layer: nn.Conv2d) -> None:
+    moments = _mean(frames, calibration, layer, lambda x, _: second_moments(windows(layer, x)))
+    assert layer.bias is not None
+    weight, bias = rounded(layer.weight.flatten(1), layer.bias, moments)
+    layer.weight.copy_(weight.view_as(layer.weight))
+    layer.bias.copy_(bias)
+
+
+def _round_projection(frames: Frames, calibration: NDArray[np.uint8], block: LeanBlock) -> None:
+    """Which sees what the depthwise convolution makes, rectified."""
+    moments = _mean(
+        frames, calibration, block.depthwise, lambda _, y: second_moments(block.activation(y).flatten(2)[:, None])
+    )
+    bias = block.bias if block.biased else torch.zeros_like(block.bias)  # else the next block has it
+    block.weight, block.bias = rounded(block.weight, bias, moments)
+    block.biased = True
+
+
+def _mean(
+    frames: Frames, calibration: NDArray[np.uint8], layer: nn.Module, of: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """Over the batches of the calibration, of a function of what goes into a layer and comes out of it."""
+    found: list[Tensor] = []
+    hook = layer.register_forward_hook(lambda _, x, y: found.append(of(x[0], y)))
+    try:
+        for start in range(0, len(calibration), BATCH):
+            frames.see(frames.cut(torch.from_numpy(calibration[start : start + BATCH])))
+    finally:
+        hook.remove()
+    return torch.stack(found).mean(0)
 
 
 def windows(layer: nn.Conv2d, x: Tensor) -> Tensor:
@@ -83,8 +89,10 @@ def windows(layer: nn.Conv2d, x: Tensor) -> Tensor:
         x, padding = layer.padded(x), (0, 0)
     else:
         padding = cast("tuple[int, int]", layer.padding)
-    seen = F.unfold(x, cast("tuple[int, int]", layer.kernel_size), padding=padding, stride=layer.stride)  # type: ignore[arg-type]
-    return seen.unflatten(1, (layer.groups, -1))
+    seen: Tensor = F.unfold(
+        x, cast("tuple[int, int]", layer.kernel_size), padding=padding, stride=cast("tuple[int, int]", layer.stride)
+    )
+    return seen.reshape(len(seen), layer.groups, -1, seen.shape[2])
 
 
 def second_moments(seen: Tensor) -> Tensor:
@@ -118,4 +126,5 @@ def rounded(weight: Tensor, bias: Tensor, moments: Tensor) -> tuple[Tensor, Tens
 def inverted(moments: Tensor) -> Tensor:
     size = moments.shape[-1]
     damping = DAMPING * moments.diagonal(dim1=-2, dim2=-1).mean(-1)
-    return torch.linalg.inv(moments + damping[:, None, None] * torch.eye(size, dtype=moments.dtype))
+    inverse: Tensor = torch.linalg.inv(moments + damping[:, None, None] * torch.eye(size, dtype=moments.dtype))
+    return inverse
