@@ -31,6 +31,7 @@ from foveal.layers.gated import Gated
 from foveal.layers.multihead import MultiHead
 from foveal.layers.residual import PostNorm
 from foveal.models.backbone import backbone
+from foveal.models.cells import Mixer, Pooled
 from foveal.models.features import gives_maps, probe
 from foveal.models.first_queries import FIRST
 from foveal.models.mbconv import EFFICIENTNET_B0_START, LITE0_START, Stage, Stages
@@ -243,29 +244,6 @@ class Icam(nn.Module):
         return logits if self.pooled is None else logits + self.pooled(grid)
 
 
-class Pooled(nn.Module):
-    """W BN[mean of the cells; maximum of the cells] + b: (B, h, w, C) → (B, classes).
-
-    Without BN, maps of ImageNet's weights, which reach 49, make logits beside which the queries' count for nothing.
-    """
-
-    def __init__(self, features: int, classes: int) -> None:
-        super().__init__()
-        self.norm, self.linear = nn.BatchNorm1d(2 * features), nn.Linear(2 * features, classes)
-
-    def forward(self, grid: Tensor) -> Tensor:
-        alone = self.training and len(grid) == 1
-        expect(not alone, "Icam's images", "2 or more at once to train `pooled`", 1, "raise the batch")
-        logits: Tensor = self.linear(self.norm(pools(grid)))
-        return logits
-
-
-def pools(grid: Tensor) -> Tensor:
-    """The mean and the maximum of a grid (B, h, w, C): (B, 2C)."""
-    cells = grid.flatten(1, 2)
-    return torch.cat([cells.mean(1), cells.amax(1)], 1)
-
-
 def own_phi(config: IcamConfig) -> Stages:
     return Stages(
         config.stem,
@@ -275,21 +253,6 @@ def own_phi(config: IcamConfig) -> Stages:
         activation=config.activation,
         convolution=config.convolution,
     )
-
-
-class Mixer(nn.Sequential):
-    """Neighbouring patches exchange what they saw: depthwise 3×3 convolution, BatchNorm, ReLU on the grid (B, h,
-    w, C).
-    """
-
-    def __init__(self, width: int) -> None:
-        super().__init__(
-            nn.Conv2d(width, width, 3, padding=1, groups=width, bias=False), nn.BatchNorm2d(width), nn.ReLU()
-        )
-
-    def forward(self, grid: Tensor) -> Tensor:
-        mixed: Tensor = super().forward(grid.permute(0, 3, 1, 2))  # type: ignore[no-untyped-call]
-        return mixed.permute(0, 2, 3, 1)
 
 
 class CrossBlock(nn.Module):

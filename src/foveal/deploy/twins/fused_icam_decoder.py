@@ -23,8 +23,9 @@ from torch.nn import functional as F
 from foveal.layers.absorbed import Absorbed
 from foveal.layers.gated import Gated
 from foveal.layers.multihead import MultiHead
+from foveal.models.cells import Pooled, pools
 from foveal.models.first_queries import Adaptive, Projected
-from foveal.models.icam import CrossBlock, Icam, Pooled, pools
+from foveal.models.icam import CrossBlock, Icam
 
 
 class LeanDecoder(nn.Module):
