@@ -25,7 +25,7 @@ from foveal.models.zoo import create
 from foveal.report.table import Table
 from foveal.runtime.onnx_session import opened
 from foveal.tasks.classify.card import ClassifyCard
-from foveal.tasks.classify.graph import ready_for_int8
+from foveal.tasks.classify.graph import export_onnx, ready_for_int8
 
 ROUNDS, WARM_UP = 101, 10
 PUBLISHED = "icam-31k"
@@ -121,9 +121,10 @@ def main(peers: list[Path]) -> None:
         torch.manual_seed(0)
         model = create(PUBLISHED, classes=2, **settings).eval()
         card = ClassifyCard(model=PUBLISHED, family="icam", config={}, classes=("a", "b"))
-        ready = ready_for_int8(model, card, shown)
+        content = export_onnx(model, card)
+        ready = ready_for_int8(model, card, content, shown)
         best = plans(ready, shown, held)[0]
-        for kind, graph in (("", ready.plain), (" int8", best.content)):
+        for kind, graph in (("", content), (" int8", best.content)):
             jobs[name + kind] = job(opened(graph), {"frames": held[:1]})
             facts[name + kind] = len(graph)
         told[name] = (f"{parameters(model):,}", f"{flops(model, torch.zeros(1, 3, 224, 224)) / 1e6:.0f}")

@@ -56,6 +56,18 @@ def test_the_mean_of_what_they_say(multi_label):
     assert not any(model.training for model in models)
 
 
+def test_on_a_device_they_say_the_same_without_batch_norms():
+    torch.manual_seed(0)
+    model, images = create("icam-30k", classes=3, image=32, patch=8), torch.randn(5, 3, 32, 32)
+    model(images)  # so that BatchNorms have seen something
+    teachers = Teachers([model], False)
+    before = teachers(images)
+    for _ in range(2):
+        teachers.to(torch.device("cpu"), None)
+        torch.testing.assert_close(teachers(images), before, atol=1e-5, rtol=1e-4)
+    assert not any(isinstance(part, torch.nn.BatchNorm2d) for part in model.modules())
+
+
 @pytest.mark.parametrize("multi_label", [False, True])
 def test_the_loss_is_least_where_the_answers_are_theirs(multi_label):
     torch.manual_seed(0)

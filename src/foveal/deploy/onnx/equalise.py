@@ -1,11 +1,11 @@
 """Channels of one range, before int8: a map has one scale for all its channels,
 and a channel of small numbers would be left a few steps of it.
 
-    ρ(W h + b) = s ⊙ ρ((W h + b) / s),  s > 0;   V (s ⊙ y) = (V diag s) y         ρ = ReLU
+    ρ(W h + b) = s ⊙ ρ((W h + b) / s),  s > 0;   V (s ⊙ y) = (V diag s) y
 
 so that rows of one convolution are divided and columns of the next are multiplied by the same s, and nothing else
-changes. ReLU6 becomes min(max(·, 0), 6 s), and 6 s is never below r: it cuts off what no frame of the calibration had,
-where int8 would cut it off as well.
+changes where ρ is ReLU. ReLU6 becomes min(max(·, 0), 6 s), and 6 s is never below r: it cuts off what no frame of the
+calibration had, where int8 would cut it off as well.
 
     s_c = r_c / max r          before a depthwise convolution, each of whose channels has a scale of its own
     s_c = (r_c / max r)^½      before a projection, whose columns share the scale of a row: half way, as the paper does

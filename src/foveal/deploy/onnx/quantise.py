@@ -9,8 +9,8 @@ and what works on vectors stay in float32: there a step between the two costs mo
 the file with 16 bits, which a runtime widens once, when it opens it.
 
 A plan names what is quantised. Every plan is calibrated on the same frames, held beside the model on others, and timed
-in turns with the float file: the fastest plan whose logits are near enough is kept. What a convolution costs in error
-is seen by quantising it alone.
+in turns with the float file: the fastest plan whose logits are near enough is kept. What a convolution's map
+costs in error is seen by quantising it alone.
 """
 
 import tempfile
@@ -40,19 +40,21 @@ BETWEEN = (
     "Mul",
     "HardSwish",
 )
-ACTIVATIONS = ("Relu", "Clip")  # that an int8 convolution does as it rounds: before them a map has another range
+CLIPPING = ("Relu", "Clip")  # which an int8 convolution does as it rounds: before them a map has another range
 LEAST = 6  # rows and columns of a map that is worth it
 HALVED = 256  # numbers of a tensor whose storing in 16 bits outweighs a cast
 ROUNDS, WARM_UP = 31, 5
 
 
 @dataclass(frozen=True)
-class Ready:
-    """A model before int8: its weights are on the grid of int8 where they will be (deploy/onnx/rounding.py)."""
+class ReadyForInt8:
+    """The files of one model that plans are made of. Those of an ICAM with a Φ of its own have their convolutions'
+    weights on int8's grid already (deploy/onnx/rounding.py).
+    """
 
-    plain: bytes  # the float file, which every plan must answer as, and is timed beside
-    whole: bytes
-    rest: bytes  # all but the first convolution
+    float32: bytes  # as the model is shipped without int8: every plan is compared with it, and timed in turns with it
+    rounded: bytes
+    rounded_but_stem: bytes  # where the first convolution stays in float32, its weights do, too
 
 
 @dataclass(frozen=True)
@@ -65,31 +67,32 @@ class Plan:
 
 @dataclass(frozen=True)
 class Blame:
-    """What one convolution costs when it alone is quantised."""
+    """What the map of one convolution costs when it alone has 8 bits."""
 
     layer: str
     error: float
 
 
-def plans(ready: Ready, calibration: NDArray[np.uint8], held: NDArray[np.uint8]) -> list[Plan]:
+def plans(ready: ReadyForInt8, calibration: NDArray[np.uint8], holdout: NDArray[np.uint8]) -> list[Plan]:
     """Every plan, the fastest first. Frames (N, S, S, 3) each."""
-    wide = _wide(ready.whole)
+    wide = _wide(ready.rounded)
     convolutions = [node for node in wide if node.op_type == "Conv"]
     between = [node.name for node in wide if node.op_type in BETWEEN]
     rest = [node.name for node in convolutions[1:]]
     picks = {
-        "all convolutions but the first, and what stands between": (ready.rest, [*rest, *between]),
+        "all convolutions but the first, and what stands between": (ready.rounded_but_stem, [*rest, *between]),
         "all convolutions, and what stands between": (
-            ready.whole,
+            ready.rounded,
             [*(node.name for node in convolutions), *between],
         ),
-        "all convolutions but the first": (ready.rest, rest),
-        "wide ones": (ready.rest, [node.name for node in convolutions[1:] if _group(node) == 1]),
+        "all convolutions but the first": (ready.rounded_but_stem, rest),
+        # depthwise weights are rounded here, too, and stay in float32: what is left where nothing else is near enough
+        "wide ones": (ready.rounded_but_stem, [node.name for node in convolutions[1:] if _group(node) == 1]),
     }
     made = {name: _quantised(content, nodes, calibration) for name, (content, nodes) in picks.items() if nodes}
-    sessions = {name: opened(graph_) for name, graph_ in {"float": ready.plain, **made}.items()}
-    expected = _logits(sessions["float"], held)
-    one = {INPUT: held[:1]}
+    sessions = {name: opened(graph_) for name, graph_ in {"float": ready.float32, **made}.items()}
+    expected = _logits(sessions["float"], holdout)
+    one = {INPUT: holdout[:1]}
     taken = interleaved(
         {name: _job(session, one) for name, session in sessions.items()}, rounds=ROUNDS, warm_up=WARM_UP
     )
@@ -97,7 +100,7 @@ def plans(ready: Ready, calibration: NDArray[np.uint8], held: NDArray[np.uint8])
         Plan(
             name,
             graph_,
-            float(np.abs(_logits(sessions[name], held) - expected).mean()),
+            float(np.abs(_logits(sessions[name], holdout) - expected).mean()),
             taken[name].median / taken["float"].median,
         )
         for name, graph_ in made.items()
@@ -105,15 +108,15 @@ def plans(ready: Ready, calibration: NDArray[np.uint8], held: NDArray[np.uint8])
     return sorted(found, key=lambda plan: plan.ratio)
 
 
-def blame(ready: Ready, calibration: NDArray[np.uint8], held: NDArray[np.uint8]) -> list[Blame]:
-    """Every convolution, the worst first, each with the activation that is part of it."""
-    expected = _logits(opened(ready.whole), held)
-    found, wide = [], _wide(ready.whole)
+def blame(ready: ReadyForInt8, calibration: NDArray[np.uint8], holdout: NDArray[np.uint8]) -> list[Blame]:
+    """Every convolution, the worst first: its map in 8 bits behind the activation that is part of it."""
+    expected = _logits(opened(ready.rounded), holdout)
+    found, wide = [], _wide(ready.rounded)
     for node in wide:
         if node.op_type == "Conv":
-            follows = [one.name for one in wide if one.op_type in ACTIVATIONS and node.output[0] in one.input]
-            alone = _quantised(ready.whole, [node.name, *follows], calibration)
-            found.append(Blame(node.name, float(np.abs(_logits(opened(alone), held) - expected).mean())))
+            follows = [one.name for one in wide if one.op_type in CLIPPING and node.output[0] in one.input]
+            alone = _quantised(ready.rounded, [node.name, *follows], calibration)
+            found.append(Blame(node.name, float(np.abs(_logits(opened(alone), holdout) - expected).mean())))
     return sorted(found, key=lambda one: -one.error)
 
 

@@ -26,6 +26,7 @@ from foveal.layers.multihead import MultiHead
 from foveal.models.cells import Pooled, pools
 from foveal.models.first_queries import Adaptive, Projected
 from foveal.models.icam import CrossBlock, Icam
+from foveal.models.image_model import fold_batch_norms
 
 
 class LeanDecoder(nn.Module):
@@ -35,7 +36,7 @@ class LeanDecoder(nn.Module):
         """rows, columns: of the grid of patches."""
         super().__init__()
         self.rows, self.columns, self.queries = rows, columns, model.config.queries
-        self.mixer, self.norm = model.mixer, model.norm
+        self.mixer, self.norm = fold_batch_norms(model.mixer), model.norm
         self.memory = Memory(model, rows * model.config.pool, columns * model.config.pool)
         self.first = First(model)
         self.positioned = model.config.value_position

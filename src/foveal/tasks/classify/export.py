@@ -131,7 +131,7 @@ def _made(
     calibration, limits = images_of(card, "train", CALIBRATION), LIMITS[options.precision]
     frames = rendered(card, seed=1) if calibration is None else calibration[0]
     by = f"{RENDERED} rendered frames" if calibration is None else f"{len(frames)} training images of {calibration[2]}"
-    ready = ready_for_int8(network, card, frames)
+    ready = ready_for_int8(network, card, plain, frames)
     some = images.frames[:RENDERED]
     tried = plans(ready, frames, some)
     expect(bool(tried), "to quantise", "a model with convolutions", "one without")
@@ -140,7 +140,7 @@ def _made(
     if near and (best.ratio < 1 or options.anyway):
         return best.content, f"{best.name}; ranges of {by}"
     worst = "" if near else ", ".join(f"{one.layer} ({one.error:.2g})" for one in blame(ready, frames, some)[:3])
-    blamed = f"most of the error is of {worst}; " if worst else ""
+    blamed = f"most of it is of the maps of {worst}; " if worst else ""
     got = "; ".join(f"{plan.name}: {plan.ratio:.2f} × the time, logits off by {plan.error:.2g}" for plan in tried)
     advice = "use fp32 or fp16" if worst else "use fp32 or fp16, or add --anyway"
     raise FovealError(

@@ -12,6 +12,7 @@ The card is in the file's metadata under `foveal`, the proof under `foveal.proof
 """
 
 import contextlib
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,7 +24,7 @@ from torch import Tensor, nn
 from foveal.deploy.onnx.chunks import FEATURES, PATCHES, chunk_of, graphs, in_chunks, unmark
 from foveal.deploy.onnx.equalise import equalise
 from foveal.deploy.onnx.file import IR, OPSET, needed_onnx
-from foveal.deploy.onnx.quantise import Ready
+from foveal.deploy.onnx.quantise import ReadyForInt8
 from foveal.deploy.onnx.rounding import round_weights
 from foveal.deploy.onnx.silence import quiet
 from foveal.deploy.twins.fused_icam import Frames
@@ -66,30 +67,33 @@ class Answers(nn.Module):
         return probability, torch.cat([~second, second], 1), logits
 
 
-def ready_for_int8(model: nn.Module, card: ClassifyCard, frames: NDArray[np.uint8]) -> Ready:
-    """frames: of the calibration, (N, S, S, 3)."""
-    return Ready(
-        plain=export_onnx(model, card),
-        whole=export_onnx(model, card, quantised=frames),
-        rest=export_onnx(model, card, quantised=frames, stem=False),
-    )
+def export_onnx(model: nn.Module, card: ClassifyCard) -> bytes:
+    """The file's content, in float32. Φ takes a few patches after the other, at most those of one image."""
+    return graph_of(Answers(model, card), card, in_turns=True)
 
 
-def export_onnx(
-    model: nn.Module, card: ClassifyCard, *, quantised: NDArray[np.uint8] | None = None, stem: bool = True
-) -> bytes:
-    """The file's content. quantised: int8 will be made of it, with ranges of these frames: pixels are read in runs,
-    channels have one range, weights lie on int8's grid, the stem's, too, unless told otherwise, and Φ takes all patches
-    at once. Else it takes a few after the other, at most those of one image.
+def ready_for_int8(model: nn.Module, card: ClassifyCard, float32: bytes, frames: NDArray[np.uint8]) -> ReadyForInt8:
+    """float32: the model's own file; frames: of the calibration, (N, S, S, 3).
+
+    Pixels are read in runs, channels have one range, weights lie on int8's grid, and Φ takes all patches at once.
     """
+    answers = Answers(model, card, runs=True)
+    equalise(answers.frames, frames)
+    but_stem = copy.deepcopy(answers)
+    own = round_weights(answers.frames, frames)
+    rounded = graph_of(answers, card)
+    if not own:
+        return ReadyForInt8(float32, rounded, rounded)
+    round_weights(but_stem.frames, frames, stem=False)
+    return ReadyForInt8(float32, rounded, graph_of(but_stem, card))
+
+
+def graph_of(answers: Answers, card: ClassifyCard, *, in_turns: bool = False) -> bytes:
+    """in_turns: Φ takes a few patches after the other, in a loop, into which no quantiser sees."""
     onnx = needed_onnx()
-    answers = Answers(model, card, runs=quantised is not None)
-    if quantised is not None:
-        equalise(answers.frames, quantised)
-        round_weights(answers.frames, quantised, stem)
     _try(answers, card)
     patches = (card.size // answers.frames.patch) ** 2 if answers.frames.patch else 1
-    answers.marked = bool(answers.frames.patch) and quantised is None
+    answers.marked = bool(answers.frames.patch) and in_turns
     chunk = chunk_of(patches, answers.frames.widest()) if answers.marked else patches
     frames = torch.randint(0, 256, (2, card.size, card.size, 3), dtype=torch.uint8)
     outputs = [*OUTPUTS, *([LOOKED] if answers.looks else []), *([PATCHES, FEATURES] if answers.marked else [])]

@@ -13,7 +13,7 @@ from foveal.errors import FovealError, expect
 from foveal.losses.hints import Hints
 from foveal.models.features import gives_maps
 from foveal.models.icam import Icam
-from foveal.models.image_model import channels_last
+from foveal.models.image_model import channels_last, fold_batch_norms
 from foveal.models.imagenet import begin_with_imagenet
 from foveal.models.store import normalisation
 from foveal.models.zoo import create
@@ -37,7 +37,7 @@ class Larger:
         self.widths = [gives.widths[place] for place in self.chosen]
 
     def to(self, device: torch.device) -> None:
-        channels_last(self.model.to(device))
+        channels_last(fold_batch_norms(self.model).to(device))
         self.affine = (self.affine[0].to(device), self.affine[1].to(device))
 
     @torch.no_grad()

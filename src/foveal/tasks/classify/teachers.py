@@ -48,7 +48,10 @@ PLACE = "{fold}"
 
 
 class Teachers:
-    """Several models as one. No module of the pupil: what they weigh is in no checkpoint."""
+    """Several models as one, which owns them: it freezes them, and folds their BatchNorms (`to`).
+
+    No module of the pupil: what they weigh is in no checkpoint.
+    """
 
     def __init__(
         self,
