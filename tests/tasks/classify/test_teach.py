@@ -37,7 +37,7 @@ LITTLE = {
     "batch": 5,
     "epochs": 2,
     "ema": 0.9,
-    "augment": "none",
+    "augment": "pipe",  # as its pupil
     "checkpoint": "last",
 }
 NAMES = ("teachers/seed6", "teachers/seed7")
@@ -93,6 +93,14 @@ def test_every_teacher_is_a_run_like_any_other(data, teacher, whole, tmp_path):
     lines = ClassifyTask().describe_result(done, folder)
     score = result(folder / NAMES[0])["val_score"]
     assert lines[0] == f"teacher: validation score {score:.4f}; the model is {folder}/{NAMES[0]}/model.safetensors"
+
+
+def test_a_shipped_recipe_of_teachers_augments_as_the_pupil_does(data, teacher):
+    """A surface has no up and down for either of them; a file of one's own says itself how images vary."""
+    shipped = ClassifyRecipe(data=str(data), num_teachers=1, augment="surface").earlier()["teachers/seed0"]
+    assert (shipped.model, shipped.augment) == ("efficientnet-lite0", "surface")
+    own = recipe_for(data, teacher, augment="surface").earlier()["teachers/seed6"]
+    assert own.augment == LITTLE["augment"] != "surface"
 
 
 def test_it_says_before_it_begins_how_long_the_whole_will_take(whole):

@@ -81,7 +81,7 @@ class ClassifyRecipe(Recipe):
     teacher_recipe: str = option(
         TEACHER,
         "the recipe of these teachers, a shipped one or a YAML file; data, folds, boxes and seed are the pupil's, and "
-        "so is the size where it names none",
+        "so is the size where it names none, and the augmentation of a shipped one",
         metavar="NAME_OR_FILE",
     )
     label_weight: float = option(0.2, "weight of the labels in the loss beside the teachers' probabilities", least=0)
@@ -190,7 +190,9 @@ class ClassifyRecipe(Recipe):
         for name in SAME:
             fits = own.get(name, shared[name]) == shared[name]
             expect(fits, what, f"the pupil's {name}, {short_repr(shared[name])}", own.get(name), "leave it out")
-        fields = {name: getattr(self, name) for name in OTHERWISE_SAME} | own | shared | {"seed": seed}
+        # How images may vary is a matter of the data: a shipped recipe, which cannot know them, gives way to the pupil.
+        varied = {"augment": self.augment} if self._shipped() else {}
+        fields = {name: getattr(self, name) for name in OTHERWISE_SAME} | own | varied | shared | {"seed": seed}
         try:
             return type(self)(**fields)
         except FovealError as error:
