@@ -186,11 +186,16 @@ def test_trained_there_and_timed_here(tmp_path, capsys, in_this_process):
 
 
 def test_a_file_that_cannot_be_had_has_no_time(tmp_path, monkeypatch, capsys):
-    runs = {name: PlannedRun("classify", ClassifyRecipe(size=32), tmp_path / name) for name in ("none", "CBAM")}
-    good = exported_icam()
+    """In any of its runs; where the first has none, the second's is timed."""
+    runs = {
+        name: [PlannedRun("classify", ClassifyRecipe(size=32), tmp_path / name / seed) for seed in ("seed0", "seed1")]
+        for name in ("none", "CBAM")
+    }
+    good, asked = exported_icam(), []
 
     def made(run, precision):
-        if precision == "int8" and run.folder.name == "CBAM":
+        asked.append((run.folder.parent.name, run.folder.name, precision))
+        if precision == "int8" and (run.folder.parent.name == "CBAM" or run.folder.name == "seed0"):
             raise FovealError("the int8 file: expected logits near the model's, got others")
         (tmp_path / "some.onnx").write_bytes(good)
         return tmp_path / "some.onnx"
@@ -199,6 +204,8 @@ def test_a_file_that_cannot_be_had_has_no_time(tmp_path, monkeypatch, capsys):
     columns = ablate_time.time_columns(runs, ("fp32", "int8"))
     assert columns["int8 ms"]["CBAM"] == columns["int8 change"]["CBAM"] == "–"
     assert columns["int8 ms"]["none"] != "–"
+    assert ("none", "seed1", "int8") in asked
+    assert ("none", "seed1", "fp32") not in asked
     assert columns["float32 change"]["CBAM"] != "–"
     assert capsys.readouterr().err.startswith("CBAM in int8 is not timed: the int8 file: expected")
 

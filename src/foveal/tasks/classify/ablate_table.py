@@ -28,7 +28,7 @@ def table_of(
     tests = {name: _tested(runs, data.multi_label) for name, runs in variants.items()}
     base = next(iter(variants))
     groups = _groups(next(iter(tests[base].values())).files, data)
-    times = time_columns({name: runs[0] for name, runs in variants.items()}, precisions)
+    times = time_columns(variants, precisions)
     rows = []
     for name, runs in variants.items():
         cost = _cost(runs[0].recipe, len(data.classes))

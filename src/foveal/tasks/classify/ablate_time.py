@@ -2,8 +2,9 @@
 
     change = median of a variant / median of the first one − 1
 
-The file of a variant is that of its first run, with its proof, beside the run's folder. A file that cannot be had, such
-as an int8 one that is too far from its model, has no time, and a line says why.
+The file of a variant is that of its first run, with its proof, beside the run's folder; where it cannot be had, such as
+an int8 one that is too far from its model, that of the next run. A variant that has none in a precision has no time in
+it, and a line says why.
 """
 
 import sys
@@ -23,24 +24,20 @@ from foveal.training.sweep import PlannedRun
 ROUNDS = 101  # variants differ by a few per cent
 CALLED = {"fp32": "float32", "int8": "int8"}
 METHOD = (
-    "ms: time per image of the file that is exported from the first run, batch 1, one thread, onnxruntime; "
+    "ms: time per image of the exported file, of the first run whose file is within its precision's limits, batch 1, "
+    "one thread, onnxruntime; "
     f"all files take turns, {WARM_UP} rounds of warm-up and {ROUNDS} that count; the median, with the 10th and "
     "90th percentile in brackets. change: against the first row."
 )
 
 
-def time_columns(runs: Mapping[str, PlannedRun], precisions: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Head of a column → its cell for each variant. runs: name of a variant → its first run."""
-    answers: dict[str, Answering] = {}
-    for name, run in runs.items():
-        for precision in precisions:
-            try:
-                answers[f"{name} {precision}"] = by_onnxruntime(exported(run, precision).read_bytes())
-            except FovealError as error:
-                print(f"{name} in {CALLED[precision]} is not timed: {error}", file=sys.stderr, flush=True)
+def time_columns(runs: Mapping[str, Sequence[PlannedRun]], precisions: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Head of a column → its cell for each variant. runs: name of a variant → its runs."""
+    found = {f"{name} {one}": first_file(name, some, one) for name, some in runs.items() for one in precisions}
+    answers: dict[str, Answering] = {name: by_onnxruntime(file.read_bytes()) for name, file in found.items() if file}
     if not answers:
         return {head: dict.fromkeys(runs, UNDEFINED) for one in precisions for head in _heads(one)}
-    size = next(iter(runs.values())).recipe.size
+    size = next(iter(runs.values()))[0].recipe.size
     taken = timed(answers, np.random.default_rng(0).integers(0, 256, (size, size, 3), np.uint8), ROUNDS)
     columns: dict[str, dict[str, str]] = {}
     base = next(iter(runs))
@@ -55,6 +52,18 @@ def time_columns(runs: Mapping[str, PlannedRun], precisions: Sequence[str]) -> d
             for name, one in times.items()
         }
     return columns
+
+
+def first_file(name: str, runs: Sequence[PlannedRun], precision: str) -> Path | None:
+    """Of the first of a variant's runs that has one."""
+    reason = ""
+    for run in runs:
+        try:
+            return exported(run, precision)
+        except FovealError as error:
+            reason = reason or str(error)
+    print(f"{name} in {CALLED[precision]} is not timed: {reason}", file=sys.stderr, flush=True)
+    return None
 
 
 def exported(run: PlannedRun, precision: str) -> Path:
