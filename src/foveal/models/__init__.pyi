@@ -1,5 +1,6 @@
 # Written by `make stubs`.
 from foveal.models import backbone as backbone
+from foveal.models import cells as cells
 from foveal.models import convert as convert
 from foveal.models import convert_card as convert_card
 from foveal.models import convert_layout as convert_layout
@@ -33,6 +34,7 @@ from foveal.models import zoo as zoo
 
 __all__ = [
     "backbone",
+    "cells",
     "convert",
     "convert_card",
     "convert_layout",
