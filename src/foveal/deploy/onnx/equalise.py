@@ -23,9 +23,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from foveal.deploy.onnx.calibration import seen_by
 from foveal.deploy.twins.fused_icam import Frames, LeanBlock, LeanStages
 
-BATCH = 8
 FARTHEST = 64  # how many times a channel is made larger, at most
 CEILINGS = {nn.ReLU: float("inf"), nn.ReLU6: 6.0}
 
@@ -57,13 +57,7 @@ def _between(frames: Frames, calibration: NDArray[np.uint8], before: nn.Conv2d, 
 @torch.no_grad()
 def _divide(frames: Frames, calibration: NDArray[np.uint8], layer: nn.Conv2d, power: float) -> Tensor:
     """Divide a convolution's rows; the divisors."""
-    seen: list[Tensor] = []
-    hook = layer.register_forward_hook(lambda _, __, y: seen.append(y.amax((0, 2, 3))))
-    try:
-        for start in range(0, len(calibration), BATCH):
-            frames.see(frames.cut(torch.from_numpy(calibration[start : start + BATCH])))
-    finally:
-        hook.remove()
+    seen = [largest for _, largest in seen_by(layer, frames, calibration, lambda _, y: y.amax((0, 2, 3)))]
     ceiling = CEILINGS[type(cast("LeanStages", frames.net).activation)]
     range_ = torch.stack(seen).amax(0).clamp(0, ceiling)
     share = range_ / range_.max()

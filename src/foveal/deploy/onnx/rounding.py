@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from foveal.deploy.onnx.calibration import seen_by
 from foveal.deploy.twins.fused_icam import Frames, LeanBlock, LeanStages, cell_means
 from foveal.models.mbconv import Same
 
-BATCH = 8
 STEPS = 127
 DAMPING = 1e-3  # λ, of the mean of H's diagonal
 
@@ -84,13 +84,7 @@ def _mean(
     frames: Frames, calibration: NDArray[np.uint8], layer: nn.Module, of: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
     """Over the frames of the calibration, of a function of what goes into a layer and comes out of it."""
-    found: list[tuple[int, Tensor]] = []  # of each batch, which need not be equally large
-    hook = layer.register_forward_hook(lambda _, x, y: found.append((len(y), of(x[0], y))))
-    try:
-        for start in range(0, len(calibration), BATCH):
-            frames(torch.from_numpy(calibration[start : start + BATCH]))
-    finally:
-        hook.remove()
+    found = seen_by(layer, frames, calibration, of)  # batches need not be equally large
     return torch.stack([count * mean for count, mean in found]).sum(0) / sum(count for count, _ in found)
 
 
