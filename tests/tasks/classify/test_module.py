@@ -20,10 +20,10 @@ from foveal.training.schedule import cosine
 COUNTS = np.array([2, 3, 11, 1, 7])
 
 
-def task_of(multi_label=False, counts=COUNTS, attention="", **options):
+def task_of(multi_label=False, counts=COUNTS, attention="", model=None, **options):
     recipe = ClassifyRecipe(size=32, config={"image": 32, "patch": 8}, **options)
     torch.manual_seed(0)
-    model = create("icam-30k", classes=len(counts), image=32, patch=8, attention=attention)
+    model = model or create("icam-30k", classes=len(counts), image=32, patch=8, attention=attention)
     mean, std = (0.5, 0.4, 0.3), (0.2, 0.25, 0.5)
     return ClassifyModule(
         model,
@@ -164,6 +164,27 @@ def test_what_sees_pixels_may_learn_more_slowly():
     for model in (vit, create("efficientnet-lite0")):
         others = {name for name, _ in model.named_parameters() if not is_backbone(model, name)}
         assert others == {"head.weight", "head.bias"}
+
+
+@pytest.mark.parametrize("name", ["icam-31k", "efficientnet-lite0", "resnet-18"])
+def test_what_sees_pixels_is_frozen_without_a_learning_rate(name):
+    config = {"patch": 8, "mixer": True} if name == "icam-31k" else {}
+    model = create(name, image=32, classes=5, **config)
+    task = task_of(model=model, backbone_lr=0, lr=0.01, ema=0.9, augment="none")
+    before = {key: tensor.clone() for key, tensor in task.model.state_dict().items()}
+    task.log = lambda *args, **keywords: None
+    task.train()
+    optimizer = task.configure_optimizers()["optimizer"]
+    for _ in range(2):
+        optimizer.zero_grad()
+        task.training_step(a_batch(), 0).backward()
+        optimizer.step()
+    moved = {key for key, tensor in task.model.state_dict().items() if not torch.equal(tensor, before[key])}
+    assert moved, "nothing learns"
+    assert not {key for key in moved if is_backbone(task.model, key)}, "BatchNorm's statistics included"
+    learned = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    for key, parameter in task.model.named_parameters():
+        assert (id(parameter) in learned) == (parameter.grad is not None) == (not is_backbone(task.model, key)), key
 
 
 def models():

@@ -1,7 +1,7 @@
 """Classification as a LightningModule: one label per image or several."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -76,12 +76,26 @@ class ClassifyModule(TaskModule):
             "shift", None if self.prior is None else (1 - recipe.margin) * self.prior, persistent=False
         )
         self.teachers, self.hints = teachers, hints
+        for name, parameter in self.model.named_parameters():
+            parameter.requires_grad_(not self.frozen(name))
         self.resident: Tensor | None = None  # all images, where they lie on the device
         self.sample: Tensor | None = None  # images as recorded steps take them, while a run begins
         self.validated: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def blocks(self) -> Iterator[nn.Module]:
         return blocks_of(self.model)
+
+    def frozen(self, name: str) -> bool:
+        """Whether a weight of this name stays as it is: no gradient is computed for it."""
+        return self.recipe.backbone_lr == 0 and is_backbone(self.model, name)
+
+    def train(self, mode: bool = True) -> Self:
+        """What is frozen works as in evaluation: its BatchNorms keep their statistics, and nothing is dropped there."""
+        super().train(mode)
+        for name, module in self.model.named_modules():
+            if name and self.frozen(f"{name}."):
+                module.training = False
+        return self
 
     def amount(self, batch: Batch) -> int:
         return len(batch.index)
@@ -203,6 +217,8 @@ class ClassifyModule(TaskModule):
         recipe = self.recipe
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
         for name, parameter in self.model.named_parameters():
+            if self.frozen(name):
+                continue
             # None on biases and scales; a mixture of kernels has a bias for each, and so two axes.
             matrix = parameter.dim() > 1 and name.rpartition(".")[2] != "bias"
             decay = recipe.weight_decay if matrix else 0.0

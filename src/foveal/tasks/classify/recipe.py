@@ -96,7 +96,8 @@ class ClassifyRecipe(Recipe):
     batch: int = option(32, "images per batch", least=1)
     backbone_lr: float = option(
         1.0,
-        "share of the learning rate for what sees pixels: ICAM's Φ, and of other models all but the last layer",
+        "share of the learning rate for what sees pixels: ICAM's Φ, and of other models all but the last layer; 0 "
+        "freezes it, BatchNorms included, which takes a quarter of the time",
         least=0,
     )
     warmup: float = option(0.05, "share of the run in which the learning rate rises", least=0, below=1)
