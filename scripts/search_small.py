@@ -50,7 +50,17 @@ from foveal.training.surroundings import matmul_precision
 TEACHERS = "taught_by"
 SCORED = ("val", "test")
 # What a search does not do: these stay as they are by default.
-UNUSED = ("num_teachers", "teacher_recipe", "teachers", "accumulate", "average", "checkpointing", "patience", "blank")
+UNUSED = (
+    "num_teachers",
+    "teacher_recipe",
+    "teachers",
+    "views",
+    "accumulate",
+    "average",
+    "checkpointing",
+    "patience",
+    "blank",
+)
 OF_ALL = {"seed": "seeds", "fold": "folds"}  # chosen for all variants at once, by other names
 OF_BASE = ("data", "label", "fold_column")  # what is read once
 

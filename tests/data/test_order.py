@@ -74,6 +74,18 @@ def test_processes_share_each_batch(count, world, share, shuffle):
             assert len(whole) - len(together) < world
 
 
+def test_batches_come_again_after_a_period():
+    def epochs(period):
+        order = Order(np.arange(23), 5, seed=3, period=period)
+        for epoch in range(7):
+            order.set_epoch(epoch)
+            yield [part.tolist() for part in order]
+
+    ever_new, again = list(epochs(0)), list(epochs(3))
+    assert again == [ever_new[epoch % 3] for epoch in range(7)]
+    assert ever_new[3] != ever_new[0]
+
+
 def test_rarity_by_hand():
     assert rarity(np.array([0, 0, 0, 1]), multi_label=False).tolist() == [1 / 3, 1 / 3, 1 / 3, 1]
     labels = np.array([[1, 0], [1, 1], [1, 0], [0, 0], [0, 0]], np.uint8)

@@ -23,16 +23,17 @@ class Order:
         seed: int = 0,
         shuffle: bool = True,
         weight: NDArray[np.float64] | None = None,
+        period: int = 0,
         rank: int = 0,
         world: int = 1,
     ) -> None:
-        """weight (N,): how often each is drawn, with replacement, instead of once. rank, world:
-        which process this is, and of how many.
+        """weight (N,): how often each is drawn, with replacement, instead of once. period: after so many epochs their
+        batches come again; 0: never. rank, world: which process this is, and of how many.
         """
         expect_integer(batch, "batch")
         expect(len(indices) > 0, "the split", "at least one image that can be read", "none")
         self.indices, self.batch, self.seed, self.shuffle, self.weight = indices, batch, seed, shuffle, weight
-        self.rank, self.world, self.epoch = rank, world, 0
+        self.period, self.rank, self.world, self.epoch = period, rank, world, 0
 
     def set_epoch(self, epoch: int) -> None:
         """Lightning calls this before each epoch."""
@@ -52,7 +53,7 @@ class Order:
             yield part[self.rank :: self.world]
 
     def _permuted(self) -> NDArray[np.int64]:
-        draw = np.random.default_rng([self.seed, self.epoch])
+        draw = np.random.default_rng([self.seed, self.epoch % self.period if self.period else self.epoch])
         if self.weight is None:
             return draw.permutation(self.indices)
         return draw.choice(self.indices, len(self.indices), p=self.weight / self.weight.sum())

@@ -153,7 +153,7 @@ def train(
             whole = sum(sum(one) for one in seconds)
             later = [end + sum(sum(one) for one in seconds[place:]) for place, (_, end) in enumerate(seconds, 1)]
             if first:
-                about = "at most about" if any(stage.recipe.patience for stage in stages) else "about"
+                about = "at most about" if any(stage.recipe.may_end_sooner() for stage in stages) else "about"
                 announce(f"{describe(stages)}: {about} {duration(max(1, whole))} on {_words(machine)}")
                 for stage in stages:  # also those that come later: their recipes are settled when the run begins
                     if not (stage.folder / RECIPE).exists():

@@ -86,10 +86,14 @@ class TaskModule(pl.LightningModule):
         self.cuda_graphs = None  # it holds weights, gradients and memory of a GPU
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        number = self.trainer.fit_loop.epoch_loop.total_batch_idx  # not of the step, which several batches may share
-        torch.manual_seed(
-            int(np.random.SeedSequence([self.recipe.seed, number, self.global_rank]).generate_state(1)[0])
-        )
+        torch.manual_seed(self.seed_of(self.number()))
+
+    def number(self) -> int:
+        """Of the batch in the whole run: not of the step, which several batches may share."""
+        return int(self.trainer.fit_loop.epoch_loop.total_batch_idx)
+
+    def seed_of(self, number: int) -> int:
+        return int(np.random.SeedSequence([self.recipe.seed, number, self.global_rank]).generate_state(1)[0])
 
     def optimizer_step(self, *arguments: Any, **named: Any) -> None:
         super().optimizer_step(*arguments, **named)

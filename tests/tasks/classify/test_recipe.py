@@ -22,6 +22,7 @@ OTHERS = {  # a value for each option that is not its default, as typed and as m
     "teachers": ("/runs/fold{fold}-*", "/runs/fold{fold}-*"),
     "num_teachers": ("2", 2),
     "teacher_recipe": ("published", "published"),
+    "views": ("3", 3),
     "label_weight": ("0.5", 0.5),
     "hints": ("imagenet", "imagenet"),
     "hint_weight": ("0.5", 0.5),

@@ -168,8 +168,16 @@ def test_left_is_of_the_whole(data, teacher, tmp_path, monkeypatch, capsys):
     assert all(re.fullmatch(r"1[2-9]\d s", words) for words in left[2:])
 
 
-@pytest.mark.parametrize(("options", "says"), [({"patience": 2}, "at most about"), ({}, "about")])
-@pytest.mark.parametrize("patient", ["teacher", "pupil"])
+@pytest.mark.parametrize(
+    ("patient", "options", "says"),
+    [
+        ("teacher", {"patience": 2}, "at most about"),
+        ("pupil", {"patience": 2}, "at most about"),
+        ("pupil", {"views": 2}, "at most about"),
+        ("teacher", {"views": 2}, "about"),
+        ("pupil", {}, "about"),
+    ],
+)
 def test_a_run_that_may_stop_early_takes_at_most_as_long(data, tmp_path, monkeypatch, patient, options, says):
     monkeypatch.setattr(ClassifyTraining, "begin", lambda *args: pytest.fail("it has been announced"))
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(LITTLE | (options if patient == "teacher" else {})))

@@ -14,6 +14,7 @@ from foveal.errors import FovealError
 from foveal.losses.classification import distillation_loss
 from foveal.models.zoo import create
 from foveal.runtime.card import SEWER_MEAN, SEWER_STD
+from foveal.tasks.classify.module import ClassifyModule
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.teachers import Teachers, View, Wanted, load_teachers
 from foveal.training.harness import Machine
@@ -107,8 +108,9 @@ def _probability(folder):
     return logits.softmax(1)[:, 1].numpy()
 
 
-def test_resumed_it_is_the_run_that_was_never_stopped(taught, tmp_path, monkeypatch):
-    recipe = recipe_for(taught, epochs=4)
+@pytest.mark.parametrize("views", [0, 3])
+def test_resumed_it_is_the_run_that_was_never_stopped(taught, tmp_path, monkeypatch, views):
+    recipe = recipe_for(taught, epochs=4, views=views)
     trained(recipe, tmp_path / "whole", machine=CPU)
     with monkeypatch.context() as patch:
         real, seen = torch.Tensor.backward, []
@@ -124,6 +126,42 @@ def test_resumed_it_is_the_run_that_was_never_stopped(taught, tmp_path, monkeypa
             trained(recipe, tmp_path / "stopped", machine=CPU)
     trained(recipe, tmp_path / "stopped", resume=True, machine=CPU)
     same_run(tmp_path / "whole", tmp_path / "stopped")
+
+
+class Forgetful(dict):
+    """Keeps no answer."""
+
+    def __contains__(self, key):
+        return False
+
+
+def test_what_they_say_of_a_view_is_asked_once(taught, tmp_path, monkeypatch):
+    recipe = recipe_for(taught, epochs=5, views=2, augment="strong", mixup=0.3, config=FIELDS["config"])
+    real, asked, seen = Teachers.__call__, [], []
+
+    def counting(self, images):
+        asked.append(images.clone())
+        return real(self, images)
+
+    monkeypatch.setattr(Teachers, "__call__", counting)
+    trained(recipe, tmp_path / "once", machine=CPU)
+    once = len(asked)
+    taught_by = ClassifyModule.taught
+
+    def forgetting(self, images):
+        self.answers = Forgetful()
+        seen.append(images.clone())
+        return taught_by(self, images)
+
+    monkeypatch.setattr(ClassifyModule, "taught", forgetting)
+    trained(recipe, tmp_path / "each", machine=CPU)
+    steps = len(seen)
+    assert once * 5 == steps * 2, "the batches of two epochs"
+    same_run(tmp_path / "once", tmp_path / "each")
+    for number, images in enumerate(seen):
+        same = torch.equal(images, seen[number % once])
+        assert same, "a view comes again as it was"
+    assert not torch.equal(seen[0], seen[once // 2]), "and is another in the next epoch"
 
 
 def wanted(taught, **changes):

@@ -1,5 +1,6 @@
 """Classification as a LightningModule: one label per image or several."""
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -78,6 +79,7 @@ class ClassifyModule(TaskModule):
         self.teachers, self.hints = teachers, hints
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad_(not self.frozen(name))
+        self.answers: dict[int, Tensor] = {}  # the teachers', by the number of the view
         self.resident: Tensor | None = None  # all images, where they lie on the device
         self.sample: Tensor | None = None  # images as recorded steps take them, while a run begins
         self.validated: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -136,7 +138,7 @@ class ClassifyModule(TaskModule):
         record(self.model, self.sample)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        with torch.no_grad(), torch.autocast(self.device.type, enabled=False):
+        with torch.no_grad(), torch.autocast(self.device.type, enabled=False), self.drawing_view():
             images = self.augment(self.images(batch))
             targets = batch.labels if self.multi_label else F.one_hot(batch.labels, self.classes).float()
             if self.recipe.mixup:
@@ -147,7 +149,7 @@ class ClassifyModule(TaskModule):
         logits, grid = (self.model(images), None) if self.hints is None else self.model.answer_and_grid(images)
         loss = self.loss(logits, targets, batch.good)
         if self.teachers is not None:
-            taught = distillation_loss(logits, self.teachers(images), batch.good, multi_label=self.multi_label)
+            taught = distillation_loss(logits, self.taught(images), batch.good, multi_label=self.multi_label)
             loss = self.recipe.label_weight * loss + taught
         if self.hints is not None:
             loss = loss + self.recipe.hint_weight * mean_usable(self.hints(grid, images), batch.good)
@@ -161,6 +163,31 @@ class ClassifyModule(TaskModule):
             sync_dist=True,
         )
         return loss
+
+    def view(self) -> int:
+        """The number of this batch's view: with --views it comes again, of the same images."""
+        views, number = self.recipe.views, self.number()
+        return number % (views * int(self.trainer.num_training_batches)) if views else number
+
+    @contextlib.contextmanager
+    def drawing_view(self) -> Iterator[None]:
+        """What is drawn here belongs to the view; what is dropped later belongs to the step."""
+        if not self.recipe.views:
+            yield
+            return
+        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
+            torch.manual_seed(self.seed_of(self.view()))
+            yield
+
+    def taught(self, images: Tensor) -> Tensor:
+        """What the teachers answer, computed once for each view."""
+        assert self.teachers is not None
+        if not self.recipe.views:
+            return self.teachers(images)
+        view = self.view()
+        if view not in self.answers:
+            self.answers[view] = self.teachers(images).clone()  # a recorded answer is written over by the next
+        return self.answers[view]
 
     def loss(self, logits: Tensor, targets: Tensor, usable: Tensor) -> Tensor:
         smoothing, weight, prior = self.recipe.label_smoothing, self.class_weight, self.prior

@@ -84,6 +84,12 @@ class ClassifyRecipe(Recipe):
         "so is the size where it names none, and the augmentation of a shipped one",
         metavar="NAME_OR_FILE",
     )
+    views: int = option(
+        0,
+        "augmented views of each image, which come again when all have been seen: what teachers answer to a view is "
+        "then computed once; 0: new ones in every epoch",
+        least=0,
+    )
     label_weight: float = option(0.2, "weight of the labels in the loss beside the teachers' probabilities", least=0)
     hints: str = option(
         "none",
@@ -152,6 +158,13 @@ class ClassifyRecipe(Recipe):
         asked = self.fold_column is None or self.fold is not None or chosen
         expect(asked, "--fold-column", "--folds or --fold beside it, which say what to test on", "neither")
 
+    def may_end_sooner(self) -> bool:
+        return super().may_end_sooner() or (self.views > 0 and self.taught())
+
+    def taught(self) -> bool:
+        """Whether it has teachers."""
+        return self.num_teachers > 0 or self.teachers is not None
+
     def earlier(self, folder: Path | None = None) -> dict[str, Recipe]:
         """The teachers. No two pupils of a sweep over seeds share one, so that their spread is not too small.
 
@@ -200,8 +213,7 @@ class ClassifyRecipe(Recipe):
             raise FovealError(f"{what}: {error}") from None
 
     def check_weights(self) -> None:
-        taught = self.num_teachers > 0 or self.teachers is not None
-        expect(self.hints != "teachers" or taught, "--hints teachers", "--num-teachers or --teachers beside it", "none")
+        expect(self.hints != "teachers" or self.taught(), "--hints teachers", "--num-teachers or --teachers beside it", "none")
         wanted = [recipe.model for recipe in (*self.earlier().values(), self) if recipe.init_from == IMAGENET]
         for model in [*wanted, *([LARGER] if self.hints == IMAGENET else [])]:
             from foveal.models.imagenet import expect_package
