@@ -142,9 +142,7 @@ class ClassifyData(pl.LightningDataModule):
         recipe, train = self.recipe, self.splits.train
         weight = rarity(self.source.labels[train], self.source.multi_label) if recipe.balance == "sampling" else None
         rank, world = self._place()
-        return Order(
-            train, recipe.batch, seed=recipe.seed, weight=weight, period=recipe.views, rank=rank, world=world
-        )
+        return Order(train, recipe.batch, seed=recipe.seed, weight=weight, period=recipe.views, rank=rank, world=world)
 
     def _in_order(self, indices: NDArray[np.int64]) -> Order:
         rank, world = self._place()

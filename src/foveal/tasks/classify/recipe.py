@@ -213,7 +213,12 @@ class ClassifyRecipe(Recipe):
             raise FovealError(f"{what}: {error}") from None
 
     def check_weights(self) -> None:
-        expect(self.hints != "teachers" or self.taught(), "--hints teachers", "--num-teachers or --teachers beside it", "none")
+        expect(
+            self.hints != "teachers" or self.taught(),
+            "--hints teachers",
+            "--num-teachers or --teachers beside it",
+            "none",
+        )
         wanted = [recipe.model for recipe in (*self.earlier().values(), self) if recipe.init_from == IMAGENET]
         for model in [*wanted, *([LARGER] if self.hints == IMAGENET else [])]:
             from foveal.models.imagenet import expect_package
