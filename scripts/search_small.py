@@ -36,7 +36,7 @@ from foveal.errors import FovealError, counted, expect, expect_integer, expect_p
 from foveal.models.store import normalisation
 from foveal.options import load_yaml, make
 from foveal.tasks.classify.data import ClassifyData
-from foveal.tasks.classify.hints import hints_of
+from foveal.tasks.classify.hints import Hinted, hints_of
 from foveal.tasks.classify.module import ClassifyModule
 from foveal.tasks.classify.reading import read_for
 from foveal.tasks.classify.recipe import ClassifyRecipe
@@ -115,7 +115,7 @@ class Search:
         steps = len(train) // batch * recipe.epochs
         taught = self.teachers(taught_by, recipe, mean, std)
         hints = hints_of(recipe.hints, model, recipe.size, taught)
-        if hints is not None:
+        if isinstance(hints, Hinted):
             hints.bring(self.device)
         module = Quiet(
             model,

@@ -89,6 +89,8 @@ class EfficientNetLite(nn.Module):
         self.norm = nn.BatchNorm1d(seen) if config.pooled else nn.Identity()  # maps differ in scale
         self.dropout = nn.Dropout(config.dropout)
         self.head = nn.Linear(seen, config.classes)
+        if config.pooled:  # of thousands of inputs, weights at random say more than a few hundred images can unsay
+            nn.init.zeros_(self.head.weight)
         for part in self.modules():
             if isinstance(part, nn.Conv2d):
                 he_normal(part)
@@ -112,14 +114,26 @@ class EfficientNetLite(nn.Module):
         return self.stages.features(images)[1:]
 
     def forward(self, images: Tensor) -> Tensor:
-        check_maps(self, images, 3, self.head.weight, "images")
-        maps = self.stages.features(images)[1:]
+        return self.answer(self.see(images))
+
+    def see(self, images: Tensor) -> Tensor:
+        """z: all that the head is told of the images, before it is normalised."""
+        maps = self.features(images)
         seen = [self.top(maps[-1]).mean((2, 3))]
         if self.config.pooled:
-            alone = self.training and len(images) == 1
-            expect(not alone, "EfficientNetLite's images", "2 or more at once to train `pooled`", 1, "raise the batch")
             seen += [pool for one in maps for pool in (one.mean((2, 3)), one.amax((2, 3)))]
-        logits: Tensor = self.head(self.dropout(self.norm(torch.cat(seen, 1))))
+        return torch.cat(seen, 1)
+
+    @property
+    def seen_width(self) -> int:
+        """Numbers per image of `see`."""
+        return self.head.in_features
+
+    def answer(self, seen: Tensor) -> Tensor:
+        if self.config.pooled:
+            alone = self.training and len(seen) == 1
+            expect(not alone, "EfficientNetLite's images", "2 or more at once to train `pooled`", 1, "raise the batch")
+        logits: Tensor = self.head(self.dropout(self.norm(seen)))
         return logits
 
 

@@ -19,7 +19,7 @@ Example: Icam(IcamConfig(image=64, patch=16, width=14, classes=3))(torch.rand(2,
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import torch
@@ -31,7 +31,7 @@ from foveal.layers.gated import Gated
 from foveal.layers.multihead import MultiHead
 from foveal.layers.residual import PostNorm
 from foveal.models.backbone import backbone
-from foveal.models.cells import Mixer, Pooled
+from foveal.models.cells import Mixer, Pooled, pools
 from foveal.models.features import gives_maps, probe
 from foveal.models.first_queries import FIRST
 from foveal.models.mbconv import EFFICIENTNET_B0_START, LITE0_START, Stage, Stages
@@ -121,6 +121,7 @@ PRESETS = {
         pooled=True,
     ),
     "icam-fast": FAST,  # 42,797 parameters: chosen by the clock, scripts/search_fast.py
+    "icam-fast-320": replace(FAST, image=320, patch=160, pool=10),  # the same weights, twice the pixels
 }
 
 
@@ -206,6 +207,17 @@ class Icam(nn.Module):
         """Logits (B, classes), and what Φ saw, as `see` gives it."""
         grid = self.see(images)
         return self.answer(self.gather(*self.tokens(grid)), grid), grid
+
+    def answer_and_summary(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (B, classes), and all that it has gathered: its last queries, and the pools of what Φ saw, (B, W)."""
+        grid = self.see(images)
+        queries = self.gather(*self.tokens(grid))
+        return self.answer(queries, grid), torch.cat([queries.flatten(1), pools(grid)], 1)
+
+    @property
+    def summary_width(self) -> int:
+        """W of `answer_and_summary`."""
+        return self.config.queries * self.config.width + 2 * self.norm.normalized_shape[0]
 
     def queries(self, images: Tensor) -> Tensor:
         """The last queries (B, N, C): what the model has gathered from the image."""

@@ -30,6 +30,7 @@ NOISE = (
     ".*lr_scheduler.step.*",
     ".*treespec, LeafSpec.*",
     ".*worker processes in total.*",
+    ".*in eval mode at the start of training.*",  # what is frozen
 )
 
 

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 import torch
 from torchmetrics.functional.classification import multiclass_accuracy, multilabel_average_precision
+from training.little import a_set, same_run, trained
 
 from foveal.data.batches import Batch
 from foveal.errors import FovealError
+from foveal.models.efficientnet_lite import EfficientNetLite
 from foveal.models.zoo import create
 from foveal.tasks.classify.module import ClassifyModule, blocks_of, is_backbone
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.training.average import Average
+from foveal.training.harness import Machine
 from foveal.training.schedule import cosine
 
 COUNTS = np.array([2, 3, 11, 1, 7])
@@ -173,7 +176,6 @@ def test_what_sees_pixels_is_frozen_without_a_learning_rate(name):
     task = task_of(model=model, backbone_lr=0, lr=0.01, ema=0.9, augment="none")
     before = {key: tensor.clone() for key, tensor in task.model.state_dict().items()}
     task.log = lambda *args, **keywords: None
-    task.train()
     optimizer = task.configure_optimizers()["optimizer"]
     for _ in range(2):
         optimizer.zero_grad()
@@ -185,6 +187,38 @@ def test_what_sees_pixels_is_frozen_without_a_learning_rate(name):
     learned = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     for key, parameter in task.model.named_parameters():
         assert (id(parameter) in learned) == (parameter.grad is not None) == (not is_backbone(task.model, key)), key
+
+
+@pytest.mark.parametrize("ema", [0.0, 0.9])
+def test_what_is_frozen_sees_each_view_once(tmp_path, monkeypatch, ema):
+    """And the run is the one that has forgotten every time what it saw."""
+    data = a_set(tmp_path / "set")
+    recipe = ClassifyRecipe(
+        data=str(data), fold=1, model="efficientnet-lite0", config={"pooled": True}, size=32, batch=8, epochs=5,
+        backbone_lr=0, views=2, ema=ema, augment="strong", mixup=0.2, lr=0.01,
+    )  # fmt: skip
+    real, seen = EfficientNetLite.see, []
+
+    def counting(self, images):
+        seen.append(len(images))
+        return real(self, images)
+
+    class Forgetful(dict):
+        def __contains__(self, key):
+            return False
+
+    def forgetting(self, what, of, make):
+        self.memory = Forgetful()
+        return kept(self, what, of, make)
+
+    monkeypatch.setattr(EfficientNetLite, "see", counting)
+    trained(recipe, tmp_path / "once", machine=Machine(device="cpu"))
+    once = len(seen)
+    kept = ClassifyModule.kept
+    monkeypatch.setattr(ClassifyModule, "kept", forgetting)
+    trained(recipe, tmp_path / "each", machine=Machine(device="cpu"))
+    assert once < len(seen) - once
+    same_run(tmp_path / "once", tmp_path / "each")
 
 
 def models():

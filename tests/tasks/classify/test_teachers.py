@@ -146,14 +146,15 @@ def test_what_they_say_of_a_view_is_asked_once(taught, tmp_path, monkeypatch):
     monkeypatch.setattr(Teachers, "__call__", counting)
     trained(recipe, tmp_path / "once", machine=CPU)
     once = len(asked)
-    taught_by = ClassifyModule.taught
+    augmented = ClassifyModule.augmented
 
-    def forgetting(self, images):
-        self.answers = Forgetful()
+    def forgetting(self, batch):
+        self.memory = Forgetful()
+        images, targets = augmented(self, batch)
         seen.append(images.clone())
-        return taught_by(self, images)
+        return images, targets
 
-    monkeypatch.setattr(ClassifyModule, "taught", forgetting)
+    monkeypatch.setattr(ClassifyModule, "augmented", forgetting)
     trained(recipe, tmp_path / "each", machine=CPU)
     steps = len(seen)
     assert once * 5 == steps * 2, "the batches of two epochs"

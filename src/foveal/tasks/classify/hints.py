@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from foveal.errors import FovealError, expect
 from foveal.losses.hints import Hints
+from foveal.models.efficientnet_lite import EfficientNetLite
 from foveal.models.features import gives_maps
 from foveal.models.icam import Icam
 from foveal.models.image_model import channels_last, fold_batch_norms
@@ -68,13 +69,37 @@ class Hinted(nn.Module):
         return loss
 
 
-def hints_of(kind: str, pupil: nn.Module, size: int, teachers: Teachers | None) -> Hinted | None:
-    """kind: "none", "teachers" or "imagenet". size: of the pupil's images."""
+class Summarised(nn.Module):
+    """How far all that an ICAM has gathered is from what the heads of its teachers are told: maps of one cell."""
+
+    def __init__(self, pupil: nn.Module, teachers: Teachers) -> None:
+        super().__init__()
+        if not isinstance(pupil, Icam):
+            raise FovealError(f"--hints: expected an ICAM, which learns them, got {type(pupil).__name__}")
+        widths = []
+        for model in teachers.models:
+            if not isinstance(model, EfficientNetLite):
+                raise FovealError(
+                    f"--hints pooled: expected EfficientNet-Lites as teachers, got {type(model).__name__}"
+                )
+            widths.append(model.seen_width)
+        self.loss = Hints(pupil.summary_width, widths)
+
+    def forward(self, summary: Tensor, told: Sequence[Tensor]) -> Tensor:
+        """(B, W), and (B, F) of each teacher → (B,)."""
+        loss: Tensor = self.loss(summary[:, :, None, None], [one[:, :, None, None] for one in told])
+        return loss
+
+
+def hints_of(kind: str, pupil: nn.Module, size: int, teachers: Teachers | None) -> "Hinted | Summarised | None":
+    """kind: "none", "teachers", "pooled" or "imagenet". size: of the pupil's images."""
     if kind == "none":
         return None
-    if kind == "teachers":
+    if kind in ("teachers", "pooled"):
         if teachers is None:
             raise FovealError("hints: expected teachers beside them, got none")
+        if kind == "pooled":
+            return Summarised(pupil, teachers)
         return Hinted(pupil, [Larger(*pair) for pair in zip(teachers.models, teachers.views, strict=True)])
     model = create(LARGER, classes=1000)
     begin_with_imagenet(model, LARGER)

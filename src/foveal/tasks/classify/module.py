@@ -1,8 +1,8 @@
 """Classification as a LightningModule: one label per image or several."""
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any, Self
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from foveal.models.icam import Icam
 from foveal.models.image_model import channels_last
 from foveal.models.mbconv import Stages
 from foveal.runtime.answers import decide, probabilities
-from foveal.tasks.classify.hints import Hinted
+from foveal.tasks.classify.hints import Hinted, Summarised
 from foveal.tasks.classify.logit_adjustment import adjust_logits
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.teachers import Teachers
@@ -59,7 +59,7 @@ class ClassifyModule(TaskModule):
         mean: tuple[float, ...],
         std: tuple[float, ...],
         teachers: Teachers | None = None,
-        hints: Hinted | None = None,
+        hints: Hinted | Summarised | None = None,
     ) -> None:
         """steps: of the optimizer in the whole run. counts (C,): images of each class in the training split,
         images: all in it.
@@ -79,7 +79,8 @@ class ClassifyModule(TaskModule):
         self.teachers, self.hints = teachers, hints
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad_(not self.frozen(name))
-        self.answers: dict[int, Tensor] = {}  # the teachers', by the number of the view
+        self.train()  # Lightning leaves every part in the mode in which it finds it
+        self.memory: dict[tuple[str, Hashable], Any] = {}  # of views, see `kept`
         self.resident: Tensor | None = None  # all images, where they lie on the device
         self.sample: Tensor | None = None  # images as recorded steps take them, while a run begins
         self.validated: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -118,7 +119,7 @@ class ClassifyModule(TaskModule):
         if self.teachers is not None:
             self.teachers.to(self.device, self.sample)
         self.sample = None
-        if self.hints is not None:
+        if isinstance(self.hints, Hinted):
             self.hints.bring(self.device)
 
     def obstacle(self, processes: int) -> str | None:
@@ -128,6 +129,8 @@ class ClassifyModule(TaskModule):
             return "gradients of several batches are added (--accumulate)"
         if self.hints is not None:  # which are not the model's answer
             return "the model learns hints (--hints)"
+        if self.only_head:
+            return "nothing but the last layer learns (--backbone-lr 0)"
         return super().obstacle(processes)
 
     def record(self) -> None:
@@ -138,21 +141,77 @@ class ClassifyModule(TaskModule):
         record(self.model, self.sample)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        with torch.no_grad(), torch.autocast(self.device.type, enabled=False), self.drawing_view():
+        if self.only_head:
+            seen, targets = self.kept("seen", self.view, lambda: self.seen(batch))
+            return self.logged(self.loss(self.model.answer(seen), targets, batch.good), batch)
+        images, targets = self.augmented(batch)
+        soft, told = self.kept("taught", self.view, lambda: self.taught(images))
+        hint: Tensor | None = None
+        if self.hints is None:
+            logits = self.model(images)
+        elif isinstance(self.hints, Summarised):
+            logits, summary = self.model.answer_and_summary(images)
+            hint = self.hints(summary, told)
+        else:
+            logits, grid = self.model.answer_and_grid(images)
+            hint = self.hints(grid, images)
+        loss = self.loss(logits, targets, batch.good)
+        if soft is not None:
+            taught = distillation_loss(logits, soft, batch.good, multi_label=self.multi_label)
+            loss = self.recipe.label_weight * loss + taught
+        if hint is not None:
+            loss = loss + self.recipe.hint_weight * mean_usable(hint, batch.good)
+        return self.logged(loss, batch)
+
+    def taught(self, images: Tensor) -> tuple[Tensor | None, list[Tensor]]:
+        """What the teachers answer, and what their heads are told where the pupil learns that, too."""
+        if self.teachers is None:
+            return None, []
+        if isinstance(self.hints, Summarised):
+            return self.teachers.answer_and_see(images)
+        return self.teachers(images).clone(), []  # recorded, it is written over by the next
+
+    @torch.no_grad()
+    def augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Images as the model takes them, and their targets: drawn from the view's seed, not from the step's."""
+        devices = [self.device] if self.device.type == "cuda" else []
+        own = torch.random.fork_rng(devices) if self.recipe.views else contextlib.nullcontext()
+        with torch.autocast(self.device.type, enabled=False), own:
+            if self.recipe.views:
+                torch.manual_seed(self.seed_of(self.view()))
             images = self.augment(self.images(batch))
             targets = batch.labels if self.multi_label else F.one_hot(batch.labels, self.classes).float()
             if self.recipe.mixup:
                 images, targets = mixed(images, targets, self.recipe.mixup)
             if self.recipe.cutmix:
                 images, targets = cut_mixed(images, targets, self.recipe.cutmix)
-            images = self.normalised(images)
-        logits, grid = (self.model(images), None) if self.hints is None else self.model.answer_and_grid(images)
-        loss = self.loss(logits, targets, batch.good)
-        if self.teachers is not None:
-            taught = distillation_loss(logits, self.taught(images), batch.good, multi_label=self.multi_label)
-            loss = self.recipe.label_weight * loss + taught
-        if self.hints is not None:
-            loss = loss + self.recipe.hint_weight * mean_usable(self.hints(grid, images), batch.good)
+            return self.normalised(images), targets
+
+    def view(self) -> int:
+        """The number of this batch's view: with --views it comes again, of the same images."""
+        return self.number() % (self.recipe.views * int(self.trainer.num_training_batches))
+
+    def kept(self, what: str, of: Callable[[], Hashable], make: Callable[[], Any]) -> Any:
+        """What does not change while the model learns: made once for each view, or with each batch without --views."""
+        if not self.recipe.views:
+            return make()
+        key = what, of()
+        if key not in self.memory:
+            self.memory[key] = make()
+        return self.memory[key]
+
+    @property
+    def only_head(self) -> bool:
+        """Whether nothing learns but what answers, so that what it is told of a view can be kept."""
+        alone = self.teachers is None and self.hints is None
+        return alone and self.recipe.backbone_lr == 0 and isinstance(self.model, EfficientNetLite)
+
+    @torch.no_grad()
+    def seen(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        images, targets = self.augmented(batch)
+        return self.model.see(images), targets
+
+    def logged(self, loss: Tensor, batch: Batch) -> Tensor:
         self.log(
             "loss",
             loss.detach(),
@@ -163,31 +222,6 @@ class ClassifyModule(TaskModule):
             sync_dist=True,
         )
         return loss
-
-    def view(self) -> int:
-        """The number of this batch's view: with --views it comes again, of the same images."""
-        views, number = self.recipe.views, self.number()
-        return number % (views * int(self.trainer.num_training_batches)) if views else number
-
-    @contextlib.contextmanager
-    def drawing_view(self) -> Iterator[None]:
-        """What is drawn here belongs to the view; what is dropped later belongs to the step."""
-        if not self.recipe.views:
-            yield
-            return
-        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(self.seed_of(self.view()))
-            yield
-
-    def taught(self, images: Tensor) -> Tensor:
-        """What the teachers answer, computed once for each view."""
-        assert self.teachers is not None
-        if not self.recipe.views:
-            return self.teachers(images)
-        view = self.view()
-        if view not in self.answers:
-            self.answers[view] = self.teachers(images).clone()  # a recorded answer is written over by the next
-        return self.answers[view]
 
     def loss(self, logits: Tensor, targets: Tensor, usable: Tensor) -> Tensor:
         smoothing, weight, prior = self.recipe.label_smoothing, self.class_weight, self.prior
@@ -224,6 +258,10 @@ class ClassifyModule(TaskModule):
         """(B, C) of the model that is evaluated; a process may have no image of the last batch."""
         if not len(batch.index):
             return torch.zeros(0, self.classes, device=self.device)
+        if self.only_head:
+            batch_of = lambda: batch.index.cpu().numpy().tobytes()  # noqa: E731 — a key, where one is needed
+            seen = self.kept("evaluated", batch_of, lambda: self.model.see(self.normalised(self.images(batch))))
+            return cast("Tensor", self.evaluated.answer(seen).float())
         logits: Tensor = self.evaluated(self.normalised(self.images(batch)))
         return logits.float()
 

@@ -22,7 +22,7 @@ TEACHER = "teacher"
 SAME = ("data", "label", "fold_column", "fold", "blank")
 OTHERWISE_SAME = ("size", "precision", "cuda_graphs")
 AUGMENTATIONS = ("none", "light", "lamp", "mild", "pipe", "crop", "surface", "turns", "strong")
-HINTS = ("none", "teachers", IMAGENET)
+HINTS = ("none", "teachers", "pooled", IMAGENET)
 LARGER = "efficientnet-lite0"  # whose maps are learned by --hints imagenet
 BALANCES = ("none", "weights", "margin", "sampling")
 
@@ -81,20 +81,20 @@ class ClassifyRecipe(Recipe):
     teacher_recipe: str = option(
         TEACHER,
         "the recipe of these teachers, a shipped one or a YAML file; data, folds, boxes and seed are the pupil's, and "
-        "so is the size where it names none, and the augmentation of a shipped one",
+        "so is the size where it names none, and size and augmentation of a shipped one",
         metavar="NAME_OR_FILE",
     )
     views: int = option(
         0,
-        "augmented views of each image, which come again when all have been seen: what teachers answer to a view is "
-        "then computed once; 0: new ones in every epoch",
+        "augmented views of each image, which come again when all have been seen: what does not learn, such as a "
+        "teacher, sees each once; 0: new ones in every epoch",
         least=0,
     )
     label_weight: float = option(0.2, "weight of the labels in the loss beside the teachers' probabilities", least=0)
     hints: str = option(
         "none",
-        "whose feature maps an ICAM learns beside all that: its teachers', those of EfficientNet-Lite0 with ImageNet's "
-        "weights, or none",
+        "whose feature maps an ICAM learns beside all that: its teachers', these as means and maxima (pooled), those "
+        "of EfficientNet-Lite0 with ImageNet's weights, or none",
         HINTS,
     )
     hint_weight: float = option(1.0, "weight of the hints in the loss", least=0)
@@ -159,7 +159,8 @@ class ClassifyRecipe(Recipe):
         expect(asked, "--fold-column", "--folds or --fold beside it, which say what to test on", "neither")
 
     def may_end_sooner(self) -> bool:
-        return super().may_end_sooner() or (self.views > 0 and self.taught())
+        frozen = self.backbone_lr == 0
+        return super().may_end_sooner() or (0 < self.views < self.epochs and (frozen or self.taught()))
 
     def taught(self) -> bool:
         """Whether it has teachers."""
@@ -204,8 +205,9 @@ class ClassifyRecipe(Recipe):
         for name in SAME:
             fits = own.get(name, shared[name]) == shared[name]
             expect(fits, what, f"the pupil's {name}, {short_repr(shared[name])}", own.get(name), "leave it out")
-        # How images may vary is a matter of the data: a shipped recipe, which cannot know them, gives way to the pupil.
-        varied = {"augment": self.augment} if self._shipped() else {}
+        # How images may vary, and how large they must be to show what is asked, is a matter of the data: a shipped
+        # recipe, which cannot know them, gives way to the pupil.
+        varied = {"augment": self.augment, "size": self.size} if self._shipped() else {}
         fields = {name: getattr(self, name) for name in OTHERWISE_SAME} | own | varied | shared | {"seed": seed}
         try:
             return type(self)(**fields)
@@ -213,12 +215,8 @@ class ClassifyRecipe(Recipe):
             raise FovealError(f"{what}: {error}") from None
 
     def check_weights(self) -> None:
-        expect(
-            self.hints != "teachers" or self.taught(),
-            "--hints teachers",
-            "--num-teachers or --teachers beside it",
-            "none",
-        )
+        fits = self.hints not in ("teachers", "pooled") or self.taught()
+        expect(fits, f"--hints {self.hints}", "--num-teachers or --teachers beside it", "none", "add --hints none")
         wanted = [recipe.model for recipe in (*self.earlier().values(), self) if recipe.init_from == IMAGENET]
         for model in [*wanted, *([LARGER] if self.hints == IMAGENET else [])]:
             from foveal.models.imagenet import expect_package

@@ -88,9 +88,22 @@ class Teachers:
         recording.replay()
         return answer
 
-    def _answer(self, images: Tensor) -> Tensor:
+    @torch.no_grad()
+    def answer_and_see(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """The probabilities, and of each teacher, which is an EfficientNet-Lite, all that its head is told, (B, F)."""
+        told: list[Tensor] = []
+        return self._answer(images, told), told
+
+    def _answer(self, images: Tensor, told: list[Tensor] | None = None) -> Tensor:
+        """told: where to put what the heads are told."""
         seen = {view: view(images, *self.affine[view]) for view in self.views}
-        answers = [model(seen[view]).float() for model, view in zip(self.models, self.views, strict=True)]
+        answers = []
+        for model, view in zip(self.models, self.views, strict=True):
+            if told is None:
+                answers.append(model(seen[view]).float())
+            else:
+                told.append(model.see(seen[view]))
+                answers.append(model.answer(told[-1]).float())
         probabilities = [logits.sigmoid() if self.multi_label else logits.softmax(1) for logits in answers]
         pairs = zip(probabilities, self.coarser, strict=True)
         coarse = [probability if matrix is None else normalised(probability @ matrix) for probability, matrix in pairs]
