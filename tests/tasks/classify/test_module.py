@@ -207,9 +207,9 @@ def test_what_is_frozen_sees_each_view_once(tmp_path, monkeypatch, ema):
         def __contains__(self, key):
             return False
 
-    def forgetting(self, what, of, make):
+    def forgetting(self, *arguments, **named):
         self.memory = Forgetful()
-        return kept(self, what, of, make)
+        return kept(self, *arguments, **named)
 
     monkeypatch.setattr(EfficientNetLite, "see", counting)
     trained(recipe, tmp_path / "once", machine=Machine(device="cpu"))

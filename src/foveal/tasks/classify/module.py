@@ -1,6 +1,5 @@
 """Classification as a LightningModule: one label per image or several."""
 
-import contextlib
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Self, cast
 
@@ -37,6 +36,8 @@ from foveal.training.module import TaskModule
 from foveal.training.recipe import FULL
 from foveal.training.recompute import outermost_blocks
 from foveal.training.schedule import cosine
+
+VIEWS_ROOM = 2 * 2**30  # bytes of augmented images that are kept in memory
 
 
 class ClassifyModule(TaskModule):
@@ -80,6 +81,8 @@ class ClassifyModule(TaskModule):
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad_(not self.frozen(name))
         self.train()  # Lightning leaves every part in the mode in which it finds it
+        # whether there is room for all views; where nothing sees pixels again, none is needed
+        self.room = not self.only_head and recipe.views * images * 3 * recipe.size**2 <= VIEWS_ROOM
         self.memory: dict[tuple[str, Hashable], Any] = {}  # of views, see `kept`
         self.resident: Tensor | None = None  # all images, where they lie on the device
         self.sample: Tensor | None = None  # images as recorded steps take them, while a run begins
@@ -173,27 +176,37 @@ class ClassifyModule(TaskModule):
 
     @torch.no_grad()
     def augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Images as the model takes them, and their targets: drawn from the view's seed, not from the step's."""
-        devices = [self.device] if self.device.type == "cuda" else []
-        own = torch.random.fork_rng(devices) if self.recipe.views else contextlib.nullcontext()
-        with torch.autocast(self.device.type, enabled=False), own:
-            if self.recipe.views:
-                torch.manual_seed(self.seed_of(self.view()))
-            images = self.augment(self.images(batch))
-            targets = batch.labels if self.multi_label else F.one_hot(batch.labels, self.classes).float()
-            if self.recipe.mixup:
-                images, targets = mixed(images, targets, self.recipe.mixup)
-            if self.recipe.cutmix:
-                images, targets = cut_mixed(images, targets, self.recipe.cutmix)
-            return self.normalised(images), targets
+        """Images as the model takes them, and their targets."""
+        with torch.autocast(self.device.type, enabled=False):
+            if not self.recipe.views:
+                images, targets = self.vary(batch)
+                return self.normalised(images), targets
+            pixels, targets = self.kept("view", self.view, lambda: self.draw_view(batch), keep=self.room)
+            return self.normalised(self.input.scaled(pixels)), targets
+
+    def vary(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        images = self.augment(self.images(batch))
+        targets = batch.labels if self.multi_label else F.one_hot(batch.labels, self.classes).float()
+        if self.recipe.mixup:
+            images, targets = mixed(images, targets, self.recipe.mixup)
+        if self.recipe.cutmix:
+            images, targets = cut_mixed(images, targets, self.recipe.cutmix)
+        return images, targets
+
+    def draw_view(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """A view is drawn from its own seed, not from the step's, and has 8 bits as any image."""
+        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
+            torch.manual_seed(self.seed_of(self.view()))
+            images, targets = self.vary(batch)
+        return (images * 255).round().to(torch.uint8), targets
 
     def view(self) -> int:
         """The number of this batch's view: with --views it comes again, of the same images."""
         return self.number() % (self.recipe.views * int(self.trainer.num_training_batches))
 
-    def kept(self, what: str, of: Callable[[], Hashable], make: Callable[[], Any]) -> Any:
+    def kept(self, what: str, of: Callable[[], Hashable], make: Callable[[], Any], keep: bool = True) -> Any:
         """What does not change while the model learns: made once for each view, or with each batch without --views."""
-        if not self.recipe.views:
+        if not (keep and self.recipe.views):
             return make()
         key = what, of()
         if key not in self.memory:
