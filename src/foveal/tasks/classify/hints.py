@@ -83,11 +83,12 @@ class Summarised(nn.Module):
                     f"--hints pooled: expected EfficientNet-Lites as teachers, got {type(model).__name__}"
                 )
             widths.append(model.seen_width)
-        self.loss = Hints(pupil.summary_width, widths)
+        # queries and pools differ in scale
+        self.norm, self.loss = nn.BatchNorm1d(pupil.summary_width), Hints(pupil.summary_width, widths)
 
     def forward(self, summary: Tensor, told: Sequence[Tensor]) -> Tensor:
         """(B, W), and (B, F) of each teacher → (B,)."""
-        loss: Tensor = self.loss(summary[:, :, None, None], [one[:, :, None, None] for one in told])
+        loss: Tensor = self.loss(self.norm(summary)[:, :, None, None], [one[:, :, None, None] for one in told])
         return loss
 
 
