@@ -27,13 +27,16 @@ def test_seconds_of_an_epoch(monkeypatch, steps, batches, seconds, validated, lo
     clock = Clock()
     trainer = types.SimpleNamespace(train_dataloader=range(batches), val_dataloaders=range(loaders))
     clock.on_train_start(trainer, MODULE)
-    for step in steps:
-        now[0] += step
-        clock.on_train_batch_end(trainer, MODULE, None, None, 0)
-    clock.on_validation_start(trainer, MODULE)
-    now[0] += validated
-    clock.on_validation_end(trainer, MODULE)
+    for share in (1.0, 0.25):  # the second epoch has the batches of the first, and takes less time
+        clock.on_train_epoch_start(trainer, MODULE)
+        for step in steps:
+            now[0] += share * step
+            clock.on_train_batch_end(trainer, MODULE, None, None, 0)
+        clock.on_validation_start(trainer, MODULE)
+        now[0] += validated
+        clock.on_validation_end(trainer, MODULE)
     assert clock.epoch() == pytest.approx(seconds + more)
+    assert clock.epoch(-1) == pytest.approx(0.25 * seconds + more)
     assert clock.validation() == pytest.approx(more)
 
 

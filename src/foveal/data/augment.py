@@ -180,17 +180,20 @@ def window(images: Tensor, v: Variation) -> tuple[Tensor, Tensor]:
 
 def lit(images: Tensor, v: Variation) -> Tensor:
     """Another lamp, another exposure."""
-    from kornia.enhance import adjust_hue_raw, adjust_saturation_raw
-
     images = images * (1 + even(images, v.brightness))
     mean = images.mean((1, 2, 3), keepdim=True)
     images = (images - mean) * (1 + even(images, v.contrast)) + mean + even(images, v.tint, 3)
-    if v.saturation or v.hue:
+    if v.hue:
         from kornia.color import hsv_to_rgb, rgb_to_hsv
+        from kornia.enhance import adjust_hue_raw, adjust_saturation_raw
 
         hsv = rgb_to_hsv(images.clamp(0.0, 1.0))
         hsv = adjust_saturation_raw(hsv, 1 + even(images, v.saturation).flatten())
         images = hsv_to_rgb(adjust_hue_raw(hsv, even(images, 2 * math.pi * v.hue).flatten()))
+    elif v.saturation:  # towards grey and away from it, as most augment: a quarter of the time of the way through HSV
+        from kornia.color import rgb_to_grayscale
+
+        images = torch.lerp(rgb_to_grayscale(images), images, 1 + even(images, v.saturation))
     if v.grey:
         images = torch.where(bernoulli(images, v.grey), images.mean(1, keepdim=True), images)
     if v.gamma:

@@ -85,6 +85,8 @@ class Training(ABC):
     watched: tuple[str, str] = ("val_loss", "min")
     # how many validations `finish` takes as long as, for the time that is announced
     validations_at_end: float = 0.0
+    # of a rehearsal: after how many epochs batches come again, as they do in its second epoch; None: never
+    novel_epochs: int | None = None
 
     def begin(self, folder: Path) -> None:  # noqa: B027 — most need none
         """Write what a run's folder has from its first second on,
@@ -153,7 +155,7 @@ def train(
             whole = sum(sum(one) for one in seconds)
             later = [end + sum(sum(one) for one in seconds[place:]) for place, (_, end) in enumerate(seconds, 1)]
             if first:
-                about = "at most about" if any(stage.recipe.may_end_sooner() for stage in stages) else "about"
+                about = "at most about" if any(stage.recipe.patience for stage in stages) else "about"
                 announce(f"{describe(stages)}: {about} {duration(max(1, whole))} on {_words(machine)}")
                 for stage in stages:  # also those that come later: their recipes are settled when the run begins
                     if not (stage.folder / RECIPE).exists():
@@ -226,15 +228,17 @@ def _rehearse(
 
     What is wrong with a later stage is found here, before an earlier one has trained for long.
     """
-    paces: dict[str, tuple[float, float]] = {}  # stages that differ in their seed take as long as each other
+    paces: dict[
+        str, tuple[Callable[[int], float], float]
+    ] = {}  # stages that differ in their seed take as long as each other
     seconds = []
     for stage in stages:
         kind = stage.recipe.changed(seed=0).text()
         if kind not in paces:
             with _named(stage):
                 paces[kind] = _pace(task, stage, data, machine, progress)
-        epoch, end = paces[kind]
-        seconds.append((stage.epochs_left() * epoch, end))
+        epochs, end = paces[kind]
+        seconds.append((epochs(stage.epochs_left()), end))
     return seconds
 
 
@@ -249,16 +253,26 @@ def _named(stage: Stage) -> Iterator[None]:
         raise FovealError(f"{stage.name}, whose recipe is its own: {error}") from None
 
 
-def _pace(task: Trainable, stage: Stage, data: Any, machine: Machine, progress: Progress) -> tuple[float, float]:
-    """Seconds of an epoch, and of a stage's end. Nothing holds model and images once it has returned: the next stage's
-    take their place.
+def _pace(
+    task: Trainable, stage: Stage, data: Any, machine: Machine, progress: Progress
+) -> tuple[Callable[[int], float], float]:
+    """Seconds of so many epochs, and of a stage's end. Nothing holds model and images once it has returned: the next
+    stage's take their place.
     """
     recipe, fresh, clock = stage.recipe, not (stage.folder / CHECKPOINT).exists(), Clock()
     training = task.rehearsal(recipe, data, stage.folder, machine, progress, fresh)
-    trainer = trainer_of(recipe, machine, callbacks=[clock], **SHORT)
+    novel = training.novel_epochs
+    short = SHORT if novel is None else SHORT | {"max_epochs": 2}
+    trainer = trainer_of(recipe, machine, callbacks=[clock], **short)
     with interruptible(), matmul_precision(recipe.precision):
         trainer.fit(training.module, datamodule=training.data)
-    return clock.epoch(), clock.validation() * training.validations_at_end
+    new, again, end = clock.epoch(), clock.epoch(-1), clock.validation() * training.validations_at_end
+
+    def seconds(epochs: int) -> float:
+        fresh = epochs if novel is None else min(epochs, novel)
+        return fresh * new + (epochs - fresh) * again
+
+    return seconds, end
 
 
 def _claim(stage: Stage, data: Any) -> None:

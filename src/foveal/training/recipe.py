@@ -63,10 +63,6 @@ class Recipe(Options):
     def check_weights(self) -> None:
         """Raise a FovealError where weights to begin with are known to be missing: before anything is read."""
 
-    def may_end_sooner(self) -> bool:
-        """Whether a run may take less time than a few of its first steps tell."""
-        return self.patience > 0
-
     def earlier(self, folder: Path | None = None) -> "dict[str, Recipe]":
         """Runs on the same data that must have ended before this one begins, such as those of its teachers: the folder
         of each, inside of this run's, and its recipe. folder: this run's; what was begun in it keeps its recipe.

@@ -1,10 +1,11 @@
 """How long a run will take, measured before it begins: a few steps of it, with its own model, data and machine.
 
-    run = epochs · (batches · s + validation) + p · validation,   validation = (batches of validation) · v
+    run = Σ_epochs (batches · s + validation) + p · validation,   validation = (batches of validation) · v
 
 Symbols: s seconds from the end of one training step to the end of the next, with the wait for its batch; v seconds per
 batch of validation; p validations that the end of a run takes as long as, when the kept model predicts the splits. The
-first step is left out: it warms up.
+first step is left out: it warms up. Where batches come again, and take less time then, s is another in those epochs:
+two short epochs are tried, the second of the same batches as the first.
 """
 
 import time
@@ -29,13 +30,13 @@ class Clock(pl.Callback):
     """Reads the time at the end of each step, and around validation."""
 
     def __init__(self) -> None:
-        self.ends: list[float] = []
+        self.epochs: list[list[float]] = []  # the ends of their steps, after their beginning
         self.batches = self.validations = 0  # of a whole epoch
         self.validated = 0.0  # seconds per batch of validation
 
-    def epoch(self) -> float:
-        """Seconds of a whole epoch."""
-        first, *others = self.ends
+    def epoch(self, number: int = 0) -> float:
+        """Seconds of a whole epoch that is like the one tried at this place."""
+        first, *others = self.epochs[number]
         step = (others[-1] - others[0]) / (len(others) - 1) if len(others) > 1 else others[0] - first
         return step * self.batches + self.validation()
 
@@ -45,10 +46,12 @@ class Clock(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.batches = len(trainer.train_dataloader or ())
-        self.ends = [_now(module)]
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self.epochs.append([_now(module)])
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        self.ends.append(_now(module))
+        self.epochs[-1].append(_now(module))
 
     def on_validation_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.validated = _now(module)

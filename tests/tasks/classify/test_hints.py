@@ -3,6 +3,7 @@
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.nn import functional as F
 from training.little import FIELDS, a_set, same_run, trained
 
 from foveal.errors import FovealError
@@ -50,6 +51,70 @@ def test_a_larger_model_sees_the_pupils_images_its_own_way():
     assert pupil.head[3].weight.grad is None
     assert all(parameter.grad is None for parameter in larger.parameters())
     assert not any("larger" in name for name in hints.state_dict())
+
+
+def test_all_that_a_pupil_gathers_learns_what_the_heads_of_teachers_are_told():
+    torch.manual_seed(0)
+    pupil = create("icam-30k", classes=2, image=32, patch=8, queries=3)
+    teachers = [create("efficientnet-lite0", classes=2, pooled=True, **LITTLE) for _ in range(2)]
+    lot = Teachers(teachers, False)
+    hints = hints_of("pooled", pupil, 32, lot)
+    images = torch.rand(5, 3, 32, 32)
+    soft, told = lot.answer_and_see(images)
+    torch.testing.assert_close(soft, lot(images))
+    with torch.no_grad():
+        maps = teachers[1].features(images)
+        pools = [pool for one in maps for pool in (one.mean((2, 3)), one.amax((2, 3)))]
+        wanted = torch.cat([teachers[1].top(maps[-1]).mean((2, 3)), *pools], 1)
+    torch.testing.assert_close(told[1], wanted)
+    logits, summary = pupil.eval().answer_and_summary(images)
+    torch.testing.assert_close(logits, pupil(images))
+    assert summary.shape == (5, pupil.summary_width)
+    torch.testing.assert_close(summary[:, :72], pupil.queries(images).flatten(1))
+    loss = hints(summary, told)
+    # by hand: every number standardised over the batch, by one linear map each
+    gathered, losses = F.batch_norm(summary, None, None, training=True), []
+    for linear, one in zip(hints.loss.linear, told, strict=True):
+        standard = (one - one.mean(0)) / one.std(0, correction=0).clamp(min=1e-6)
+        losses.append((F.linear(gathered, linear.weight[:, :, 0, 0], linear.bias) - standard).square().mean(1))
+    torch.testing.assert_close(loss, (losses[0] + losses[1]) / 2, rtol=1e-4, atol=1e-5)
+    loss.mean().backward()
+    assert pupil.phi[0][0].weight.grad.abs().sum() > 0
+    assert pupil.head[3].weight.grad is None
+    with pytest.raises(FovealError, match="--hints pooled: expected EfficientNet-Lites as teachers, got Icam"):
+        hints_of("pooled", pupil, 32, Teachers([pupil], False))
+    with pytest.raises(FovealError, match="--hints: expected an ICAM, which learns them, got EfficientNetLite"):
+        hints_of("pooled", teachers[0], 32, lot)
+
+
+@pytest.mark.parametrize("views", [0, 2])
+def test_a_run_with_pooled_hints_resumes(data, tmp_path, monkeypatch, views):
+    trained(
+        ClassifyRecipe(
+            data=str(data), model="efficientnet-lite0", config={"pooled": True, **LITTLE}, size=32, batch=5, epochs=1
+        ),
+        tmp_path / "teacher",
+        machine=CPU,
+    )
+    recipe = ClassifyRecipe(
+        data=str(data), hints="pooled", teachers=f"{tmp_path}/teacher/", views=views, checkpoint="last",
+        **FIELDS | {"epochs": 4},
+    )  # fmt: skip
+    trained(recipe, tmp_path / "runs/whole", machine=CPU)
+    real, written = journal_module.write_atomic, []
+
+    def deadly(path, content):
+        real(path, content)
+        written.append(path.name)
+        if written.count("last.ckpt") == 3:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal_module, "write_atomic", deadly)
+        with pytest.raises((KeyboardInterrupt, FovealError)):
+            trained(recipe, tmp_path / "runs/killed", machine=CPU)
+    trained(recipe, tmp_path / "runs/killed", resume=True, machine=CPU)
+    same_run(tmp_path / "runs/whole", tmp_path / "runs/killed")
 
 
 def test_a_run_with_hints_keeps_the_pupil_alone_and_resumes(data, tmp_path, monkeypatch):

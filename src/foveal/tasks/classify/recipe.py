@@ -158,10 +158,6 @@ class ClassifyRecipe(Recipe):
         asked = self.fold_column is None or self.fold is not None or chosen
         expect(asked, "--fold-column", "--folds or --fold beside it, which say what to test on", "neither")
 
-    def may_end_sooner(self) -> bool:
-        frozen = self.backbone_lr == 0
-        return super().may_end_sooner() or (0 < self.views < self.epochs and (frozen or self.taught()))
-
     def taught(self) -> bool:
         """Whether it has teachers."""
         return self.num_teachers > 0 or self.teachers is not None

@@ -63,7 +63,10 @@ class ClassifyTask(Task):
     ) -> "Training":
         from foveal.tasks.classify.training import ClassifyTraining
 
-        return ClassifyTraining(recipe, data, folder, machine, progress, fresh, rehearsed=True)
+        short = recipe.changed(views=min(recipe.views, 1))  # its second epoch has the views of the first
+        training = ClassifyTraining(short, data, folder, machine, progress, fresh, rehearsed=True)
+        training.novel_epochs = recipe.views or None
+        return training
 
     def describe_result(self, result: dict[str, Any], folder: Path) -> list[str]:
         from foveal.tasks.classify.finish import describe_result
