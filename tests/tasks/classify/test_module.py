@@ -14,7 +14,9 @@ from foveal.data.batches import Batch
 from foveal.errors import FovealError
 from foveal.models.efficientnet_lite import EfficientNetLite
 from foveal.models.zoo import create
-from foveal.tasks.classify.module import ClassifyModule, blocks_of, is_backbone
+from foveal.tasks.classify.kept import Kept
+from foveal.tasks.classify.module import ClassifyModule
+from foveal.tasks.classify.parts import blocks_of, is_backbone
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.training.average import Average
 from foveal.training.harness import Machine
@@ -203,19 +205,10 @@ def test_what_is_frozen_sees_each_view_once(tmp_path, monkeypatch, ema):
         seen.append(len(images))
         return real(self, images)
 
-    class Forgetful(dict):
-        def __contains__(self, key):
-            return False
-
-    def forgetting(self, *arguments, **named):
-        self.memory = Forgetful()
-        return kept(self, *arguments, **named)
-
     monkeypatch.setattr(EfficientNetLite, "see", counting)
     trained(recipe, tmp_path / "once", machine=Machine(device="cpu"))
     once = len(seen)
-    kept = ClassifyModule.kept
-    monkeypatch.setattr(ClassifyModule, "kept", forgetting)
+    monkeypatch.setattr(Kept, "__contains__", lambda *_: False)
     trained(recipe, tmp_path / "each", machine=Machine(device="cpu"))
     assert once < len(seen) - once
     same_run(tmp_path / "once", tmp_path / "each")

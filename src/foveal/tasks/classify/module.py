@@ -1,7 +1,7 @@
 """Classification as a LightningModule: one label per image or several."""
 
 import copy
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Iterator
 from typing import Any, Self, cast
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from foveal.data.augment import augmentation, cut_mixed, mixed
+from foveal.data.augment import augmentation, bernoulli, cut_mixed, mixed
 from foveal.data.batches import Batch
 from foveal.data.image_input import ImageInput
 from foveal.errors import expect
@@ -23,22 +23,21 @@ from foveal.losses.classification import (
 )
 from foveal.metrics.classification import average_precision, balanced_accuracy, mean
 from foveal.models.efficientnet_lite import EfficientNetLite
-from foveal.models.icam import Icam
 from foveal.models.image_model import channels_last, fold_batch_norms
-from foveal.models.mbconv import Stages
 from foveal.runtime.answers import decide, probabilities
 from foveal.tasks.classify.hints import Hinted, Summarised
+from foveal.tasks.classify.kept import Kept
 from foveal.tasks.classify.logit_adjustment import adjust_logits
+from foveal.tasks.classify.parts import blocks_of, is_backbone, record
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.teachers import Teachers
 from foveal.training.diverged import expect_finite
 from foveal.training.gather import gathered
 from foveal.training.module import TaskModule
 from foveal.training.recipe import FULL
-from foveal.training.recompute import outermost_blocks
 from foveal.training.schedule import cosine
 
-VIEWS_ROOM = 2 * 2**30  # bytes of augmented images that are kept in memory
+ROOM = 2 * 2**30  # bytes of augmented images that are kept in memory
 
 
 class ClassifyModule(TaskModule):
@@ -82,9 +81,9 @@ class ClassifyModule(TaskModule):
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad_(not self.frozen(name))
         self.train()  # Lightning leaves every part in the mode in which it finds it
-        # whether there is room for all views; where nothing sees pixels again, none is needed
-        self.room = not self.only_head and recipe.views * images * 3 * recipe.size**2 <= VIEWS_ROOM
-        self.memory: dict[tuple[str, Hashable], Any] = {}  # of views, see `kept`
+        self.kept = Kept(recipe.views > 0)
+        # whether there is room for the pixels of all views, too; where nothing sees them again, none is needed
+        self.room = not self.only_head and recipe.views * images * 3 * recipe.size**2 <= ROOM
         self.folded: list[Any] | None = None  # in a list it is no module of this one's, and in no checkpoint
         self.resident: Tensor | None = None  # all images, where they lie on the device
         self.sample: Tensor | None = None  # images as recorded steps take them, while a run begins
@@ -117,6 +116,10 @@ class ClassifyModule(TaskModule):
     def normalised(self, images: Tensor) -> Tensor:
         normalised: Tensor = self.input(images)
         return normalised.contiguous(memory_format=torch.channels_last)
+
+    def on_train_end(self) -> None:
+        super().on_train_end()
+        self.kept.clear()
 
     def on_fit_start(self) -> None:
         self.resident = self.trainer.datamodule.on_device(self.device)  # type: ignore[attr-defined]
@@ -184,6 +187,10 @@ class ClassifyModule(TaskModule):
                 images, targets = self.vary(batch)
                 return self.normalised(images), targets
             pixels, targets = self.kept("view", self.view, lambda: self.draw_view(batch), keep=self.room)
+            if (
+                self.recipe.augment != "none"
+            ):  # which all mirror: what a teacher says of a view holds for its mirror image
+                pixels = torch.where(bernoulli(pixels, 0.5), pixels.flip(3), pixels)
             return self.normalised(self.input.scaled(pixels)), targets
 
     def vary(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -204,16 +211,7 @@ class ClassifyModule(TaskModule):
 
     def view(self) -> int:
         """The number of this batch's view: with --views it comes again, of the same images."""
-        return self.number() % (self.recipe.views * int(self.trainer.num_training_batches))
-
-    def kept(self, what: str, of: Callable[[], Hashable], make: Callable[[], Any], keep: bool = True) -> Any:
-        """What does not change while the model learns: made once for each view, or with each batch without --views."""
-        if not (keep and self.recipe.views):
-            return make()
-        key = what, of()
-        if key not in self.memory:
-            self.memory[key] = make()
-        return self.memory[key]
+        return self.number() % int(self.recipe.views * self.trainer.num_training_batches)
 
     @property
     def only_head(self) -> bool:
@@ -321,43 +319,3 @@ class ClassifyModule(TaskModule):
     def configure_optimizers(self) -> Any:
         warmup = round(self.recipe.warmup * self.steps)
         return self.adamw(self.groups(), lambda step: cosine(step, self.steps, warmup), self.recipe.lr)
-
-
-def is_backbone(model: nn.Module, name: str) -> bool:
-    """Whether a weight of this name belongs to what sees pixels: ICAM's Φ, EfficientNet-Lite up to its last mean,
-    or all of another model but its last layer.
-    """
-    if isinstance(model, Icam):
-        return name.startswith("phi.")
-    if isinstance(model, EfficientNetLite):
-        return name.startswith(("stages.", "top."))
-    return not name.startswith(("net.classifier", "head."))
-
-
-def blocks_of(model: nn.Module) -> Iterator[nn.Module]:
-    """What is computed again under gradient checkpointing: the blocks of ICAM's Φ and its decoder's layers.
-
-    Of another model, its stages or its outermost lists of blocks.
-    """
-    if isinstance(model, Icam):
-        yield from model.phi.children() if isinstance(model.phi, Stages) else [model.phi]
-        yield from model.layers
-        return
-    yield from outermost_blocks(model, (nn.ModuleList, Stages))
-
-
-def record(model: nn.Module, sample: Tensor) -> None:
-    """Record the forward and the backward pass as CUDA graphs, so that a step is two launches instead of hundreds.
-
-    The warm-up moves BatchNorm's statistics: they are put back, or a run that is resumed would differ from one that
-    was never stopped.
-    """
-    kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    sample = sample.contiguous(memory_format=torch.channels_last)
-    model.train()
-    torch.cuda.make_graphed_callables(model, (sample,))
-    with torch.no_grad():
-        for name, buffer in model.named_buffers():
-            buffer.copy_(kept[name])
-        for parameter in model.parameters():
-            parameter.grad = None

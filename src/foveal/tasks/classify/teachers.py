@@ -29,6 +29,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -43,6 +44,9 @@ from foveal.runtime.packaged import FILE
 from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.classify.data import divided
 from foveal.training.cuda_graph import CudaGraph
+
+if TYPE_CHECKING:
+    from foveal.models.efficientnet_lite import EfficientNetLite
 
 PLACE = "{fold}"
 
@@ -102,8 +106,9 @@ class Teachers:
             if told is None:
                 answers.append(model(seen[view]).float())
             else:
-                told.append(model.see(seen[view]))
-                answers.append(model.answer(told[-1]).float())
+                lite = cast("EfficientNetLite", model)
+                told.append(lite.see(seen[view]))
+                answers.append(lite.answer(told[-1]).float())
         probabilities = [logits.sigmoid() if self.multi_label else logits.softmax(1) for logits in answers]
         pairs = zip(probabilities, self.coarser, strict=True)
         coarse = [probability if matrix is None else normalised(probability @ matrix) for probability, matrix in pairs]
