@@ -154,6 +154,7 @@ class ClassifyModule(TaskModule):
             return self.logged(self.loss(self.model.answer(seen), targets, batch.good), batch)
         images, targets = self.augmented(batch)
         soft, told = self.kept("taught", self.view, lambda: self.taught(images))
+        images = self.mirrored(images)
         hint: Tensor | None = None
         if self.hints is None:
             logits = self.model(images)
@@ -187,11 +188,14 @@ class ClassifyModule(TaskModule):
                 images, targets = self.vary(batch)
                 return self.normalised(images), targets
             pixels, targets = self.kept("view", self.view, lambda: self.draw_view(batch), keep=self.room)
-            if (
-                self.recipe.augment != "none"
-            ):  # which all mirror: what a teacher says of a view holds for its mirror image
-                pixels = torch.where(bernoulli(pixels, 0.5), pixels.flip(3), pixels)
             return self.normalised(self.input.scaled(pixels)), targets
+
+    def mirrored(self, images: Tensor) -> Tensor:
+        """Half of the views that come again: what teachers say of an image, they say of its mirror image, too."""
+        if not self.recipe.views or self.recipe.augment == "none":  # all other augmentations mirror
+            return images
+        flipped = torch.where(bernoulli(images, 0.5), images.flip(3), images)
+        return flipped.contiguous(memory_format=torch.channels_last)
 
     def vary(self, batch: Batch) -> tuple[Tensor, Tensor]:
         images = self.augment(self.images(batch))
