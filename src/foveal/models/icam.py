@@ -19,7 +19,7 @@ Example: Icam(IcamConfig(image=64, patch=16, width=14, classes=3))(torch.rand(2,
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import cast
 
 import torch
@@ -121,7 +121,6 @@ PRESETS = {
         pooled=True,
     ),
     "icam-fast": FAST,  # 42,797 parameters: chosen by the clock, scripts/search_fast.py
-    "icam-fast-320": replace(FAST, image=320, patch=160, pool=10),  # the same weights, twice the pixels
 }
 
 

@@ -25,7 +25,7 @@ OTHERS = {  # a value for each option that is not its default, as typed and as m
     "views": ("3", 3),
     "label_weight": ("0.5", 0.5),
     "hints": ("imagenet", "imagenet"),
-    "hint_weight": ("0.5", 0.5),
+    "hint_weight": ("0.7", 0.7),
     "size": ("112", 112),
     "epochs": ("7", 7),
     "batch": ("11", 11),

@@ -103,9 +103,10 @@ def test_a_shipped_recipe_of_teachers_takes_images_as_the_pupil_does(data, teach
     """A surface has no up and down for either of them, and a fault of a few pixels needs as many; a file of one's own
     says itself how large images are and how they vary.
     """
-    pupil = ClassifyRecipe(data=str(data), num_teachers=1, augment="surface", size=448)
-    shipped = pupil.earlier()["teachers/seed0"]
-    assert (shipped.model, shipped.augment, shipped.size) == ("efficientnet-lite0", "surface", 448)
+    for size, larger in ((224, 320), (448, 448)):
+        pupil = ClassifyRecipe(data=str(data), num_teachers=1, augment="surface", size=size)
+        shipped = pupil.earlier()["teachers/seed0"]
+        assert (shipped.model, shipped.augment, shipped.size) == ("efficientnet-lite0", "surface", larger)
     own = recipe_for(data, teacher, augment="surface", size=448).earlier()["teachers/seed6"]
     assert own.augment == LITTLE["augment"] != "surface"
     assert own.size == LITTLE["size"] != 448
@@ -372,7 +373,7 @@ def test_what_a_teacher_has_of_its_pupil(teacher):
     assert list(pupil.earlier()) == ["teachers/seed6", "teachers/seed7", "teachers/seed8"]
     for seed, one in zip((6, 7, 8), pupil.earlier().values(), strict=True):
         assert (one.data, one.label, one.fold, one.blank, one.seed) == ("photos", "kind", 1, [[0, 0, 1, 0.5]], seed)
-        assert (one.model, one.init_from, one.size, one.num_teachers) == ("efficientnet-lite0", "imagenet", 96, 0)
+        assert (one.model, one.init_from, one.size, one.num_teachers) == ("efficientnet-lite0", "imagenet", 320, 0)
     assert {one.size for one in pupil.changed(teacher_recipe=str(teacher)).earlier().values()} == {40}
     assert ClassifyRecipe().earlier() == {}
 
@@ -488,8 +489,8 @@ def test_the_shipped_recipe_small(tmp_path):
         device="cpu", out=tmp_path / "run", announce=lines.append,
     )  # fmt: skip
     epochs = read_options("teacher", ClassifyRecipe, RECIPES)["epochs"]
-    words = f"teachers/seed0: efficientnet-lite0, {epochs} epochs; then icam-fast-320, 1 epoch: about "
+    words = f"teachers/seed0: efficientnet-lite0, {epochs} epochs; then icam-fast, 1 epoch: about "
     assert lines[2].startswith(words)
-    assert run.result["model"] == "icam-fast-320"
+    assert run.result["model"] == "icam-fast"
     exported = foveal.load(tmp_path / "run/teachers/seed0").export(tmp_path / "teacher.onnx")
     assert exported.path.exists()

@@ -1,4 +1,11 @@
-"""Which part of a classifier is which: what sees pixels, what is computed again, what is recorded."""
+"""Which part of a classifier is which: what sees pixels, what is computed again, what is recorded.
+
+What sees pixels may be frozen (--backbone-lr 0): on images of groups that were not seen, a linear classifier on
+features of other photographs is often better than features that have moved to fit a few hundred of one's own.
+
+Paper, if recipe.backbone_lr == 0: Ananya Kumar, Aditi Raghunathan, Robbie Jones, Tengyu Ma, Percy Liang (2022).
+    Fine-tuning can distort pretrained features and underperform out-of-distribution. ICLR. arXiv:2202.10054.
+"""
 
 from collections.abc import Iterator
 

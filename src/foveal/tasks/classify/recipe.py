@@ -5,7 +5,7 @@ or from one of the recipes that are shipped.
 import glob
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from foveal.errors import FovealError, expect, short_repr
 from foveal.file_names import expanded
@@ -23,6 +23,7 @@ SAME = ("data", "label", "fold_column", "fold", "blank")
 OTHERWISE_SAME = ("size", "precision", "cuda_graphs")
 AUGMENTATIONS = ("none", "light", "lamp", "mild", "pipe", "crop", "surface", "turns", "strong")
 HINTS = ("none", "teachers", "pooled", IMAGENET)
+HINT_WEIGHT = 0.5
 LARGER = "efficientnet-lite0"  # whose maps are learned by --hints imagenet
 BALANCES = ("none", "weights", "margin", "sampling")
 
@@ -81,7 +82,7 @@ class ClassifyRecipe(Recipe):
     teacher_recipe: str = option(
         TEACHER,
         "the recipe of these teachers, a shipped one or a YAML file; data, folds, boxes and seed are the pupil's, and "
-        "so is the size where it names none, and size and augmentation of a shipped one",
+        "so is the size where it names none; a shipped one has the pupil's augmentation, and at least its size",
         metavar="NAME_OR_FILE",
     )
     views: int = option(
@@ -97,7 +98,7 @@ class ClassifyRecipe(Recipe):
         "of EfficientNet-Lite0 with ImageNet's weights, or none",
         HINTS,
     )
-    hint_weight: float = option(1.0, "weight of the hints in the loss", least=0)
+    hint_weight: float = option(HINT_WEIGHT, "weight of the hints in the loss", least=0)
     size: int = option(224, "side of the images in pixels", least=16)
     batch: int = option(32, "images per batch", least=1)
     backbone_lr: float = option(
@@ -148,8 +149,8 @@ class ClassifyRecipe(Recipe):
         alone = not self.num_teachers or self.teachers is None
         do = "add --num-teachers 0, or leave --teachers out"
         expect(alone, "--num-teachers", "0 beside --teachers, which are trained already", self.num_teachers, do)
-        fits = self.hint_weight == 1 or self.hints != "none"
-        expect(fits, "--hint-weight", "1 beside --hints none", f"{self.hint_weight:g}")
+        fits = self.hint_weight == HINT_WEIGHT or self.hints != "none"
+        expect(fits, "--hint-weight", f"{HINT_WEIGHT:g} beside --hints none", f"{self.hint_weight:g}")
         used = self.num_teachers > 0 or self.teacher_recipe == TEACHER
         needed = "--num-teachers beside it, which says how many are trained"
         expect(used, "--teacher-recipe", needed, "--num-teachers 0")
@@ -203,7 +204,9 @@ class ClassifyRecipe(Recipe):
             expect(fits, what, f"the pupil's {name}, {short_repr(shared[name])}", own.get(name), "leave it out")
         # How images may vary, and how large they must be to show what is asked, is a matter of the data: a shipped
         # recipe, which cannot know them, gives way to the pupil.
-        varied = {"augment": self.augment, "size": self.size} if self._shipped() else {}
+        varied: dict[str, Any] = {}
+        if self._shipped():
+            varied = {"augment": self.augment, "size": max(self.size, int(own.get("size", 0)))}
         fields = {name: getattr(self, name) for name in OTHERWISE_SAME} | own | varied | shared | {"seed": seed}
         try:
             return type(self)(**fields)
