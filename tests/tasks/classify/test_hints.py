@@ -144,7 +144,7 @@ def test_what_cannot_be_meant_is_refused(data, tmp_path):
     recipe = ClassifyRecipe(data=str(data), hints="teachers", **FIELDS)
     with pytest.raises(FovealError, match="--hints teachers: expected --num-teachers or --teachers beside it, got non"):
         trained(recipe, tmp_path / "run", machine=CPU)
-    with pytest.raises(FovealError, match="--hint-weight: expected 0.5 beside --hints none, got 3"):
+    with pytest.raises(FovealError, match=r"--hint-weight: expected 0\.5 beside --hints none, got 3"):
         recipe.changed(hints="none", hint_weight=3)
     with pytest.raises(FovealError, match="--hints: expected an ICAM, whose cells learn them, got EfficientNetLite"):
         hints_of("imagenet", create("efficientnet-lite0", classes=2, **LITTLE), 32, None)
