@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from foveal.data.augment import CORNERS, VARIATIONS, Variation, Vary, augmentation, cut_mixed, mixed
+from foveal.data.augment import CORNERS, VARIATIONS, Variation, Vary, augmentation, cut_mixed, lit, mixed
 from foveal.errors import FovealError
 
 
@@ -191,3 +191,12 @@ def test_mixed_keeps_the_sum_of_targets():
 def test_unknown():
     with pytest.raises(FovealError, match="no augmentation is called 'pipes'; the nearest is 'pipe'"):
         augmentation("pipes")
+
+
+def test_saturation_is_towards_grey_and_away_from_it(monkeypatch):
+    images = torch.rand(3, 3, 5, 7, generator=torch.Generator().manual_seed(1))
+    grey = (images * torch.tensor([0.299, 0.587, 0.114])[:, None, None]).sum(1, keepdim=True)
+    factor = torch.tensor([-1.0, 0.0, 0.5])[:, None, None, None]  # none, the image's own, half as much again
+    drawn = lambda images, reach, columns=1: factor if reach == 0.9 else torch.zeros(3, columns, 1, 1)  # noqa: E731
+    monkeypatch.setattr("foveal.data.augment.even", drawn)
+    torch.testing.assert_close(lit(images, Variation(saturation=0.9)), grey + (1 + factor) * (images - grey))

@@ -33,10 +33,10 @@ def test_seconds_of_an_epoch(monkeypatch, steps, batches, seconds, validated, lo
             now[0] += share * step
             clock.on_train_batch_end(trainer, MODULE, None, None, 0)
         clock.on_validation_start(trainer, MODULE)
-        now[0] += validated
+        now[0] += share * validated
         clock.on_validation_end(trainer, MODULE)
     assert clock.epoch() == pytest.approx(seconds + more)
-    assert clock.epoch(-1) == pytest.approx(0.25 * seconds + more)
+    assert clock.epoch(-1) == pytest.approx(0.25 * (seconds + more))
     assert clock.validation() == pytest.approx(more)
 
 

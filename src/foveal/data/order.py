@@ -41,7 +41,7 @@ class Order:
 
     def __len__(self) -> int:
         # In training every batch has the same size (a CUDA graph and BatchNorm want that): what is left over has its
-        # turn in another epoch.
+        # turn in another epoch; of a short period some may have none.
         return max(1, len(self.indices) // self.batch) if self.shuffle else -(-len(self.indices) // self.batch)
 
     def __iter__(self) -> Iterator[NDArray[np.int64]]:

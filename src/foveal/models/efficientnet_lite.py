@@ -117,7 +117,7 @@ class EfficientNetLite(nn.Module):
         return self.answer(self.see(images))
 
     def see(self, images: Tensor) -> Tensor:
-        """z: all that the head is told of the images, before it is normalised."""
+        """z: all that the head sees of the images, before it is normalised."""
         maps = self.features(images)
         seen = [self.top(maps[-1]).mean((2, 3))]
         if self.config.pooled:

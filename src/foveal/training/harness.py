@@ -269,8 +269,8 @@ def _pace(
     new, again, end = clock.epoch(), clock.epoch(-1), clock.validation() * training.validations_at_end
 
     def seconds(epochs: int) -> float:
-        fresh = epochs if novel is None else min(epochs, novel)
-        return fresh * new + (epochs - fresh) * again
+        first = epochs if novel is None else min(epochs, novel)
+        return first * new + (epochs - first) * again
 
     return seconds, end
 

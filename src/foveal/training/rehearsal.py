@@ -32,17 +32,17 @@ class Clock(pl.Callback):
     def __init__(self) -> None:
         self.epochs: list[list[float]] = []  # the ends of their steps, after their beginning
         self.batches = self.validations = 0  # of a whole epoch
-        self.validated = 0.0  # seconds per batch of validation
+        self.validated: list[float] = []  # seconds per batch of validation, after each epoch
 
     def epoch(self, number: int = 0) -> float:
         """Seconds of a whole epoch that is like the one tried at this place."""
         first, *others = self.epochs[number]
         step = (others[-1] - others[0]) / (len(others) - 1) if len(others) > 1 else others[0] - first
-        return step * self.batches + self.validation()
+        return step * self.batches + self.validation(number)
 
-    def validation(self) -> float:
-        """Seconds of a whole validation."""
-        return self.validated * self.validations
+    def validation(self, number: int = 0) -> float:
+        """Seconds of a whole validation, after that epoch."""
+        return self.validated[number] * self.validations
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.batches = len(trainer.train_dataloader or ())
@@ -54,12 +54,12 @@ class Clock(pl.Callback):
         self.epochs[-1].append(_now(module))
 
     def on_validation_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        self.validated = _now(module)
+        self.validated.append(_now(module))
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         loaders: Any = trainer.val_dataloaders
         self.validations = len(loaders)
-        self.validated = (_now(module) - self.validated) / max(1, min(VALIDATED, self.validations))
+        self.validated[-1] = (_now(module) - self.validated[-1]) / max(1, min(VALIDATED, self.validations))
 
 
 def _now(module: pl.LightningModule) -> float:

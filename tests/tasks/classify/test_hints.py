@@ -77,10 +77,12 @@ def test_all_that_a_pupil_gathers_learns_what_the_heads_of_teachers_are_told():
     for linear, one in zip(hints.loss.linear, told, strict=True):
         standard = (one - one.mean(0)) / one.std(0, correction=0).clamp(min=1e-6)
         losses.append((F.linear(gathered, linear.weight[:, :, 0, 0], linear.bias) - standard).square().mean(1))
-    torch.testing.assert_close(loss, (losses[0] + losses[1]) / 2, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(loss, (losses[0] + losses[1]) / 4, rtol=1e-4, atol=1e-5)
     loss.mean().backward()
     assert pupil.phi[0][0].weight.grad.abs().sum() > 0
     assert pupil.head[3].weight.grad is None
+    with pytest.raises(FovealError, match="--hints pooled: expected 2 images or more at once, got 1; raise --batch"):
+        hints(summary[:1], [one[:1] for one in told])
     with pytest.raises(FovealError, match="--hints pooled: expected EfficientNet-Lites as teachers, got Icam"):
         hints_of("pooled", pupil, 32, Teachers([pupil], False))
     with pytest.raises(FovealError, match="--hints: expected an ICAM, which learns them, got EfficientNetLite"):
@@ -144,7 +146,7 @@ def test_what_cannot_be_meant_is_refused(data, tmp_path):
     recipe = ClassifyRecipe(data=str(data), hints="teachers", **FIELDS)
     with pytest.raises(FovealError, match="--hints teachers: expected --num-teachers or --teachers beside it, got non"):
         trained(recipe, tmp_path / "run", machine=CPU)
-    with pytest.raises(FovealError, match=r"--hint-weight: expected 0\.5 beside --hints none, got 3"):
+    with pytest.raises(FovealError, match="--hint-weight: expected 1 beside --hints none, got 3"):
         recipe.changed(hints="none", hint_weight=3)
     with pytest.raises(FovealError, match="--hints: expected an ICAM, whose cells learn them, got EfficientNetLite"):
         hints_of("imagenet", create("efficientnet-lite0", classes=2, **LITTLE), 32, None)

@@ -18,6 +18,7 @@ from foveal.tasks.classify.kept import Kept
 from foveal.tasks.classify.module import ClassifyModule
 from foveal.tasks.classify.parts import blocks_of, is_backbone
 from foveal.tasks.classify.recipe import ClassifyRecipe
+from foveal.training import journal as journal_module
 from foveal.training.average import Average
 from foveal.training.harness import Machine
 from foveal.training.schedule import cosine
@@ -175,7 +176,7 @@ def test_what_sees_pixels_may_learn_more_slowly():
 def test_what_sees_pixels_is_frozen_without_a_learning_rate(name):
     config = {"patch": 8, "mixer": True} if name == "icam-31k" else {}
     model = create(name, image=32, classes=5, **config)
-    task = task_of(model=model, backbone_lr=0, lr=0.01, ema=0.9, augment="none")
+    task = task_of(model=model, backbone_lr=0, lr=0.01, augment="none")
     before = {key: tensor.clone() for key, tensor in task.model.state_dict().items()}
     task.log = lambda *args, **keywords: None
     optimizer = task.configure_optimizers()["optimizer"]
@@ -212,6 +213,49 @@ def test_what_is_frozen_sees_each_view_once(tmp_path, monkeypatch, ema):
     trained(recipe, tmp_path / "each", machine=Machine(device="cpu"))
     assert once < len(seen) - once
     same_run(tmp_path / "once", tmp_path / "each")
+
+
+def test_what_is_frozen_stays_so_where_steps_are_recorded(monkeypatch):
+    modes = {}
+
+    def recorded(model, samples):
+        modes.update({name: module.training for name, module in model.named_modules()})
+
+    monkeypatch.setattr(torch.cuda, "make_graphed_callables", recorded)
+    task = task_of(backbone_lr=0)
+    data = types.SimpleNamespace(splits=types.SimpleNamespace(train=range(7)))
+    task._trainer = types.SimpleNamespace(datamodule=data)
+    task.eval()
+    task.record()
+    assert {name: mode for name, mode in modes.items() if mode == name.startswith("phi")} == {}
+
+
+def test_a_model_that_would_learn_nothing_is_refused():
+    with pytest.raises(FovealError, match="--backbone-lr: expected above 0 for a model whose last layer is not known"):
+        task_of(model=torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 5)), backbone_lr=0)
+
+
+def test_a_frozen_run_resumes(tmp_path, monkeypatch):
+    data = a_set(tmp_path / "set")
+    recipe = ClassifyRecipe(
+        data=str(data), fold=1, model="efficientnet-lite0", config={"pooled": True}, size=32, batch=8, epochs=4,
+        backbone_lr=0, views=3, checkpoint="last",
+    )  # fmt: skip
+    trained(recipe, tmp_path / "whole", machine=Machine(device="cpu"))
+    real, written = journal_module.write_atomic, []
+
+    def deadly(path, content):
+        real(path, content)
+        written.append(path.name)
+        if written.count("last.ckpt") == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal_module, "write_atomic", deadly)
+        with pytest.raises((KeyboardInterrupt, FovealError)):
+            trained(recipe, tmp_path / "killed", machine=Machine(device="cpu"))
+    trained(recipe, tmp_path / "killed", resume=True, machine=Machine(device="cpu"))
+    same_run(tmp_path / "whole", tmp_path / "killed")
 
 
 def models():

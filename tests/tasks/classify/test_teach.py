@@ -161,7 +161,7 @@ def test_left_is_of_the_whole(data, teacher, tmp_path, monkeypatch, capsys):
     the end of each the 4 images of val and the 4 of test are predicted: two validations.
     """
     monkeypatch.setattr("foveal.training.harness.Clock.epoch", lambda clock, number=0: 600.0)
-    monkeypatch.setattr("foveal.training.harness.Clock.validation", lambda clock: 60.0)
+    monkeypatch.setattr("foveal.training.harness.Clock.validation", lambda clock, number=0: 60.0)
     lines = []
     recipe = recipe_for(data, teacher, num_teachers=1)
     trained(recipe, tmp_path / "run", machine=CPU, announce=lines.append)

@@ -70,29 +70,34 @@ class Hinted(nn.Module):
 
 
 class Summarised(nn.Module):
-    """How far all that an ICAM has gathered is from what the heads of its teachers are told: maps of one cell."""
+    """How far all that an ICAM has gathered is from the features that the heads of its teachers see: maps of one cell.
+
+    Half of the loss of hints: a guess without looking costs ½ beside a cross-entropy of about 1.
+    """
 
     def __init__(self, pupil: nn.Module, teachers: Teachers) -> None:
         super().__init__()
         if not isinstance(pupil, Icam):
             raise FovealError(f"--hints: expected an ICAM, which learns them, got {type(pupil).__name__}")
-        widths = []
+        self.widths = []
         for model in teachers.models:
             if not isinstance(model, EfficientNetLite):
                 raise FovealError(
                     f"--hints pooled: expected EfficientNet-Lites as teachers, got {type(model).__name__}"
                 )
-            widths.append(model.seen_width)
+            self.widths.append(model.seen_width)
         # queries and pools differ in scale
-        self.norm, self.loss = nn.BatchNorm1d(pupil.summary_width), Hints(pupil.summary_width, widths)
+        self.norm, self.loss = nn.BatchNorm1d(pupil.summary_width), Hints(pupil.summary_width, self.widths)
 
-    def forward(self, summary: Tensor, told: Sequence[Tensor]) -> Tensor:
+    def forward(self, summary: Tensor, features: Sequence[Tensor]) -> Tensor:
         """(B, W), and (B, F) of each teacher → (B,)."""
-        loss: Tensor = self.loss(self.norm(summary)[:, :, None, None], [one[:, :, None, None] for one in told])
-        return loss
+        expect(len(summary) > 1, "--hints pooled", "2 images or more at once", 1, "raise --batch")
+        wanted = [one[:, :, None, None] for one in features]
+        loss: Tensor = self.loss(self.norm(summary)[:, :, None, None], wanted)
+        return loss / 2
 
 
-def hints_of(kind: str, pupil: nn.Module, size: int, teachers: Teachers | None) -> "Hinted | Summarised | None":
+def hints_of(kind: str, pupil: nn.Module, size: int, teachers: Teachers | None) -> Hinted | Summarised | None:
     """kind: "none", "teachers", "pooled" or "imagenet". size: of the pupil's images."""
     if kind == "none":
         return None

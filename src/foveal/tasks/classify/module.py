@@ -80,10 +80,11 @@ class ClassifyModule(TaskModule):
         self.teachers, self.hints = teachers, hints
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad_(not self.frozen(name))
+        learns = any(parameter.requires_grad for parameter in self.model.parameters())
+        expect(learns, "--backbone-lr", "above 0 for a model whose last layer is not known by its name", 0)
         self.train()  # Lightning leaves every part in the mode in which it finds it
         self.kept = Kept(recipe.views > 0)
-        # whether there is room for the pixels of all views, too; where nothing sees them again, none is needed
-        self.room = not self.only_head and recipe.views * images * 3 * recipe.size**2 <= ROOM
+        self.plan_memory(recipe.views * images)
         self.folded: list[Any] | None = None  # in a list it is no module of this one's, and in no checkpoint
         self.resident: Tensor | None = None  # all images, where they lie on the device
         self.sample: Tensor | None = None  # images as recorded steps take them, while a run begins
@@ -91,6 +92,18 @@ class ClassifyModule(TaskModule):
 
     def blocks(self) -> Iterator[nn.Module]:
         return blocks_of(self.model)
+
+    def plan_memory(self, views: int) -> None:
+        """What there is room for, of so many views of all images together: their pixels, where anything sees them
+        again, and numbers of what does not learn.
+        """
+        numbers = self.classes
+        if self.only_head:
+            numbers = self.model.seen_width
+        elif isinstance(self.hints, Summarised):
+            numbers += sum(self.hints.widths)
+        self.room = not self.only_head and 3 * views * self.recipe.size**2 <= ROOM
+        self.room_for_numbers = 4 * views * numbers <= ROOM
 
     def frozen(self, name: str) -> bool:
         """Whether a weight of this name stays as it is: no gradient is computed for it."""
@@ -120,6 +133,7 @@ class ClassifyModule(TaskModule):
     def on_train_end(self) -> None:
         super().on_train_end()
         self.kept.clear()
+        self.kept.keeps = False  # what is predicted from here on is predicted once
 
     def on_fit_start(self) -> None:
         self.resident = self.trainer.datamodule.on_device(self.device)  # type: ignore[attr-defined]
@@ -146,21 +160,22 @@ class ClassifyModule(TaskModule):
         size = self.recipe.size
         batch = min(self.recipe.batch, len(self.trainer.datamodule.splits.train))  # type: ignore[attr-defined]
         self.sample = torch.randn(batch, 3, size, size, device=self.device)
+        self.train()  # but for what is frozen
         record(self.model, self.sample)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         if self.only_head:
-            seen, targets = self.kept("seen", self.view, lambda: self.seen(batch))
+            seen, targets = self.kept("seen", self.view, lambda: self.seen(batch), keep=self.room_for_numbers)
             return self.logged(self.loss(self.model.answer(seen), targets, batch.good), batch)
         images, targets = self.augmented(batch)
-        soft, told = self.kept("taught", self.view, lambda: self.taught(images))
+        soft, features = self.kept("taught", self.view, lambda: self.taught(images), keep=self.room_for_numbers)
         images = self.mirrored(images)
         hint: Tensor | None = None
         if self.hints is None:
             logits = self.model(images)
         elif isinstance(self.hints, Summarised):
             logits, summary = self.model.answer_and_summary(images)
-            hint = self.hints(summary, told)
+            hint = self.hints(summary, features)
         else:
             logits, grid = self.model.answer_and_grid(images)
             hint = self.hints(grid, images)
@@ -173,7 +188,7 @@ class ClassifyModule(TaskModule):
         return self.logged(loss, batch)
 
     def taught(self, images: Tensor) -> tuple[Tensor | None, list[Tensor]]:
-        """What the teachers answer, and what their heads are told where the pupil learns that, too."""
+        """What the teachers answer, and the features that their heads see where the pupil learns these, too."""
         if self.teachers is None:
             return None, []
         if isinstance(self.hints, Summarised):
@@ -219,7 +234,7 @@ class ClassifyModule(TaskModule):
 
     @property
     def only_head(self) -> bool:
-        """Whether nothing learns but what answers, so that what it is told of a view can be kept."""
+        """Whether nothing learns but what answers, so that what it sees of a view can be kept."""
         alone = self.teachers is None and self.hints is None
         return alone and self.recipe.backbone_lr == 0 and isinstance(self.model, EfficientNetLite)
 
@@ -229,9 +244,11 @@ class ClassifyModule(TaskModule):
 
     @torch.no_grad()
     def see(self, images: Tensor) -> Tensor:
-        """What the head is told by all that is frozen: of a copy without BatchNorms, which takes 0.7 of the time."""
-        if self.folded is None:
-            self.folded = [channels_last(fold_batch_norms(copy.deepcopy(self.model).eval()))]
+        """What the head sees of all that is frozen: by a copy without BatchNorms, which takes 0.7 of the time."""
+        if self.folded is None:  # a copy of blocks that are computed again would call those of the model
+            own = self.recipe.checkpointing
+            folded = self.model if own else channels_last(fold_batch_norms(copy.deepcopy(self.model).eval()))
+            self.folded = [folded]
         seen: Tensor = self.folded[0].see(images)
         return seen
 

@@ -49,7 +49,6 @@ def record(model: nn.Module, sample: Tensor) -> None:
     """
     kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
     sample = sample.contiguous(memory_format=torch.channels_last)
-    model.train()
     torch.cuda.make_graphed_callables(model, (sample,))
     with torch.no_grad():
         for name, buffer in model.named_buffers():

@@ -23,7 +23,6 @@ SAME = ("data", "label", "fold_column", "fold", "blank")
 OTHERWISE_SAME = ("size", "precision", "cuda_graphs")
 AUGMENTATIONS = ("none", "light", "lamp", "mild", "pipe", "crop", "surface", "turns", "strong")
 HINTS = ("none", "teachers", "pooled", IMAGENET)
-HINT_WEIGHT = 0.5
 LARGER = "efficientnet-lite0"  # whose maps are learned by --hints imagenet
 BALANCES = ("none", "weights", "margin", "sampling")
 
@@ -98,13 +97,13 @@ class ClassifyRecipe(Recipe):
         "of EfficientNet-Lite0 with ImageNet's weights, or none",
         HINTS,
     )
-    hint_weight: float = option(HINT_WEIGHT, "weight of the hints in the loss", least=0)
+    hint_weight: float = option(1.0, "weight of the hints in the loss", least=0)
     size: int = option(224, "side of the images in pixels", least=16)
     batch: int = option(32, "images per batch", least=1)
     backbone_lr: float = option(
         1.0,
         "share of the learning rate for what sees pixels: ICAM's Φ, and of other models all but the last layer; 0 "
-        "freezes it, BatchNorms included, which takes a quarter of the time",
+        "freezes it, BatchNorms included",
         least=0,
     )
     warmup: float = option(0.05, "share of the run in which the learning rate rises", least=0, below=1)
@@ -149,8 +148,8 @@ class ClassifyRecipe(Recipe):
         alone = not self.num_teachers or self.teachers is None
         do = "add --num-teachers 0, or leave --teachers out"
         expect(alone, "--num-teachers", "0 beside --teachers, which are trained already", self.num_teachers, do)
-        fits = self.hint_weight == HINT_WEIGHT or self.hints != "none"
-        expect(fits, "--hint-weight", f"{HINT_WEIGHT:g} beside --hints none", f"{self.hint_weight:g}")
+        fits = self.hint_weight == 1 or self.hints != "none"
+        expect(fits, "--hint-weight", "1 beside --hints none", f"{self.hint_weight:g}")
         used = self.num_teachers > 0 or self.teacher_recipe == TEACHER
         needed = "--num-teachers beside it, which says how many are trained"
         expect(used, "--teacher-recipe", needed, "--num-teachers 0")

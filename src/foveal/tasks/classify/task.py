@@ -66,6 +66,7 @@ class ClassifyTask(Task):
         short = recipe.changed(views=min(recipe.views, 1))  # its second epoch has the views of the first
         training = ClassifyTraining(short, data, folder, machine, progress, fresh, rehearsed=True)
         training.novel_epochs = recipe.views or None
+        training.module.plan_memory(recipe.views * len(training.data.splits.train))
         return training
 
     def describe_result(self, result: dict[str, Any], folder: Path) -> list[str]:

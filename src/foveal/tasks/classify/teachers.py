@@ -94,21 +94,21 @@ class Teachers:
 
     @torch.no_grad()
     def answer_and_see(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """The probabilities, and of each teacher, which is an EfficientNet-Lite, all that its head is told, (B, F)."""
-        told: list[Tensor] = []
-        return self._answer(images, told), told
+        """The probabilities, and of each teacher, which is an EfficientNet-Lite, what its head sees, (B, F)."""
+        features: list[Tensor] = []
+        return self._answer(images, features), features
 
-    def _answer(self, images: Tensor, told: list[Tensor] | None = None) -> Tensor:
-        """told: where to put what the heads are told."""
+    def _answer(self, images: Tensor, features: list[Tensor] | None = None) -> Tensor:
+        """features: where to put what the heads see."""
         seen = {view: view(images, *self.affine[view]) for view in self.views}
         answers = []
         for model, view in zip(self.models, self.views, strict=True):
-            if told is None:
+            if features is None:
                 answers.append(model(seen[view]).float())
             else:
                 lite = cast("EfficientNetLite", model)
-                told.append(lite.see(seen[view]))
-                answers.append(lite.answer(told[-1]).float())
+                features.append(lite.see(seen[view]))
+                answers.append(lite.answer(features[-1]).float())
         probabilities = [logits.sigmoid() if self.multi_label else logits.softmax(1) for logits in answers]
         pairs = zip(probabilities, self.coarser, strict=True)
         coarse = [probability if matrix is None else normalised(probability @ matrix) for probability, matrix in pairs]
