@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from foveal.data.augment import augmentation, bernoulli, cut_mixed, mixed
 from foveal.data.batches import Batch
 from foveal.data.image_input import ImageInput
 from foveal.errors import expect
@@ -31,6 +30,7 @@ from foveal.tasks.classify.logit_adjustment import adjust_logits
 from foveal.tasks.classify.parts import blocks_of, is_backbone, record
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.teachers import Teachers
+from foveal.tasks.classify.views import Views
 from foveal.training.diverged import expect_finite
 from foveal.training.gather import gathered
 from foveal.training.module import TaskModule
@@ -67,7 +67,7 @@ class ClassifyModule(TaskModule):
         """
         super().__init__(channels_last(model), recipe)
         self.classes, self.multi_label, self.steps = classes, multi_label, steps
-        self.augment, self.input = augmentation(recipe.augment), ImageInput(mean, std)
+        self.views, self.input = Views(recipe, classes, multi_label), ImageInput(mean, std)
         self.register_buffer(
             "class_weight", class_weights(counts) if recipe.balance == "weights" else None, persistent=False
         )
@@ -169,7 +169,7 @@ class ClassifyModule(TaskModule):
             return self.logged(self.loss(self.model.answer(seen), targets, batch.good), batch)
         images, targets = self.augmented(batch)
         soft, features = self.kept("taught", self.view, lambda: self.taught(images), keep=self.room_for_numbers)
-        images = self.mirrored(images)
+        images = self.views.mirrored(images)
         hint: Tensor | None = None
         if self.hints is None:
             logits = self.model(images)
@@ -200,33 +200,11 @@ class ClassifyModule(TaskModule):
         """Images as the model takes them, and their targets."""
         with torch.autocast(self.device.type, enabled=False):
             if not self.recipe.views:
-                images, targets = self.vary(batch)
+                images, targets = self.views(self.images(batch), batch.labels)
                 return self.normalised(images), targets
-            pixels, targets = self.kept("view", self.view, lambda: self.draw_view(batch), keep=self.room)
+            draw = lambda: self.views.draw(self.images(batch), batch.labels, self.seed_of(self.view()))  # noqa: E731
+            pixels, targets = self.kept("view", self.view, draw, keep=self.room)
             return self.normalised(self.input.scaled(pixels)), targets
-
-    def mirrored(self, images: Tensor) -> Tensor:
-        """Half of the views that come again: what teachers say of an image, they say of its mirror image, too."""
-        if not self.recipe.views or self.recipe.augment == "none":  # all other augmentations mirror
-            return images
-        flipped = torch.where(bernoulli(images, 0.5), images.flip(3), images)
-        return flipped.contiguous(memory_format=torch.channels_last)
-
-    def vary(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        images = self.augment(self.images(batch))
-        targets = batch.labels if self.multi_label else F.one_hot(batch.labels, self.classes).float()
-        if self.recipe.mixup:
-            images, targets = mixed(images, targets, self.recipe.mixup)
-        if self.recipe.cutmix:
-            images, targets = cut_mixed(images, targets, self.recipe.cutmix)
-        return images, targets
-
-    def draw_view(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """A view is drawn from its own seed, not from the step's, and has 8 bits as any image."""
-        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(self.seed_of(self.view()))
-            images, targets = self.vary(batch)
-        return (images * 255).round().to(torch.uint8), targets
 
     def view(self) -> int:
         """The number of this batch's view: with --views it comes again, of the same images."""
