@@ -190,7 +190,7 @@ def lit(images: Tensor, v: Variation) -> Tensor:
         hsv = rgb_to_hsv(images.clamp(0.0, 1.0))
         hsv = adjust_saturation_raw(hsv, 1 + even(images, v.saturation).flatten())
         images = hsv_to_rgb(adjust_hue_raw(hsv, even(images, 2 * math.pi * v.hue).flatten()))
-    elif v.saturation:  # towards grey and away from it, as most augment: a quarter of the time of the way through HSV
+    elif v.saturation:  # towards grey and away from it, as most augment: 1/25 of the time of the way through HSV
         from kornia.color import rgb_to_grayscale
 
         images = torch.lerp(rgb_to_grayscale(images), images, 1 + even(images, v.saturation))
