@@ -15,6 +15,7 @@ from training.little import rows
 
 from foveal.errors import FovealError
 from foveal.training.journal import AtomicCheckpoint, Journal, weights
+from foveal.training.rehearsal import Pace
 
 WATCHED = ("val_score", "max")
 
@@ -110,6 +111,30 @@ def test_pace_within_an_epoch(tmp_path, monkeypatch):
     assert journal.pace(trainer, Module(0.0), 0.25) == {"images/s": "10", "left": "390 s"}
     trainer.max_epochs = 100
     assert journal.pace(trainer, Module(0.0), 0.25)["left"] == "165 min"
+
+
+@pytest.mark.parametrize(
+    ("first", "epoch", "last", "seconds", "left"),
+    [
+        (0, 0, None, 10.0, "100 s"),  # a quarter of an epoch of 40 s: 30 s, another of 40 s, and three of 10 s
+        (0, 1, 40.0, 10.0, "60 s"),
+        (0, 2, 40.0, 2.5, "28 s"),  # the first whose batches come again: those before it took four times as long
+        (0, 3, 10.0, 2.5, "18 s"),
+        (0, 3, 20.0, 2.5, "38 s"),  # what validation takes is known from the last epoch
+        (2, 2, 10.0, 10.0, "80 s"),  # resumed, with nothing kept: two epochs of 40 s, and one of 10 s
+    ],
+)
+def test_epochs_whose_batches_come_again_take_less_time(tmp_path, monkeypatch, first, epoch, last, seconds, left):
+    pace = Pace(new=4.0, again=1.0, novel=2)
+    journal, trainer = Journal(tmp_path, "best", WATCHED, verbose=False, pace=pace), Trainer()
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    trainer.current_epoch = first
+    journal.on_train_start(trainer, None)
+    journal.rows, trainer.current_epoch = [] if last is None else [{"seconds": last}], epoch
+    journal.on_train_epoch_start(trainer, None)
+    now[0] += seconds
+    assert journal.pace(trainer, Module(0.0), 0.25)["left"] == left
 
 
 def test_a_stage_of_several_counts_those_behind_it(tmp_path, capsys):

@@ -6,7 +6,7 @@ import pytest
 
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.training import rehearsal
-from foveal.training.rehearsal import Clock
+from foveal.training.rehearsal import Clock, Pace
 from foveal.training.stages import Stage, describe
 
 MODULE = types.SimpleNamespace(device=types.SimpleNamespace(type="cpu"))
@@ -38,6 +38,13 @@ def test_seconds_of_an_epoch(monkeypatch, steps, batches, seconds, validated, lo
     assert clock.epoch() == pytest.approx(seconds + more)
     assert clock.epoch(-1) == pytest.approx(0.25 * (seconds + more))
     assert clock.validation() == pytest.approx(more)
+
+
+@pytest.mark.parametrize(
+    ("novel", "count", "done", "seconds"), [(None, 5, 0, 35.0), (3, 5, 0, 25.0), (3, 2, 0, 14.0), (3, 5, 4, 2.0)]
+)
+def test_seconds_of_several_epochs(novel, count, done, seconds):
+    assert Pace(7.0, 2.0, novel).epochs(count, done) == seconds
 
 
 def test_what_is_left_of_a_stage(tmp_path):

@@ -29,7 +29,7 @@ from foveal.progress import Progress, silent
 from foveal.training.journal import CHECKPOINT, AtomicCheckpoint, Bar, Journal, duration
 from foveal.training.module import TaskModule
 from foveal.training.recipe import Recipe
-from foveal.training.rehearsal import SHORT, Clock
+from foveal.training.rehearsal import SHORT, Clock, Pace
 from foveal.training.run_folder import (
     DATA,
     RECIPE,
@@ -146,27 +146,29 @@ def train(
     expect_same_data(folder, data)
     shown = progress if first else silent
     with _own(folder, first), quiet(), determinism(), kept_memory():
-        stages = unfinished(recipe, folder)
+        stages, paces = unfinished(recipe, folder), [Pace()]
         later = [0.0]  # seconds that will pass after the last epoch of each stage: its end, and the stages behind it
         if recipe.earlier(folder):
             if first:
                 announce("a few steps of each stage, to say how long the whole will take …")
-            seconds = _rehearse(task, stages, data, machine, shown)
-            whole = sum(sum(one) for one in seconds)
-            later = [end + sum(sum(one) for one in seconds[place:]) for place, (_, end) in enumerate(seconds, 1)]
+            paces = _rehearse(task, stages, data, machine, shown)
+            seconds = [pace.epochs(stage.epochs_left()) for stage, pace in zip(stages, paces, strict=True)]
+            stages_take = [one + pace.end for one, pace in zip(seconds, paces, strict=True)]
+            whole = sum(stages_take)
+            later = [pace.end + sum(stages_take[place:]) for place, pace in enumerate(paces, 1)]
             if first:
                 about = "at most about" if any(stage.recipe.patience for stage in stages) else "about"
                 announce(f"{describe(stages)}: {about} {duration(max(1, whole))} on {_words(machine)}")
                 for stage in stages:  # also those that come later: their recipes are settled when the run begins
                     if not (stage.folder / RECIPE).exists():
                         _claim(stage, data)
-        for stage, behind in zip(stages[:-1], later, strict=False):
+        for stage, pace, behind in zip(stages[:-1], paces, later, strict=False):
             with _own(stage.folder, first), _named(stage):
                 expect_same_data(stage.folder, data)
-                result = _train_one(task, stage, data, machine, origin or {}, shown, behind)
+                result = _train_one(task, stage, data, machine, origin or {}, shown, pace, behind)
             if first:
                 announce(outcome(stage.name, result))
-        return _train_one(task, stages[-1], data, machine, origin or {}, shown, later[-1])
+        return _train_one(task, stages[-1], data, machine, origin or {}, shown, paces[-1], later[-1])
 
 
 def _train_one(
@@ -176,9 +178,10 @@ def _train_one(
     machine: Machine,
     origin: dict[str, Any],
     progress: Progress,
+    pace: Pace,
     later: float,
 ) -> dict[str, Any]:
-    """One stage, begun or resumed. later: seconds that will pass after its last epoch."""
+    """One stage, begun or resumed. pace: of its epochs; later: seconds that will pass after the last."""
     recipe, folder = stage.recipe, stage.folder
     last = folder / CHECKPOINT
     torch.manual_seed(recipe.seed)
@@ -191,6 +194,7 @@ def _train_one(
         verbose=not terminal,
         trail=recipe.average,
         name=stage.name,
+        pace=pace,
         later=later,
     )
     callbacks: list[pl.Callback] = [Bar(journal)] if terminal else []
@@ -220,26 +224,18 @@ def _train_one(
         return result
 
 
-def _rehearse(
-    task: Trainable, stages: Sequence[Stage], data: Any, machine: Machine, progress: Progress
-) -> list[tuple[float, float]]:
-    """Seconds that the epochs of each stage will take, and its end: a few of its steps, taken with a model that is then
-    thrown away.
+def _rehearse(task: Trainable, stages: Sequence[Stage], data: Any, machine: Machine, progress: Progress) -> list[Pace]:
+    """How long each stage will take: a few of its steps, taken with a model that is then thrown away.
 
     What is wrong with a later stage is found here, before an earlier one has trained for long.
     """
-    paces: dict[
-        str, tuple[Callable[[int], float], float]
-    ] = {}  # stages that differ in their seed take as long as each other
-    seconds = []
-    for stage in stages:
-        kind = stage.recipe.changed(seed=0).text()
+    paces: dict[str, Pace] = {}  # stages that differ in their seed take as long as each other
+    kinds = [stage.recipe.changed(seed=0).text() for stage in stages]
+    for stage, kind in zip(stages, kinds, strict=True):
         if kind not in paces:
             with _named(stage):
                 paces[kind] = _pace(task, stage, data, machine, progress)
-        epochs, end = paces[kind]
-        seconds.append((epochs(stage.epochs_left()), end))
-    return seconds
+    return [paces[kind] for kind in kinds]
 
 
 @contextlib.contextmanager
@@ -253,12 +249,8 @@ def _named(stage: Stage) -> Iterator[None]:
         raise FovealError(f"{stage.name}, whose recipe is its own: {error}") from None
 
 
-def _pace(
-    task: Trainable, stage: Stage, data: Any, machine: Machine, progress: Progress
-) -> tuple[Callable[[int], float], float]:
-    """Seconds of so many epochs, and of a stage's end. Nothing holds model and images once it has returned: the next
-    stage's take their place.
-    """
+def _pace(task: Trainable, stage: Stage, data: Any, machine: Machine, progress: Progress) -> Pace:
+    """Of one stage. Nothing holds model and images once it has returned: the next stage's take their place."""
     recipe, fresh, clock = stage.recipe, not (stage.folder / CHECKPOINT).exists(), Clock()
     training = task.rehearsal(recipe, data, stage.folder, machine, progress, fresh)
     novel = training.novel_epochs
@@ -266,13 +258,7 @@ def _pace(
     trainer = trainer_of(recipe, machine, callbacks=[clock], **short)
     with interruptible(), matmul_precision(recipe.precision):
         trainer.fit(training.module, datamodule=training.data)
-    new, again, end = clock.epoch(), clock.epoch(-1), clock.validation() * training.validations_at_end
-
-    def seconds(epochs: int) -> float:
-        first = epochs if novel is None else min(epochs, novel)
-        return first * new + (epochs - first) * again
-
-    return seconds, end
+    return Pace(clock.epoch(), clock.epoch(-1), novel, clock.validation() * training.validations_at_end)
 
 
 def _claim(stage: Stage, data: Any) -> None:

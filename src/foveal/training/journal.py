@@ -22,6 +22,7 @@ from torch import nn
 from foveal.atomic import write_atomic
 from foveal.errors import FovealError, expect
 from foveal.file_names import utf8_name
+from foveal.training.rehearsal import Pace
 
 LOG, CHECKPOINT, WEIGHTS = "log.csv", "last.ckpt", "weights.safetensors"
 TRAIL = "weights-{}.safetensors"  # of the last epochs
@@ -43,14 +44,16 @@ class Journal(Checkpoint):
         verbose: bool = True,
         trail: int = 1,
         name: str = "",
+        pace: Pace | None = None,
         later: float = 0.0,
     ) -> None:
         """checkpoint: which epoch's weights are kept, the "best" by the watched figure, or the "last". watched: that
         figure, and its better end, "min" or "max". verbose: a line per epoch on stderr. trail: keep the weights of the
-        last N epochs, to be averaged. name: of this stage of a run of several, later: seconds that will pass after
-        its last epoch.
+        last N epochs, to be averaged. name: of this stage of a run of several, pace: how long its epochs take beside
+        each other, later: seconds that will pass after the last.
         """
-        self.name, self.later = name, later
+        self.name, self.rehearsed, self.later = name, pace or Pace(), later
+        self.first = 0  # the epoch that this process has begun with
         self.folder, self.checkpoint, self.watched, self.verbose = folder, checkpoint, watched, verbose
         self.trail = trail if trail > 1 else 0
         self.best, self.best_loss, self.best_epoch, self.rows = -math.inf, 0.0, -1, list[dict[str, Any]]()
@@ -75,6 +78,7 @@ class Journal(Checkpoint):
         # stopped.
         patient = [one for one in trainer.callbacks if isinstance(one, EarlyStopping)]  # type: ignore[attr-defined]
         trainer.should_stop = any(one.wait_count >= one.patience for one in patient)
+        self.first = trainer.current_epoch
 
     def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.began = self.ended = time.perf_counter()
@@ -113,12 +117,16 @@ class Journal(Checkpoint):
         """How fast the run goes, and how long it will still go, all of its later stages counted, after this share of
         an epoch.
 
-        What validation takes is known from the last epoch.
+        What validation takes is known from the last epoch, if this process has seen it. Epochs whose batches come again
+        take less time than those before them: as much less as in the rehearsal.
         """
         seconds = time.perf_counter() - self.began
         speed = self.amount / max(self.trained, 1e-9)
-        epoch = max(seconds / max(share, 1e-9), self.rows[-1]["seconds"] if self.rows else 0.0)
-        left = max(0.0, epoch * ((trainer.max_epochs or 0) - trainer.current_epoch) - seconds)
+        done, all_ = trainer.current_epoch - self.first, (trainer.max_epochs or 0) - self.first
+        slower = seconds / max(share, 1e-9) / self.rehearsed.epoch(done)  # than the rehearsal
+        if done and self.rows:
+            slower = max(slower, self.rows[-1]["seconds"] / self.rehearsed.epoch(done - 1))
+        left = max(0.0, slower * self.rehearsed.epochs(all_, done) - seconds)
         return {f"{module.unit}/s": f"{speed:,.0f}", "left": duration(left + self.later)}
 
     def _note(

@@ -9,6 +9,7 @@ two short epochs are tried, the second of the same batches as the first.
 """
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import pytorch_lightning as pl
@@ -24,6 +25,23 @@ SHORT: dict[str, Any] = {
     "enable_checkpointing": False,
     "enable_progress_bar": False,
 }
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds of a run's epochs, which are counted from where this process begins: it has kept no batch yet."""
+
+    new: float = 1.0  # an epoch of batches that were not seen before
+    again: float = 1.0  # one whose batches come again
+    novel: int | None = None  # after how many epochs they do; None: never
+    end: float = 0.0  # what the run takes after its last epoch
+
+    def epoch(self, number: int) -> float:
+        return self.new if self.novel is None or number < self.novel else self.again
+
+    def epochs(self, count: int, done: int = 0) -> float:
+        """Of so many, without those that are done."""
+        return sum(self.epoch(number) for number in range(done, count))
 
 
 class Clock(pl.Callback):
