@@ -110,9 +110,9 @@ def _probability(folder):
     return logits.softmax(1)[:, 1].numpy()
 
 
-@pytest.mark.parametrize("views", [0, 3])
-def test_resumed_it_is_the_run_that_was_never_stopped(taught, tmp_path, monkeypatch, views):
-    recipe = recipe_for(taught, epochs=4, views=views)
+@pytest.mark.parametrize(("views", "accumulate"), [(0, 1), (3, 1), (3, 2)])
+def test_resumed_it_is_the_run_that_was_never_stopped(taught, tmp_path, monkeypatch, views, accumulate):
+    recipe = recipe_for(taught, epochs=4, views=views, accumulate=accumulate)
     trained(recipe, tmp_path / "whole", machine=CPU)
     with monkeypatch.context() as patch:
         real, seen = torch.Tensor.backward, []
@@ -158,6 +158,18 @@ def test_what_they_say_of_a_view_is_asked_once(taught, tmp_path, monkeypatch):
         same = torch.equal(images, seen[number % once])
         assert same, "a view comes again as it was"
     assert not torch.equal(seen[0], seen[once // 2]), "and is another in the next epoch"
+
+
+def test_views_of_images_with_several_labels_come_again_with_what_was_said_of_them(tmp_path, monkeypatch):
+    data = a_set(tmp_path / "set", multi_label=True)
+    teacher = ClassifyRecipe(data=str(data), **FIELDS)
+    trained(teacher, tmp_path / "teachers" / "one", machine=CPU)
+    changes = {"teachers": f"{tmp_path}/teachers/*", "epochs": 5, "views": 2, "mixup": 0.3, "seed": 5}
+    recipe = ClassifyRecipe(data=str(data), **FIELDS | changes)
+    trained(recipe, tmp_path / "once", machine=CPU)
+    monkeypatch.setattr(Kept, "__contains__", lambda *_: False)
+    trained(recipe, tmp_path / "each", machine=CPU)
+    same_run(tmp_path / "once", tmp_path / "each")
 
 
 def test_a_pupil_sees_half_of_its_views_mirrored(taught, tmp_path, monkeypatch):
