@@ -106,7 +106,7 @@ def test_pace_within_an_epoch(tmp_path, monkeypatch):
         now[0] += 1.0
         journal.on_train_batch_end(trainer, Module(0.0), None, batch, place)
     assert journal.pace(trainer, Module(0.0), 0.25) == {"images/s": "10", "left": "190 s"}
-    journal.rows = [{"seconds": 100.0}]
+    journal.rows = [{"epoch": 1, "seconds": 100.0}]
     trainer.current_epoch = 1
     assert journal.pace(trainer, Module(0.0), 0.25) == {"images/s": "10", "left": "390 s"}
     trainer.max_epochs = 100
@@ -114,27 +114,30 @@ def test_pace_within_an_epoch(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("first", "epoch", "last", "seconds", "left"),
+    ("first", "epoch", "row", "seconds", "share", "left"),
     [
-        (0, 0, None, 10.0, "100 s"),  # a quarter of an epoch of 40 s: 30 s, another of 40 s, and three of 10 s
-        (0, 1, 40.0, 10.0, "60 s"),
-        (0, 2, 40.0, 2.5, "28 s"),  # the first whose batches come again: those before it took four times as long
-        (0, 3, 10.0, 2.5, "18 s"),
-        (0, 3, 20.0, 2.5, "38 s"),  # what validation takes is known from the last epoch
-        (2, 2, 10.0, 10.0, "80 s"),  # resumed, with nothing kept: two epochs of 40 s, and one of 10 s
+        (0, 0, None, 10.0, 0.25, "100 s"),  # of an epoch of 40 s 30 s are left, then one of 40 s and three of 10 s
+        (0, 0, (1, 40.0), 40.0, 1.0, "70 s"),  # as an epoch ends, its own row is the last
+        (0, 1, (1, 40.0), 10.0, 0.25, "60 s"),
+        (0, 2, (2, 40.0), 2.5, 0.25, "28 s"),  # the first whose batches come again
+        (0, 2, (3, 10.0), 10.0, 1.0, "20 s"),
+        (0, 3, (3, 20.0), 2.5, 0.25, "38 s"),  # what validation takes is known from the last epoch
+        (2, 2, (2, 40.0), 10.0, 0.25, "80 s"),  # resumed, with nothing kept: two epochs of 40 s, and one of 10 s
+        (2, 2, (2, 80.0), 10.0, 0.25, "170 s"),  # and known from the last epoch before it was stopped
     ],
 )
-def test_epochs_whose_batches_come_again_take_less_time(tmp_path, monkeypatch, first, epoch, last, seconds, left):
+def test_epochs_whose_batches_come_again_take_less_time(tmp_path, monkeypatch, first, epoch, row, seconds, share, left):
     pace = Pace(new=4.0, again=1.0, novel=2)
     journal, trainer = Journal(tmp_path, "best", WATCHED, verbose=False, pace=pace), Trainer()
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     trainer.current_epoch = first
     journal.on_train_start(trainer, None)
-    journal.rows, trainer.current_epoch = [] if last is None else [{"seconds": last}], epoch
+    trainer.current_epoch = epoch
+    journal.rows = [] if row is None else [{"epoch": row[0], "seconds": row[1]}]
     journal.on_train_epoch_start(trainer, None)
     now[0] += seconds
-    assert journal.pace(trainer, Module(0.0), 0.25)["left"] == left
+    assert journal.pace(trainer, Module(0.0), share)["left"] == left
 
 
 def test_a_stage_of_several_counts_those_behind_it(tmp_path, capsys):

@@ -146,7 +146,8 @@ def train(
     expect_same_data(folder, data)
     shown = progress if first else silent
     with _own(folder, first), quiet(), determinism(), kept_memory():
-        stages, paces = unfinished(recipe, folder), [Pace()]
+        stages = unfinished(recipe, folder)
+        paces = [Pace()]
         later = [0.0]  # seconds that will pass after the last epoch of each stage: its end, and the stages behind it
         if recipe.earlier(folder):
             if first:

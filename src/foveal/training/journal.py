@@ -117,16 +117,17 @@ class Journal(Checkpoint):
         """How fast the run goes, and how long it will still go, all of its later stages counted, after this share of
         an epoch.
 
-        What validation takes is known from the last epoch, if this process has seen it. Epochs whose batches come again
-        take less time than those before them: as much less as in the rehearsal.
+        What validation takes is known from the last epoch. Epochs whose batches come again take less time than those
+        before them: as much less as in the rehearsal.
         """
         seconds = time.perf_counter() - self.began
         speed = self.amount / max(self.trained, 1e-9)
-        done, all_ = trainer.current_epoch - self.first, (trainer.max_epochs or 0) - self.first
-        slower = seconds / max(share, 1e-9) / self.rehearsed.epoch(done)  # than the rehearsal
-        if done and self.rows:
-            slower = max(slower, self.rows[-1]["seconds"] / self.rehearsed.epoch(done - 1))
-        left = max(0.0, slower * self.rehearsed.epochs(all_, done) - seconds)
+        done, last = trainer.current_epoch - self.first, (trainer.max_epochs or 0) - self.first
+        factor = seconds / max(share * self.rehearsed.epoch(done), 1e-9)  # of the time that the rehearsal took
+        if self.rows:
+            row = self.rows[-1]
+            factor = max(factor, row["seconds"] / max(self.rehearsed.epoch(row["epoch"] - 1 - self.first), 1e-9))
+        left = max(0.0, factor * self.rehearsed.epochs(last, done) - seconds)
         return {f"{module.unit}/s": f"{speed:,.0f}", "left": duration(left + self.later)}
 
     def _note(

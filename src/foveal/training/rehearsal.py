@@ -29,7 +29,10 @@ SHORT: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds of a run's epochs, which are counted from where this process begins: it has kept no batch yet."""
+    """Seconds of a run's epochs, which are counted from where this process begins: it has kept no batch yet.
+
+    Of a run that was not rehearsed all epochs count as one: they take as long as each other.
+    """
 
     new: float = 1.0  # an epoch of batches that were not seen before
     again: float = 1.0  # one whose batches come again

@@ -25,11 +25,10 @@ from foveal.deploy.onnx.quantise import HALVED, blame, plans
 from foveal.errors import FovealError
 from foveal.models.mbconv import Stage
 from foveal.models.zoo import create, presets
-from foveal.tasks.classify.export import LIMITS, Limits, expect_within_limits
+from foveal.tasks.classify.export import LIMITS, Limits
 from foveal.tasks.classify.graph import Answers, export_onnx, ready_for_int8
 from foveal.tasks.classify.graph_torch import export_program, export_script, load_program, load_script
-from foveal.tasks.classify.predict_torch import TorchClassifier
-from foveal.tasks.classify.prove import Parity, ProofImages, by_onnxruntime, by_torch, prove
+from foveal.tasks.classify.prove import ProofImages, by_onnxruntime, by_torch, prove
 from foveal.tasks.load import load
 from foveal.vision.same_shape import SAME_SHAPE
 
@@ -147,36 +146,6 @@ def test_the_figure_that_decides_is_in_the_proof():
 
 
 @pytest.mark.slow
-def test_images_that_only_one_of_the_two_answers_rightly_are_counted():
-    model, card = small()
-    shown = frames(7)
-    answers = TorchClassifier(model, card, "cpu").logits(list(shown)).argmax(1)
-    others = answers.copy()
-    others[:3] = (others[:3] + 1) % 3  # the file answers three images otherwise
-    truth = np.where(np.arange(7) == 2, others, answers)  # and is right about one of them
-    logits = np.eye(3)[others]
-    file = lambda _: [logits, logits > 0.5, logits]  # noqa: E731
-    parity = prove(file, model, card, ProofImages(shown, "seven frames", truth))
-    assert (parity.lost, parity.won) == (2, 1)
-
-
-@pytest.mark.parametrize(
-    ("lost", "won", "by_chance"),
-    [(0, 0, False), (1, 0, True), (4, 0, True), (5, 0, False), (8, 3, True), (9, 2, False), (2, 9, True)],
-)
-def test_a_loss_of_so_few_images_that_a_coin_would_lose_them_refuses_no_file(lost, won, by_chance):
-    # 2⁻⁴ = 0.063, 2⁻⁵ = 0.031; of eleven throws, at least eight heads in 232 of 2048 = 0.113, nine in 67 = 0.033
-    parity = Parity(99, 0.1, 0.05, 0.1, 0.99, True, None, "balanced accuracy", 0.7, 0.68, lost, won)
-    assert parity.by_chance() is by_chance
-    times = {"file": {"median": 1.0}, "float32": {"median": 2.0}}
-    if by_chance:
-        expect_within_limits("int8", parity, times)
-        return
-    counted = f", {lost} images lost and {won} won" if lost else ""
-    with pytest.raises(FovealError, match=f"within 0.5 points of the model's, got 2.00 less{counted}; nothing"):
-        expect_within_limits("int8", parity, times)
-
-
 def test_a_first_convolution_reads_bytes_as_they_come():
     model, card = small(image=112, patch=56, stem_kernel=4, stem_stride=4, **LEAN)
     card = dataclasses.replace(card, size=112)

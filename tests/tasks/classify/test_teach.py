@@ -30,6 +30,8 @@ from foveal.tasks.classify.training import ClassifyTraining
 from foveal.training import harness, rehearsal
 from foveal.training import journal as journal_module
 from foveal.training.harness import Machine
+from foveal.training.journal import Journal
+from foveal.training.rehearsal import Pace
 from foveal.training.stages import unfinished
 
 CPU = Machine("cpu")
@@ -175,6 +177,22 @@ def test_left_is_of_the_whole(data, teacher, tmp_path, monkeypatch, capsys):
     left = [line.rsplit("left ", 1)[1] for line in epochs]
     assert left[:2] == ["34 min"] * 2
     assert all(re.fullmatch(r"1[2-9]\d s", words) for words in left[2:])
+
+
+def test_every_stage_knows_its_own_pace(data, teacher, tmp_path, monkeypatch):
+    """Views that come again after two epochs of the pupil; the teacher, which is rehearsed first, has none."""
+    monkeypatch.setattr("foveal.training.harness.Clock.epoch", lambda clock, number=0: 6.0 if number else 600.0)
+    monkeypatch.setattr("foveal.training.harness.Clock.validation", lambda clock, number=0: 60.0)
+    paces = {}
+
+    class Noting(Journal):
+        def __init__(self, *args, **named):
+            super().__init__(*args, **named)
+            paces[self.name] = self.rehearsed
+
+    monkeypatch.setattr("foveal.training.harness.Journal", Noting)
+    trained(recipe_for(data, teacher, num_teachers=1, views=2), tmp_path / "run", machine=CPU)
+    assert paces == {"teachers/seed3": Pace(600.0, 6.0, None, 120.0), "": Pace(600.0, 6.0, 2, 120.0)}
 
 
 @pytest.mark.parametrize(

@@ -166,9 +166,18 @@ def test_views_of_images_with_several_labels_come_again_with_what_was_said_of_th
     trained(teacher, tmp_path / "teachers" / "one", machine=CPU)
     changes = {"teachers": f"{tmp_path}/teachers/*", "epochs": 5, "views": 2, "mixup": 0.3, "seed": 5}
     recipe = ClassifyRecipe(data=str(data), **FIELDS | changes)
+    real, asked = Teachers.__call__, []
+
+    def counting(self, images):
+        asked.append(len(images))
+        return real(self, images)
+
+    monkeypatch.setattr(Teachers, "__call__", counting)
     trained(recipe, tmp_path / "once", machine=CPU)
+    once = len(asked)
     monkeypatch.setattr(Kept, "__contains__", lambda *_: False)
     trained(recipe, tmp_path / "each", machine=CPU)
+    assert (len(asked) - once) * 2 == once * 5, "once: the batches of two epochs; each: of all five"
     same_run(tmp_path / "once", tmp_path / "each")
 
 

@@ -20,7 +20,7 @@ from foveal.data.rendered import RenderedImages
 from foveal.deploy.measure.origin import origin
 from foveal.deploy.onnx.archive import with_text
 from foveal.deploy.onnx.file import write_export
-from foveal.errors import FovealError, counted, expect
+from foveal.errors import FovealError, expect
 from foveal.runtime.image import BadImage
 from foveal.runtime.onnx_names import EXPORTED, PROOF, TORCH
 from foveal.tasks.classify.card import ClassifyCard
@@ -72,8 +72,6 @@ class ExportedClassifier(Exported):
         ]
         if proof["before"] is not None and proof["after"] is not None:
             lines.append(f"{proof['figure']} {100 * proof['after']:.2f}, the model's {100 * proof['before']:.2f}")
-            if proof["lost"] or proof["won"]:
-                lines[-1] += f"; {counted(proof['lost'], 'image')} lost, {proof['won']} won"
         other = f", as float32 .onnx {times['float32']['median']:.2f} ms" if "float32" in times else ""
         return "\n".join([*lines, f"{times['file']['median']:.2f} ms per image on one thread{other}"])
 
@@ -183,13 +181,12 @@ def expect_within_limits(precision: str, parity: Parity, times: Times, anyway: b
     )
     expect(parity.sound, what, "answers that its probabilities give", "others", nothing)
     if limits.points is not None and parity.before is not None and parity.after is not None:
-        less = 100 * (parity.before - parity.after)
-        changed = f", {counted(parity.lost, 'image')} lost and {parity.won} won" if parity.lost else ""
+        lost = 100 * (parity.before - parity.after)
         expect(
-            less <= limits.points or parity.by_chance(),
+            lost <= limits.points,
             what,
             f"{parity.figure} within {limits.points:g} points of the model's",
-            f"{less:.2f} less{changed}",
+            f"{lost:.2f} less",
             nothing,
         )
     if limits.faster and not anyway:

@@ -2,17 +2,11 @@
 
     error = |logits of the file − logits of the model|,   of the maps alike
     agree = share of equal answers;   Δ = the figure that decides, after − before
-    p = P(X ≥ lost),  X ~ Binomial(lost + won, ½)
-
-Symbols: lost the images that the model answers rightly and the file does not, won those of the other kind; p how likely
-    so many more are lost than won where a file is no worse than its model (the sign test). Where a class has a handful
-    of images, one of them is worth several points, and Δ alone says little.
 
 Time is the file's at batch 1 on one thread, in turns with the float32 file of the same model.
 """
 
 import contextlib
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -35,7 +29,6 @@ from foveal.tasks.classify.predictions import Predicted
 
 PART = 16
 NEARLY = 0.999  # of the answers: a probability within rounding of its threshold may fall on either side
-CHANCE = 0.05  # a difference that is as likely as this, or more, where there is none, shows nothing
 ROUNDS, WARM_UP = 31, 5
 
 
@@ -62,14 +55,6 @@ class Parity:
     figure: str = ""  # the figure that decides
     before: float | None = None  # of the model, on these frames
     after: float | None = None  # of the file
-    lost: int = 0  # images of one label each that the model answers rightly, and the file does not
-    won: int = 0  # the other way round
-
-    def by_chance(self) -> bool:
-        """Whether the images that were lost are too few to say that the file is worse: p ≥ 0.05."""
-        changed = self.lost + self.won
-        tails = sum(math.comb(changed, count) for count in range(self.lost, changed + 1))
-        return changed > 0 and tails / 2**changed >= CHANCE
 
     def facts(self) -> dict[str, Any]:
         return asdict(self)
@@ -124,11 +109,7 @@ def prove(answer: Answering, model: nn.Module, card: ClassifyCard, images: Proof
     if images.labels is None:
         return parity
     before_, after_ = (_score(logits, images.labels, card) for logits in (before, after))
-    parity = replace(parity, figure=score_name(card.multi_label), before=before_, after=after_)
-    if card.multi_label:
-        return parity
-    right, still = (logits.argmax(1) == images.labels for logits in (before, after))
-    return replace(parity, lost=int((right & ~still).sum()), won=int((still & ~right).sum()))
+    return replace(parity, figure=score_name(card.multi_label), before=before_, after=after_)
 
 
 def _score(logits: NDArray[np.float64], truth: NDArray[np.integer], card: ClassifyCard) -> float | None:
