@@ -8,11 +8,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
+from foveal.errors import FovealError
 from foveal.tasks.task import find_task
-from foveal.training.harness import train
+from foveal.training import journal
+from foveal.training.harness import Machine, train
 
 SIDE = 32
 FIELDS = {
@@ -78,6 +81,23 @@ def a_set(folder, count=23, multi_label=False, splits="train train val train tes
 def trained(recipe, folder, **options):
     """A run of classification in this process; its result."""
     return train(find_task("classify"), recipe, folder, **options)
+
+
+def killed_and_resumed(recipe, folder, monkeypatch, checkpoints=1):
+    """A run that is interrupted right after so many checkpoints were written, and then goes on to its end."""
+    real, written = journal.write_atomic, []
+
+    def deadly(path, content):
+        real(path, content)
+        written.append(path.name)
+        if written.count(journal.CHECKPOINT) == checkpoints:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "write_atomic", deadly)
+        with pytest.raises((KeyboardInterrupt, FovealError)):
+            trained(recipe, folder, machine=Machine("cpu"))
+    trained(recipe, folder, resume=True, machine=Machine("cpu"))
 
 
 def typed(*words, timeout=300, **environment):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch.nn import functional as F
-from training.little import FIELDS, a_set, same_run, trained
+from training.little import FIELDS, a_set, killed_and_resumed, same_run, trained
 
 from foveal.errors import FovealError
 from foveal.models.store import normalisation
@@ -12,7 +12,6 @@ from foveal.models.zoo import create
 from foveal.tasks.classify.hints import COARSE, hints_of
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.teachers import Teachers, View
-from foveal.training import journal as journal_module
 from foveal.training.harness import Machine
 
 CPU = Machine("cpu")
@@ -103,19 +102,7 @@ def test_a_run_with_pooled_hints_resumes(data, tmp_path, monkeypatch, views):
         **FIELDS | {"epochs": 4},
     )  # fmt: skip
     trained(recipe, tmp_path / "runs/whole", machine=CPU)
-    real, written = journal_module.write_atomic, []
-
-    def deadly(path, content):
-        real(path, content)
-        written.append(path.name)
-        if written.count("last.ckpt") == 3:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(journal_module, "write_atomic", deadly)
-        with pytest.raises((KeyboardInterrupt, FovealError)):
-            trained(recipe, tmp_path / "runs/killed", machine=CPU)
-    trained(recipe, tmp_path / "runs/killed", resume=True, machine=CPU)
+    killed_and_resumed(recipe, tmp_path / "runs/killed", monkeypatch, checkpoints=3)
     same_run(tmp_path / "runs/whole", tmp_path / "runs/killed")
 
 
@@ -127,18 +114,7 @@ def test_a_run_with_hints_keeps_the_pupil_alone_and_resumes(data, tmp_path, monk
     kept, without = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "plain"))
     assert kept.keys() == without.keys()
     assert any(not kept[name].equal(without[name]) for name in kept if name.startswith("phi."))
-    real = journal_module.write_atomic
-
-    def deadly(path, content):
-        real(path, content)
-        if path.name == "last.ckpt":
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(journal_module, "write_atomic", deadly)
-        with pytest.raises((KeyboardInterrupt, FovealError)):
-            trained(recipe, tmp_path / "killed", machine=CPU)
-    trained(recipe, tmp_path / "killed", resume=True, machine=CPU)
+    killed_and_resumed(recipe, tmp_path / "killed", monkeypatch)
     same_run(tmp_path / "whole", tmp_path / "killed")
 
 

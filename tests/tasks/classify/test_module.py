@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torchmetrics.functional.classification import multiclass_accuracy, multilabel_average_precision
-from training.little import a_set, same_run, trained
+from training.little import a_set, killed_and_resumed, same_run, trained
 
 from foveal.data.batches import Batch
 from foveal.errors import FovealError
@@ -18,7 +18,6 @@ from foveal.tasks.classify.kept import Kept
 from foveal.tasks.classify.module import ClassifyModule
 from foveal.tasks.classify.parts import blocks_of, is_backbone
 from foveal.tasks.classify.recipe import ClassifyRecipe
-from foveal.training import journal as journal_module
 from foveal.training.average import Average
 from foveal.training.harness import Machine
 from foveal.training.schedule import cosine
@@ -242,19 +241,7 @@ def test_a_frozen_run_resumes(tmp_path, monkeypatch):
         backbone_lr=0, views=3, checkpoint="last",
     )  # fmt: skip
     trained(recipe, tmp_path / "whole", machine=Machine(device="cpu"))
-    real, written = journal_module.write_atomic, []
-
-    def deadly(path, content):
-        real(path, content)
-        written.append(path.name)
-        if written.count("last.ckpt") == 2:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(journal_module, "write_atomic", deadly)
-        with pytest.raises((KeyboardInterrupt, FovealError)):
-            trained(recipe, tmp_path / "killed", machine=Machine(device="cpu"))
-    trained(recipe, tmp_path / "killed", resume=True, machine=Machine(device="cpu"))
+    killed_and_resumed(recipe, tmp_path / "killed", monkeypatch, checkpoints=2)
     same_run(tmp_path / "whole", tmp_path / "killed")
 
 
