@@ -130,3 +130,40 @@ def test_a_grey_array_is_an_image():
 def test_a_batch_that_is_none(batch):
     with pytest.raises(FovealError, match="--batch: expected"):
         Means(batch)
+
+
+class Sizes(ImagePredictor):
+    """Its answer is an image's own size."""
+
+    def __init__(self, batch=1):
+        super().__init__(None, batch)
+
+    def answers(self, names, frames):
+        assert all(frame.pixels.shape == (frame.height, frame.width, 3) for frame in frames)
+        return [(name, frame.height, frame.width) for name, frame in zip(names, frames, strict=True)]
+
+
+def test_images_may_keep_their_size(tmp_path):
+    wide = Image.fromarray(plain(7, 210, 301))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    wide.save(tmp_path / "turned.jpg", exif=exif)
+    for batch in (1, 3):
+        given = [plain(3, 5, 23), tmp_path / "turned.jpg", wide, plain(9)[..., 0], "gone.png"]
+        *sizes, problem = Sizes(batch).predict(given)
+        assert [size for _, *size in sizes] == [[5, 23], [301, 210], [210, 301], [17, 19]]
+        assert problem == Problem("gone.png", "no such file")
+
+
+def test_few_images_of_their_own_size_are_open_at_once():
+    """They may be large: while one is answered, the next ones wait to be asked for."""
+    asked = []
+
+    def live():
+        for number in range(40):
+            asked.append(number)
+            yield plain(number)
+
+    results = Sizes().predict(live())
+    for place, _ in enumerate(results):
+        assert len(asked) <= place + 5

@@ -83,6 +83,19 @@ VARIATIONS: dict[str, Variation | None] = {
     "surface": Variation(crop=0.55, upside_down=True, brightness=0.4, contrast=0.4),
     # no pixel is lost or made up: for faults of a few pixels, on squares that may lie in any way
     "turns": Variation(upside_down=True, transposed=True),
+    # images and their label maps, of anything that has no up and down
+    "free": Variation(
+        15,
+        zoom=0.3,
+        upside_down=True,
+        transposed=True,
+        brightness=0.25,
+        contrast=0.3,
+        tint=0.04,
+        gamma=0.2,
+        blur=1.0,
+        noise=0.02,
+    ),
     "strong": Variation(
         15,
         0.12,

@@ -71,9 +71,18 @@ def holds_classes(root: Path) -> bool:
     folders = _folders(root)
     if "images" in folders:
         return False
+    return len({place.name for place in _class_folders(root) if _holds_image(place)}) > 1
+
+
+def hold_classes_alone(root: Path) -> bool:
+    """The same, and no folder without an image beside them, as annotations have."""
+    return holds_classes(root) and all(_holds_image(place) for place in _class_folders(root))
+
+
+def _class_folders(root: Path) -> list[Path]:
+    folders = _folders(root)
     parts = [root / folder for folder in folders if folder.lower() in WORDS] or [root]
-    classes = {folder for inside in parts for folder in _folders(inside) if _holds_image(inside / folder)}
-    return len(classes) > 1
+    return [inside / folder for inside in parts for folder in _folders(inside)]
 
 
 def _holds_image(folder: Path) -> bool:

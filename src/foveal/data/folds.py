@@ -4,6 +4,7 @@ A fold is a number in the column fold, or a value of any other column: to leave 
 A group is what may not be torn apart: frames of one pipe, which would give each other's answer away.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,9 +38,8 @@ def groups(
     """
     if "group" not in table.columns:
         return None
-    place: dict[str, int] = {}
-    names = [name or f"\0{row}" for row, name in enumerate(table.columns["group"])]
-    group = np.array([place.setdefault(name, len(place)) for name in names], np.int64)
+    names = table.columns["group"]
+    group = numbered_groups(names)
     _expect_whole(table, group, "split", split)
     if fold is not None and fold_column is None:
         _expect_whole(table, group, "fold", fold)
@@ -49,6 +49,12 @@ def groups(
             f"{_shortened(torn)}"
         )
     return group
+
+
+def numbered_groups(names: Sequence[str]) -> Numbers:
+    """(N,) groups as numbers; "" is a group of its own."""
+    place: dict[str, int] = {}
+    return np.array([place.setdefault(name or f"\0{row}", len(place)) for row, name in enumerate(names)], np.int64)
 
 
 def _by_number(table: "Table", notes: list[str]) -> Numbers:

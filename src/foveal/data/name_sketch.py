@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from foveal.errors import is_integer
 
+TRAINED = "trained_on"  # in a card's data: the names of the training images
 KEPT, BYTES = 2048, 5
 RANGE = 2 ** (8 * BYTES)
 

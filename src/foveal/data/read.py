@@ -10,19 +10,15 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from foveal.data.class_folders import holds_classes, read_folder
-from foveal.data.divide import SHARES, divide
+from foveal.data.divide import SHARES
+from foveal.data.divided import divided
 from foveal.data.formats import reader_of
 from foveal.data.source import Source
-from foveal.data.splits import SPLITS
 from foveal.data.table import columns_of, read_table
-from foveal.errors import FovealError, counted, expect, reading
+from foveal.errors import FovealError, expect, reading
 from foveal.file_names import expanded
 
-FAR = 0.1  # how much of the images a split may have more or fewer than its share, and still be called by that
 TABLES = ("labels.csv", "index.csv")
 MARK = "render.json"  # foveal render's own, in a folder that it has begun
 
@@ -46,12 +42,12 @@ def read(
         from foveal.data.rendered import read_pipes
 
         expect(fold_column is None, "--fold-column", "none: rendered pipes have no columns", fold_column)
-        return _divided(read_pipes(text), split, seed)
+        return divided(read_pipes(text), split, seed)
     path = expanded(text)
     with reading(path):
         source = _from_path(path, label, fold_column)
     alike = _alike(source.classes)
-    return _divided(replace(source, notes=(*source.notes, alike)) if alike else source, split, seed)
+    return divided(replace(source, notes=(*source.notes, alike)) if alike else source, split, seed)
 
 
 def is_rendered(name: str) -> bool:
@@ -64,7 +60,7 @@ def has_column(name: str, column: str) -> bool:
     path = expanded(name)
     if is_rendered(name) or not path.exists() or reader_of(path) is not None:
         return False
-    table = _table_in(path) if path.is_dir() else path
+    table = table_in(path) if path.is_dir() else path
     return table is not None and column in columns_of(table)
 
 
@@ -84,18 +80,9 @@ def _from_path(path: Path, label: str | None, fold_column: str | None) -> Source
             f"a file of kind {path.suffix or 'none'}",
         )
         return read_table(path, name, label, fold_column)
-    if (table := _table_in(path)) is not None:
+    if (table := table_in(path)) is not None:
         return read_table(table, name, label, fold_column)
-    unfinished = (
-        path / MARK
-    ).is_file()  # a rendering has its labels only when all frames are drawn; its folders are no classes
-    expect(
-        not unfinished,
-        str(path),
-        "a finished rendering",
-        "one that was stopped half-way",
-        "go on with the same foveal render command",
-    )
+    expect_finished(path)
     aside = _csv_files(path)
     advice = f"to read {aside[0].name}, name that file itself" if len(aside) == 1 else ""
     for what, column in (("--label", label), ("--fold-column", fold_column)):
@@ -104,7 +91,19 @@ def _from_path(path: Path, label: str | None, fold_column: str | None) -> Source
     return replace(source, notes=(*source.notes, f"the class folders are read; {advice}")) if advice else source
 
 
-def _table_in(folder: Path) -> Path | None:
+def expect_finished(path: Path) -> None:
+    """A rendering has its labels only when all frames are drawn; its folders are no classes."""
+    unfinished = (path / MARK).is_file() and not (path / TABLES[0]).is_file()
+    expect(
+        not unfinished,
+        str(path),
+        "a finished rendering",
+        "one that was stopped half-way",
+        "go on with the same foveal render command",
+    )
+
+
+def table_in(folder: Path) -> Path | None:
     """The csv that describes the set.
 
     Beside class folders it must be called so and name files: any other is somebody's list.
@@ -120,67 +119,8 @@ def _csv_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.csv") if not path.name.startswith("."))
 
 
-def _divided(source: Source, shares: tuple[float, float, float] | None, seed: int) -> Source:
-    """The source with a train, a val and a test split, as far as nobody gave them."""
-    if shares is None:
-        return source
-    split, given = source.split.copy(), source.split >= 0
-    made: list[str] = []
-    if not given.any() and source.fold is not None and source.folds >= 3:
-        split[:], split[source.fold == 0], split[source.fold == 1] = 0, 2, 1
-        note = "no split was given: fold 0 is test, fold 1 is val"
-    elif not given.any():
-        split = divide(source.labels, source.group, shares, seed)
-        made = [name for name, share in zip(SPLITS, shares, strict=True) if share > 0]
-        note = f"no split was given: divided {_divided_how(split, shares)}, seed {seed}"
-    elif (split == 0).any() and not (split == 1).any() and shares[1] > 0:
-        train = np.flatnonzero(split == 0)
-        group = None if source.group is None else source.group[train]
-        split[train] = divide(source.labels[train], group, (1 - shares[1], shares[1], 0.0), seed)
-        made = ["train", "val"]
-        note = f"no val was given: {counted(int((split == 1).sum()), 'image')} of train, seed {seed}"
-    else:
-        untrained = _untrained(source)
-        return replace(source, notes=(*source.notes, untrained)) if untrained else source
-    source = replace(source, split=split, notes=(*source.notes, note))
-    rare = _too_rare(source, made) if made else ""
-    return replace(source, notes=(*source.notes, rare)) if rare else source
-
-
-def _divided_how(split: NDArray[np.int8], shares: tuple[float, float, float]) -> str:
-    """The shares, as they are: of many small classes, each of which must be in every split, no share can be small."""
-    real = [float((split == place).mean()) for place in range(3)]
-    far = max(abs(one - wanted) for one, wanted in zip(real, shares, strict=True)) > FAR
-    words = " · ".join(f"{share:.0%}" for share in (real if far else shares))
-    return f"{words}, so that classes of few images are in every split" if far else words
-
-
 def _alike(classes: tuple[str, ...]) -> str:
     """Classes that are likely one."""
     times = Counter(name.casefold() for name in classes)
     same = [name for name in classes if times[name.casefold()] > 1]
     return f"classes that differ only in case: {', '.join(same)}" if same else ""
-
-
-def _untrained(source: Source) -> str:
-    """What a split that somebody gave leaves out."""
-    if source.fold is not None or not (source.split == 0).any():
-        return ""
-    never = [
-        name for name, count in zip(source.classes, source.counts(source.indices("train")), strict=True) if not count
-    ]
-    return f"classes without a training image: {', '.join(never)}" if never else ""
-
-
-def _too_rare(source: Source, made: list[str]) -> str:
-    """What no division can mend: a class with one image is trained on or tested, never both."""
-    counts = np.stack([source.counts(source.indices(name)) for name in made])  # (splits, C)
-    rare = [
-        f"{name} ({count})"
-        for name, count, least in zip(source.classes, counts.sum(0), counts.min(0), strict=True)
-        if not least
-    ]
-    many = "images" if source.group is None else "groups"
-    return (
-        f"classes with too few {many} to be in {', '.join(made[:-1])} and {made[-1]}: {', '.join(rare)}" if rare else ""
-    )

@@ -5,6 +5,7 @@ time. What it shows is decided before it is drawn, so that the labels of all fra
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ from foveal.data.divide import SHARES
 from foveal.data.source import Source
 from foveal.errors import FovealError
 from foveal.runtime.image import Pixels
+
+if TYPE_CHECKING:
+    from foveal.data.pipes.render import Frame
 
 COUNT, STRIDE, LARGEST_SEED = 2400, 1_000_000, 2000
 SIZE = 224
@@ -45,6 +49,23 @@ class RenderedImages:
         if drawn == wanted:
             return pixels
         return np.array(Image.fromarray(pixels).resize((wanted, wanted), Image.Resampling.BILINEAR))
+
+
+def label_map_of(frame: "Frame") -> NDArray[np.uint8]:
+    """(S, S): 0 nothing, k + 1 the k-th kind; of two findings at one pixel, the one that is seen."""
+    from foveal.data.pipes.render import KINDS
+
+    label_map = np.zeros(frame.image.shape[:2], np.uint8)
+    for finding in frame.findings:
+        label_map[finding.mask] = KINDS.index(finding.kind) + 1
+    return label_map
+
+
+def seen_labels(images: RenderedImages, index: int) -> NDArray[np.uint8]:
+    """The label map of a frame at its own size."""
+    from foveal.data.pipes.render import render
+
+    return label_map_of(render(images.frame_seed(index), SIZE))
 
 
 def read_pipes(name: str) -> Source:

@@ -59,20 +59,26 @@ def read_table(path: Path, name: str, label: str | None = None, fold_column: str
         raise unknown(f"column of {path.name}", fold_column, set(table.columns) - {"file"})
     chosen, bits = _label_columns(table, label, fold_column)
     classes, multi_label, labels, rows = _from_bits(table, chosen) if bits else _from_words(table, chosen[0], notes)
-    rows = _once(table, rows, labels, fold_column, notes)
+    rows = once(table, rows, labels, fold_column, notes)
     table, labels = table.kept(rows), labels[rows]
-    fold, names = folds(table, fold_column, notes)
-    split = np.array(
-        [_split(table, row, word) for row, word in enumerate(table.columns.get("split", [""] * len(rows)))], np.int8
-    )
-    group = groups(table, split, fold, fold_column, notes)
+    split, fold, names, group = divisions(table, fold_column, notes)
     used = {"file", "split", fold_column or "fold", "group", *chosen}
     if ignored := [column for column in table.columns if column not in used]:
         notes.append(f"columns not used: {', '.join(ignored)}")
-    images = FileImages(str(path.parent), Names.of(table.columns["file"]), (_folder(table),))
+    images = FileImages(str(path.parent), Names.of(table.columns["file"]), (folder_of(table),))
     return Source(
         name, path.name, classes, multi_label, labels, split, images, fold, group, notes=tuple(notes), fold_names=names
     )
+
+
+def divisions(
+    table: Table, fold_column: str | None, notes: list[str]
+) -> tuple[NDArray[np.int8], NDArray[np.int64] | None, tuple[str, ...], NDArray[np.int64] | None]:
+    """The split, the fold, the names of the folds and the group of each row."""
+    fold, names = folds(table, fold_column, notes)
+    words = table.columns.get("split", [""] * len(table.lines))
+    split = np.array([_split(table, row, word) for row, word in enumerate(words)], np.int8)
+    return split, fold, names, groups(table, split, fold, fold_column, notes)
 
 
 def columns_of(path: Path) -> list[str]:
@@ -197,7 +203,7 @@ def _label_columns(table: Table, label: str | None, fold_column: str | None) -> 
         )
         if name in table.columns:
             return [name], False
-    found = [name for name in columns if _share_of_bits(table.columns[name]) > TELLING]
+    found = [name for name in columns if share_of_bits(table.columns[name]) > TELLING]
     if not found:
         raise FovealError(
             f"{table.path}: expected a column called label, or a column of 0 and 1 for each class, got "
@@ -207,7 +213,7 @@ def _label_columns(table: Table, label: str | None, fold_column: str | None) -> 
     return found, True
 
 
-def _share_of_bits(values: list[str]) -> float:
+def share_of_bits(values: list[str]) -> float:
     return sum(value in BITS for value in values) / len(values)
 
 
@@ -251,12 +257,17 @@ def _from_words(table: Table, column: str, notes: list[str]) -> Labelled:
     return classes, False, np.array([place[several[0]] if several else UNKNOWN for several in sets], np.int64), rows
 
 
-def _once(
-    table: Table, rows: list[int], labels: NDArray[np.integer], fold_column: str | None, notes: list[str]
+def once(
+    table: Table,
+    rows: list[int],
+    labels: NDArray[np.integer] | list[str],
+    fold_column: str | None,
+    notes: list[str],
+    what: str = "label",
 ) -> list[int]:
     """Every file once, also where it is written in two ways, as 0.jpg and ./0.jpg.
 
-    Listed again with another label, split, fold or group it is an error.
+    Listed again with another label, split, fold or group it is an error. what: how a label is called.
     """
     first: dict[str, int] = {}
     kept = []
@@ -268,7 +279,7 @@ def _once(
             continue
         if not np.array_equal(labels[row], labels[earlier]):
             raise table.error(
-                row, f"{file} has another label than in line {table.lines[earlier]}; keep one of the two lines"
+                row, f"{file} has another {what} than in line {table.lines[earlier]}; keep one of the two lines"
             )
         for column in ("split", fold_column or "fold", "group"):
             values = table.columns.get(column)
@@ -287,7 +298,7 @@ def _split(table: Table, row: int, word: str) -> int:
     return WORDS[word.lower()]
 
 
-def _folder(table: Table) -> str:
+def folder_of(table: Table) -> str:
     """Files are named from the folder of the csv, or from its folder `images`: the first that is in either decides."""
     root = table.path.parent
     for name in table.columns["file"][:LOOKED_AT]:

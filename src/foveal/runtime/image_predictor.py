@@ -3,7 +3,7 @@
 No torch here.
 
 Files are opened in threads, a little ahead of the model. An image goes in as its training images did, resized to the
-card's side. One that cannot be used becomes a Problem at its place, and the stream goes on.
+card's side, or at its own size. One that cannot be used becomes a Problem at its place, and the stream goes on.
 """
 
 import contextlib
@@ -25,6 +25,7 @@ from foveal.runtime.image import BadImage, Frame, from_pillow, open_frame
 from foveal.runtime.paths import image_files
 
 THREADS = min(4, os.cpu_count() or 1)  # that decode; more of them would wait for the model
+AHEAD = 4  # images per thread that are decoded before they are asked for
 
 
 @dataclass(frozen=True)
@@ -41,14 +42,16 @@ class ImagePredictor(ABC):
     noun = "image"
     formats: tuple[str, ...] = ("table", "csv", "jsonl")
 
-    def __init__(self, size: int, batch: int) -> None:
-        """size: side of the images that the model takes, in pixels."""
+    def __init__(self, size: int | None, batch: int) -> None:
+        """size: side of the images that the model takes, in pixels; None: each at its own size."""
         expect_integer(batch, "--batch")
         self.size, self.batch = size, batch
 
     @abstractmethod
     def answers(self, names: Sequence[str], frames: Sequence[Frame]) -> Iterable[Any]:
-        """One result per image, whose pixels are (S, S, 3) uint8, and whose own height and width are known."""
+        """One result per image, whose pixels are (S, S, 3) uint8, or (H, W, 3) where they keep their size, and whose
+        own height and width are known.
+        """
 
     def inputs(self, words: Sequence[str]) -> Sequence[str]:
         return image_files(words)
@@ -72,13 +75,15 @@ class ImagePredictor(ABC):
             yield frame if isinstance(frame, Problem) else next(results)
 
 
-def opened(inputs: Iterable[Any], size: int, threads: int = THREADS) -> Iterator[tuple[str, Frame | Problem]]:
-    """(name, frame or a Problem) of each input in their order, decoded in threads a little ahead.
+def opened(inputs: Iterable[Any], size: int | None, threads: int = THREADS) -> Iterator[tuple[str, Frame | Problem]]:
+    """(name, frame or a Problem) of each input in their order, decoded in threads a little ahead; of images that keep
+    their size, which may be large, one thread decodes the next ones.
 
     The inputs are read in a thread of their own: where they come slowly, the images that are there do not wait for the
     next one.
     """
-    line: queue.Queue[tuple[str, Future[Frame | Problem]] | BaseException | None] = queue.Queue(4 * threads)
+    threads, ahead = (1, 1) if size is None else (threads, AHEAD * threads)
+    line: queue.Queue[tuple[str, Future[Frame | Problem]] | BaseException | None] = queue.Queue(ahead)
 
     def feed() -> None:
         try:
@@ -110,8 +115,10 @@ def name_of(one: Any, number: int) -> str:
     return str(getattr(one, "filename", "") or f"image {number}")
 
 
-def frame_of(one: Any, size: int) -> Frame:
-    """An input as (S, S, 3) uint8, by the same resizing as a file's, and its own size. Raises BadImage."""
+def frame_of(one: Any, size: int | None = None) -> Frame:
+    """An input as (S, S, 3) uint8, by the same resizing as a file's, or as it is without a size, and its own size.
+    Raises BadImage.
+    """
     if isinstance(one, (str, Path)):
         return open_frame(one, size)
     if isinstance(one, Image.Image):
@@ -127,12 +134,12 @@ def frame_of(one: Any, size: int) -> Frame:
             "an image", f"expected a path, pixels (H, W, 3) or (H, W) of uint8, or an image of Pillow, got {got}"
         )
     height, width = one.shape[:2]
-    if (height, width) == (size, size):
+    if size is None or (height, width) == (size, size):
         return Frame(np.asarray(one), height, width)
     return Frame(np.array(Image.fromarray(one).resize((size, size), Image.Resampling.BILINEAR)), height, width)
 
 
-def _frame(one: Any, name: str, size: int) -> Frame | Problem:
+def _frame(one: Any, name: str, size: int | None) -> Frame | Problem:
     try:
         return frame_of(one, size)
     except BadImage as bad:

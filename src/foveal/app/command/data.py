@@ -1,6 +1,6 @@
-"""`foveal data WHAT`: a data set of images in one line.
+"""`foveal data WHAT`: a data set of images in one line; of label maps, what they show in a few more.
 
---check opens every file, --near-duplicates lists leaks between splits and folds.
+--check opens every file, --near-duplicates lists leaks between splits and folds, --to writes it in another format.
 """
 
 import argparse
@@ -9,15 +9,20 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 
 from foveal.app.command.flags import check_jobs
 from foveal.app.command.workers import pool
+from foveal.data.annotations import formats
 from foveal.data.near_duplicates import DISTANCE, SIDE, NearDuplicates, hash_of, near_duplicates
-from foveal.data.read import read
+from foveal.data.read_any import WHAT, read_annotated, read_any
+from foveal.data.segments import BAD, SegmentSource
+from foveal.data.shift import shift_notes
 from foveal.data.source import FileImages, Source
-from foveal.errors import expect_integer, printable
+from foveal.data.write_annotated import write_annotated
+from foveal.errors import expect, expect_integer, printable
 from foveal.report.progress import progress
 from foveal.runtime.image import BadImage, kind_of
 
@@ -28,7 +33,31 @@ LONGEST = 50  # lines of a list on the screen; --json has them all
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "data", metavar="NAME_OR_PATH", help="pipes, pipes:N, a folder, a csv file, or a folder with Sewer-ML"
+        "data",
+        metavar="NAME_OR_PATH",
+        help="pipes, pipes:N, a folder, a csv file, a folder with Sewer-ML, or annotations such as a JSON of COCO",
+    )
+    parser.add_argument(
+        "--read",
+        dest="what",
+        choices=WHAT,
+        help="classes of images or label maps, where there are both (default: what is there, classes first)",
+    )
+    parser.add_argument(
+        "--to", metavar="FORMAT", help=f"write the annotations as {', '.join(formats())} (default: none is written)"
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", type=Path, help="the folder to write, new or empty, beside --to (default: none)"
+    )
+    parser.add_argument(
+        "--from", dest="form", metavar="FORMAT", help="the format to read, with --to (default: the first that is there)"
+    )
+    parser.add_argument(
+        "--bad",
+        choices=BAD,
+        default=BAD[0],
+        help="label maps that are missing, damaged, of another size than their image or of unknown labels: "
+        f"refuse the set, or leave them out (default: {BAD[0]})",
     )
     parser.add_argument("--label", metavar="COLUMN", help="column of the csv that holds the classes (default: label)")
     parser.add_argument(
@@ -70,7 +99,19 @@ def run(args: argparse.Namespace) -> int:
     check_jobs(args.jobs, "--jobs")
     expect_integer(args.seed, "--seed", least=0)
     expect_integer(args.distance, "--distance", least=0)
-    source = read(args.data, label=args.label, fold_column=args.fold_column, seed=args.seed)
+    expect((args.to is None) == (args.out is None), "--to and --out", "both or neither", "one of them")
+    if args.to is not None:
+        return _convert(args)
+    expect(args.form is None, "--from", "--to and --out beside it", "none")
+    source = read_any(
+        args.data,
+        what=args.what,
+        label=args.label,
+        fold_column=args.fold_column,
+        seed=args.seed,
+        bad=args.bad,
+        progress=progress,
+    )
     seen = list(_open_all(source, args)) if args.check or args.near_duplicates else []
     parts = [] if not args.near_duplicates else ["splits"] if source.fold is None else ["splits", "folds"]
     found = {across: _pairs(source, seen, args.distance, across) for across in parts}
@@ -80,10 +121,18 @@ def run(args: argparse.Namespace) -> int:
         return int(bad)
     print(source.summary())
     if args.check:
-        print("\n".join(_checked(seen)))
+        moved = shift_notes(source, None, progress) if isinstance(source, SegmentSource) else []
+        print("\n".join([*_checked(seen), *(f"  {note}" for note in moved)]))
     for across, pairs in found.items():
         print("\n".join(_listed(across, pairs)))
     return int(bad)
+
+
+def _convert(args: argparse.Namespace) -> int:
+    annotated = read_annotated(args.data, args.form, bad=args.bad, progress=progress)
+    written = write_annotated(annotated, args.to, args.out, progress)
+    print("\n  ".join([f"{args.out}: {written.line}", *map(printable, written.notes)]))
+    return 0
 
 
 @dataclass(frozen=True)

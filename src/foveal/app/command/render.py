@@ -29,7 +29,8 @@ from foveal.app.command.flags import check_jobs
 from foveal.app.command.workers import pool
 from foveal.atomic import write_atomic
 from foveal.data.read import MARK, read
-from foveal.data.rendered import COUNT, SIZE, RenderedImages, read_pipes
+from foveal.data.rendered import COUNT, SIZE, RenderedImages, label_map_of, read_pipes
+from foveal.data.run_lengths import run_lengths
 from foveal.data.source import Source
 from foveal.data.splits import SPLITS
 from foveal.errors import FovealError, expect, expect_integer, unknown
@@ -183,10 +184,8 @@ def _draw(out: Path, index: int, seed: int, size: int) -> int:
     from foveal.data.pipes.render import KINDS, render
 
     frame = render(seed, size)
-    mask = np.zeros((size, size), np.uint8)
     findings = []
     for finding in frame.findings:
-        mask[finding.mask] = KINDS.index(finding.kind) + 1
         x0, y0, x1, y1 = finding.box
         findings.append(
             {
@@ -199,17 +198,9 @@ def _draw(out: Path, index: int, seed: int, size: int) -> int:
             }
         )
     write_atomic(out / _file(index), _encoded(frame.image, format="JPEG", quality=QUALITY))
-    write_atomic(out / "masks" / f"{index:06d}.png", _encoded(mask, format="PNG", optimize=True))
+    write_atomic(out / "masks" / f"{index:06d}.png", _encoded(label_map_of(frame), format="PNG", optimize=True))
     write_atomic(_part(out, index), json.dumps(findings).encode())
     return index
-
-
-def run_lengths(mask: NDArray[np.bool_]) -> list[int]:
-    """COCO's run lengths: column by column, the number of zeros, of ones, of zeros …"""
-    flat = mask.ravel(order="F")
-    edges = np.flatnonzero(np.diff(flat)) + 1
-    counts = np.diff([0, *edges.tolist(), flat.size]).tolist()
-    return [0, *counts] if flat[0] else counts
 
 
 def _encoded(pixels: NDArray[np.uint8], **how: Any) -> bytes:
