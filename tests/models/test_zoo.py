@@ -119,7 +119,9 @@ def test_a_family_is_a_file_with_a_frozen_config_a_module_and_presets(name):
 
 def test_files_without_presets_are_no_families():
     own = {"efficientnet_lite", "icam", "peer", "pvt", "seq2seq", "swin", "transformer", "vit"}
-    assert set(families()) == own
+    maps = set(families_of("images to maps"))
+    assert set(families()) - maps == own
+    assert {"attention_unet", "segmenter", "setr", "unet"} <= maps
     with pytest.raises(FovealError, match="no family of models is called 'icm'; the nearest is 'icam'"):
         family("icm")
 
@@ -295,7 +297,7 @@ def test_a_broken_package_costs_its_own_models_only(tmp_path, monkeypatch, capsy
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("icm-31k", {}, "no model is called 'icm-31k'; the nearest is 'icam-31k'; there are deit-tiny, "),
+        ("icm-31k", {}, "no model is called 'icm-31k'; the nearest is 'icam-31k'; there are attention-unet, "),
         (None, {}, "no model is called 'None'"),
         (
             "icam-fast-pipes",

@@ -9,6 +9,7 @@ from typing import Any
 from foveal.runtime.card import ImageCard
 
 BILINEAR = 2  # Pillow's number, which transformers writes
+PROCESSORS = {"pvt": "PvtImageProcessor", "maskformer": "MaskFormerImageProcessor"}
 
 
 def labels_of(card: ImageCard) -> dict[str, Any]:
@@ -22,7 +23,7 @@ def labels_of(card: ImageCard) -> dict[str, Any]:
 def preprocessor_of(card: ImageCard) -> dict[str, Any]:
     """transformers' preprocessor_config.json."""
     return {
-        "image_processor_type": "PvtImageProcessor" if card.family == "pvt" else "ViTImageProcessor",
+        "image_processor_type": PROCESSORS.get(card.family, "ViTImageProcessor"),
         "do_resize": True,
         "size": {"height": card.size, "width": card.size},
         "resample": BILINEAR,

@@ -23,6 +23,9 @@ class Kind(NamedTuple):
     names: Callable[[Any], dict[str, str]]  # config → our layers and tensors, and theirs
     shapes: Callable[[Weights], Weights]  # our tensors as theirs are shaped
     back: Callable[[Weights, Any], Weights]  # theirs, with our config, as ours are shaped
+    flat: Callable[[HfConfig], HfConfig] = dict  # their config with the fields of an image model on its first level
+    nested: Callable[[HfConfig], HfConfig] = dict  # and back
+    head: str = "classifier"  # their layer that has one output for each class
 
 
 def rates_of(facts: HfConfig) -> HfConfig:

@@ -1,5 +1,5 @@
 """Weights carried over between our image models and those of transformers, both ways: ViTForImageClassification,
-SwinForImageClassification and PvtForImageClassification.
+SwinForImageClassification, PvtForImageClassification and MaskFormerForInstanceSegmentation.
 
 The same numbers under other names, so that the logits are the same to rounding: on images of any size that theirs
 takes, with interpolate_pos_encoding=True for ViT. The names are those of model.safetensors, which all versions of
@@ -15,12 +15,17 @@ import torch
 from torch import Tensor, nn
 
 from foveal.errors import FovealError, expect, is_integer, short_repr, unknown
-from foveal.models import convert_pvt, convert_swin, convert_vit
+from foveal.models import convert_maskformer, convert_pvt, convert_swin, convert_vit
 from foveal.models.convert import Weights, apart, filled, found
 from foveal.models.convert_layout import LETTERS, HfConfig, Kind
 from foveal.models.store import shapes_of
 
-KINDS: dict[str, Kind] = {"vit": convert_vit.KIND, "swin": convert_swin.KIND, "pvt": convert_pvt.KIND}
+KINDS: dict[str, Kind] = {
+    "vit": convert_vit.KIND,
+    "swin": convert_swin.KIND,
+    "pvt": convert_pvt.KIND,
+    "maskformer": convert_maskformer.KIND,
+}
 
 
 def to_transformers(model: nn.Module) -> tuple[HfConfig, Weights]:
@@ -43,7 +48,7 @@ def to_transformers(model: nn.Module) -> tuple[HfConfig, Weights]:
     labels = {number: f"LABEL_{number}" for number in range(config.classes)}  # JSON has no other way to say how many
     shared |= {"id2label": labels, "label2id": {label: number for number, label in labels.items()}}
     shared |= {"hidden_act": "gelu", "hidden_dropout_prob": config.dropout, "qkv_bias": True}
-    return shared | {"attention_probs_dropout_prob": config.attention_dropout} | special, theirs
+    return kind.nested(shared | {"attention_probs_dropout_prob": config.attention_dropout} | special), theirs
 
 
 def from_transformers(hf_config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> nn.Module:
@@ -52,13 +57,14 @@ def from_transformers(hf_config: Mapping[str, Any], weights: Mapping[str, Tensor
     if not isinstance(name, str) or name not in KINDS:
         raise unknown("kind of model (model_type)", str(name), KINDS)
     kind = KINDS[name]
+    facts = kind.flat(facts)
     for key, wanted in (("num_channels", 3), ("qkv_bias", True), ("hidden_act", "gelu")):
         expect(facts.get(key, wanted) == wanted, f"the config's {key}", repr(wanted), short_repr(facts.get(key)))
     side = facts.get("image_size")
     expect(is_integer(side), "the config's image_size", "one number, of a square image", short_repr(side))
     theirs = {_hub_name(key): tensor for key, tensor in weights.items()}
     theirs = {key: tensor for key, tensor in theirs.items() if not key.endswith("relative_position_index")}
-    facts["classes"] = len(found(theirs, "classifier.bias"))
+    facts["classes"] = len(found(theirs, f"{kind.head}.bias"))
     config = kind.config(facts)
     model = _blank(kind, config, len(theirs))
     own: Weights = {}
@@ -85,6 +91,8 @@ def _hub_name(name: str) -> str:
     """The name that a weight of a model in memory has in a file."""
     inside = "self" if name.startswith("swin.") else "attention"
     changes = (
+        (r"(\.transformer_module\..*)\.mlp\.(fc\d)\.", r"\1.\2."),
+        (r"(\.transformer_module\..*_attn)\.o_proj\.", r"\1.out_proj."),
         (r"^vit\.layers\.", "vit.encoder.layer."),
         (r"\.attention\.([qkv])_proj\.", lambda hit: f".attention.{inside}.{LETTERS[hit[1]]}."),
         (r"\.attention\.o_proj\.", ".attention.output.dense."),

@@ -20,7 +20,7 @@ Example: Icam(IcamConfig(image=64, patch=16, width=14, classes=3))(torch.rand(2,
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -266,10 +266,23 @@ def own_phi(config: IcamConfig) -> Stages:
     )
 
 
+class Sizes(Protocol):
+    """What a block asks of its model's config."""
+
+    @property
+    def width(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def hidden(self) -> int: ...
+    @property
+    def dropout(self) -> float: ...
+
+
 class CrossBlock(nn.Module):
     """Q̂ = LN(Q + MHCA(Q, K, V));  LN(Q̂ + FFN(Q̂)): a decoder's block without self-attention."""
 
-    def __init__(self, config: IcamConfig) -> None:
+    def __init__(self, config: "Sizes") -> None:
         super().__init__()
         width, dropout = config.width, config.dropout
         self.attention = PostNorm(MultiHead(width, config.heads, key_width=width, dropout=dropout), width, dropout)

@@ -41,7 +41,7 @@ class Sinusoidal2d(Position):
 
 def sinusoid_2d(rows: Tensor, columns: Tensor, width: int) -> Tensor:
     """PE of the grid of these rows (h,) and columns (w,): (h, w, width)."""
-    size = (len(rows), len(columns), -1)
+    size = (rows.shape[0], columns.shape[0], -1)  # len() would be a constant of an exported graph
     by_row = sinusoid(rows, width - width // 2)[:, None].expand(size)
     by_column = sinusoid(columns, width // 2)[None].expand(size)
     return torch.cat((by_row, by_column), -1)
