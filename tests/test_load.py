@@ -335,6 +335,8 @@ def test_a_list_of_models():
         "icam-31k",
         "icam-lite",
         "icam-fast",
+        "icam-seg",
+        "icam-seg-small",
         "icam-fast-pipes",
         "icam-pipes",
     ]

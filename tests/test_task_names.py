@@ -36,15 +36,43 @@ ALLOWED = {
     "deploy/measure/origin.py": ("ctranslate2",),
     "deploy/prune_way.py": ("net.classifier",),  # a layer of others' models
     "explain/faithfulness.py": ("A classifier of torch's",),
-    "models/convert_*.py": ("ForImageClassification", '"classifier"', '"classifier.bias"'),
+    "models/convert_*.py": ("ForImageClassification", "ForInstanceSegmentation", '"classifier"', "classify"),
+    "models/*.py": ("segmenting",),  # a set of models, by what they give: label maps
+    "models/icam_seg.py": ("a very small segmenter", "queries classify"),
+    "models/map_backbone.py": ("A backbone of a segmenter",),
+    "models/maskformer.py": ("self.classify",),
+    "models/segformer_peer.py": ("SemanticSegmentation", "decode_head.classifier"),
+    "models/segmenter.py": ("Segmenter", "segmenter"),  # the paper's name
+    "models/segmenting.py": ("the models that segment share", "mask classification"),
     "models/peer.py": ("ForImageClassification", "a layer `classifier`"),
     "models/xie.py": ("self.classifier",),
     "models/mobilenet.py": ("self.classifier", "before the classifier"),
     "models/icam.py": ("image classifier",),
     "models/imagenet.py": ("a classifier of other classes",),
+    "losses/set_prediction.py": ("mask classification",),
+    "losses/*.py": ("losses.segmentation", "losses.classification"),
     "losses/classification.py": ("Losses of classifiers", "classification_loss"),
     "metrics/classification.py": ("What a classifier got right",),
-    "metrics/*.py": ("foveal.metrics.classification", "translations", "translation_scores"),
+    "metrics/segmentation.py": ("What a segmenter got right",),
+    "metrics/*.py": (
+        "foveal.metrics.segmentation",
+        "foveal.metrics.classification",
+        "translations",
+        "translation_scores",
+    ),
+    # a set whose images have label maps, and what formats of others call a label map or an outline
+    "data/*.py": (
+        "SegmentSource",
+        "read_segments",
+        "segments_of",
+        "foveal.data.segments",
+        "segmentation",
+        "YOLO segments",
+    ),
+    "data/windows.py": ("a model that segments",),
+    "data/annotations/*.py": ("segmentation", "Segmentation", "segmented", "YOLO segments"),
+    "app/command/data.py": ("SegmentSource", "foveal.data.segments"),
+    "app/command/render.py": ('"segmentation"',),  # COCO's
     "data/grammar/words.py": ("translate translates translated",),  # a verb of the grammar
     "data/grammar/__init__.py": ("a set to translate", "right translation"),
     "data/filter_pairs.py": ("no translation", "a translation to compare"),

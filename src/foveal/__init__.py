@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from foveal.tasks.classify.predict import Prediction
     from foveal.tasks.load import list_models, load
     from foveal.tasks.model import Model
+    from foveal.tasks.segment.predict import Segmentation
     from foveal.tasks.stages import evaluate, export, predict, save
     from foveal.tasks.task import Result
     from foveal.tasks.train import Run, train
@@ -52,6 +53,7 @@ _PLACES = {  # public name → where it lives
     "Prediction": "foveal.tasks.classify.predict:Prediction",
     "Result": "foveal.tasks.task:Result",
     "Run": "foveal.tasks.train:Run",
+    "Segmentation": "foveal.tasks.segment.predict:Segmentation",
     "Translation": "foveal.tasks.translate.predict:Translation",
     "attend": "foveal.core.attend:attend",
     "check": "foveal.explain.check:check",
@@ -100,6 +102,7 @@ __all__ = [
     "Prediction",
     "Result",
     "Run",
+    "Segmentation",
     "Translation",
     "__version__",
     "attend",

@@ -101,7 +101,7 @@ def test_an_option_of_another_task_is_refused():
 def test_the_task_comes_first():
     assert task_of("classify").name == "classify"
     with pytest.raises(
-        FovealError, match="the task: expected one of classify, translate as the first word, got --epochs"
+        FovealError, match="the task: expected one of classify, segment, translate as the first word, got --epochs"
     ):
         task_of("--epochs")
     with pytest.raises(FovealError, match="no task is called 'clasify'; the nearest is 'classify'"):

@@ -1,10 +1,12 @@
 # Written by `make stubs`.
 from foveal.tasks import ablation as ablation
 from foveal.tasks import classify as classify
+from foveal.tasks import evaluated_on as evaluated_on
 from foveal.tasks import hub as hub
 from foveal.tasks import load as load
 from foveal.tasks import model as model
 from foveal.tasks import rows as rows
+from foveal.tasks import segment as segment
 from foveal.tasks import stages as stages
 from foveal.tasks import task as task
 from foveal.tasks import train as train
@@ -13,10 +15,12 @@ from foveal.tasks import translate as translate
 __all__ = [
     "ablation",
     "classify",
+    "evaluated_on",
     "hub",
     "load",
     "model",
     "rows",
+    "segment",
     "stages",
     "task",
     "train",

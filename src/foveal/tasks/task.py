@@ -37,7 +37,7 @@ GROUP = "foveal.tasks"  # the entry points of packages that bring a task
 
 class Result(Protocol):
     """What every task says of one input. The rest is the task's own: `isinstance(result, foveal.Prediction)` is what
-    a classifier found, `foveal.Translation` what a translator wrote.
+    a classifier found, `foveal.Segmentation` a segmenter, `foveal.Translation` what a translator wrote.
     """
 
     @property
@@ -54,6 +54,7 @@ class Predictor(ABC):
 
     formats: tuple[str, ...] = ("table", "csv", "jsonl")
     suffixes: Mapping[str, str] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}  # how a file ends → its format
+    folder = ""  # the format of a name that ends otherwise: a folder that files are written to; "": there is none
     noun = "input"  # what is counted: "image", "line"
 
     @abstractmethod
@@ -174,6 +175,11 @@ class LabelledBatches(NamedTuple):
     words: str  # which samples they are
 
 
+class Settled(NamedTuple):
+    recipe: Any
+    reasons: tuple[str, ...] = ()  # what was chosen, and why: a line each
+
+
 class Task(ABC):
     name: str  # what is typed, and the folder's name
     does: str  # "classifies": for messages
@@ -201,6 +207,12 @@ class Task(ABC):
     @abstractmethod
     def read(self, recipe: Any) -> "Data":
         """The data of a recipe; called once per run."""
+
+    def settled(self, recipe: Any, data: Any) -> "Settled":
+        """The recipe with what it leaves open chosen by what the data are: the same for the same data, as a run that is
+        resumed is settled again.
+        """
+        return Settled(recipe)
 
     @abstractmethod
     def training(

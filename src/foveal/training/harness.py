@@ -13,7 +13,7 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -107,6 +107,7 @@ class Trainable(Protocol):
     name: str
 
     def read(self, recipe: Any) -> Any: ...
+    def settled(self, recipe: Any, data: Any) -> Any: ...
     def training(
         self, recipe: Any, data: Any, folder: Path, machine: Machine, progress: Progress, fresh: bool
     ) -> Training: ...
@@ -146,7 +147,7 @@ def train(
     expect_same_data(folder, data)
     shown = progress if first else silent
     with _own(folder, first), quiet(), determinism(), kept_memory():
-        stages = unfinished(recipe, folder)
+        stages = [_settled(task, stage, data, announce if first else None) for stage in unfinished(recipe, folder)]
         paces = [Pace()]
         later = [0.0]  # seconds that will pass after the last epoch of each stage: its end, and the stages behind it
         if recipe.earlier(folder):
@@ -158,7 +159,7 @@ def train(
             whole = sum(stages_take)
             later = [pace.end + sum(stages_take[place:]) for place, pace in enumerate(paces, 1)]
             if first:
-                about = "at most about" if any(stage.recipe.patience for stage in stages) else "about"
+                about = "at most about" if any(stage.plan.patience for stage in stages) else "about"
                 announce(f"{describe(stages)}: {about} {duration(max(1, whole))} on {_words(machine)}")
                 for stage in stages:  # also those that come later: their recipes are settled when the run begins
                     if not (stage.folder / RECIPE).exists():
@@ -172,6 +173,15 @@ def train(
         return _train_one(task, stages[-1], data, machine, origin or {}, shown, paces[-1], later[-1])
 
 
+def _settled(task: Trainable, stage: Stage, data: Any, announce: Callable[[str], object] | None) -> Stage:
+    """The stage with what its recipe leaves open chosen by the data, which a person is told."""
+    recipe, reasons = task.settled(stage.recipe, data)
+    if announce is not None:
+        for line in reasons:
+            announce(f"  {line}")
+    return replace(stage, settled=recipe)
+
+
 def _train_one(
     task: Trainable,
     stage: Stage,
@@ -183,7 +193,7 @@ def _train_one(
     later: float,
 ) -> dict[str, Any]:
     """One stage, begun or resumed. pace: of its epochs; later: seconds that will pass after the last."""
-    recipe, folder = stage.recipe, stage.folder
+    recipe, folder = stage.plan, stage.folder
     last = folder / CHECKPOINT
     torch.manual_seed(recipe.seed)
     training = task.training(recipe, data, folder, machine, progress, fresh=not last.exists())
@@ -231,7 +241,7 @@ def _rehearse(task: Trainable, stages: Sequence[Stage], data: Any, machine: Mach
     What is wrong with a later stage is found here, before an earlier one has trained for long.
     """
     paces: dict[str, Pace] = {}  # stages that differ in their seed take as long as each other
-    kinds = [stage.recipe.changed(seed=0).text() for stage in stages]
+    kinds = [stage.plan.changed(seed=0).text() for stage in stages]
     for stage, kind in zip(stages, kinds, strict=True):
         if kind not in paces:
             with _named(stage):
@@ -252,7 +262,7 @@ def _named(stage: Stage) -> Iterator[None]:
 
 def _pace(task: Trainable, stage: Stage, data: Any, machine: Machine, progress: Progress) -> Pace:
     """Of one stage. Nothing holds model and images once it has returned: the next stage's take their place."""
-    recipe, fresh, clock = stage.recipe, not (stage.folder / CHECKPOINT).exists(), Clock()
+    recipe, fresh, clock = stage.plan, not (stage.folder / CHECKPOINT).exists(), Clock()
     training = task.rehearsal(recipe, data, stage.folder, machine, progress, fresh)
     novel = training.novel_epochs
     short = SHORT if novel is None else SHORT | {"max_epochs": 2}

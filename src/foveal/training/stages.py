@@ -18,16 +18,22 @@ from foveal.training.run_folder import finished
 @dataclass(frozen=True)
 class Stage:
     name: str  # of its folder inside of the run's; "" is the run itself
-    recipe: Recipe
+    recipe: Recipe  # as it was given, and as the folder keeps it
     folder: Path
+    settled: Recipe | None = None  # with what the recipe leaves open chosen by the data; None: it leaves nothing open
+
+    @property
+    def plan(self) -> Recipe:
+        """The recipe that is trained by."""
+        return self.settled or self.recipe
 
     def epochs_left(self) -> int:
         """By its log: an epoch that was noted and has no checkpoint is done again, which nobody need know."""
         if not (self.folder / CHECKPOINT).exists() or not (self.folder / LOG).exists():
-            return self.recipe.epochs
+            return self.plan.epochs
         with reading(self.folder / LOG):
             rows = len((self.folder / LOG).read_bytes().splitlines()) - 1
-        return max(0, self.recipe.epochs - rows)
+        return max(0, self.plan.epochs - rows)
 
 
 def unfinished(recipe: Recipe, folder: Path) -> list[Stage]:
@@ -43,7 +49,7 @@ def describe(stages: Sequence[Stage]) -> str:
 
 
 def _one(stage: Stage) -> str:
-    epochs, left = stage.recipe.epochs, stage.epochs_left()
+    epochs, left = stage.plan.epochs, stage.epochs_left()
     length = counted(epochs, "epoch") if left == epochs else f"{left} of {epochs} epochs left"
     name = f"{stage.name}: " if stage.name else ""
     return f"{name}{Path(stage.recipe.model).name}, {length}"

@@ -7,58 +7,31 @@ import csv
 import io
 import math
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 from PIL import Image
+from report.read_page import Page
 
 from foveal.errors import FovealError
+from foveal.report.confusion import PAIRS, pairs
+from foveal.report.figure import flat
+from foveal.report.page import SHOT
 from foveal.report.plot import unit_frame
 from foveal.report.table import UNDEFINED, write_tables
 from foveal.tasks.classify import report_curves as curve
 from foveal.tasks.classify import report_tables as table
 from foveal.tasks.classify.predictions import Predicted
 from foveal.tasks.classify.report import write_report
-from foveal.tasks.classify.report_html import SHOT, page
+from foveal.tasks.classify.report_html import page
 from foveal.tasks.classify.scoring import score
 
 NASTY = "<script>alert('x')</script> & \"a|b\"_{1}"
-EMPTY = {"meta", "br", "img", "link", "hr", "input"}
 FACTS = {
     "run": "runs/<7>",
     "origin": {"machine": "a & b", "versions": {"torch": "2.13"}},
     "data": {"classes": ["x", "y"], "images": 101},
 }
-
-
-class Page(HTMLParser):
-    """Tags that close in order, their attributes, and the text."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.tags, self.text = [], [], ""
-        self.feed(text)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-        if tag not in EMPTY:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open[-1:] != ["style"]:
-            self.text += data
-
-    def all(self, tag):
-        return [attributes for name, attributes in self.tags if name == tag]
 
 
 def one(classes=("fine", NASTY), images=101, files=None, **options):
@@ -251,7 +224,7 @@ def test_the_csv_holds_every_figure(tmp_path):
 
 def test_markdown_and_latex_keep_their_cells(tmp_path):
     scores = one()
-    write_tables(tmp_path, "t", table.tables(scores)[:2], "T", table.caption(scores), dict(table.flat(FACTS)))
+    write_tables(tmp_path, "t", table.tables(scores)[:2], "T", table.caption(scores), dict(flat(FACTS)))
     for line in (tmp_path / "t.md").read_text(encoding="utf-8").splitlines():
         if line.startswith("| "):
             assert len(re.findall(r"(?<!\\)\|", line)) in (3, 4, 5, 8, 9)
@@ -267,8 +240,8 @@ def test_markdown_and_latex_keep_their_cells(tmp_path):
 
 def test_a_great_many_classes_show_the_most_frequent_confusions():
     scores = one([f"c{i}" for i in range(37)], images=499)
-    cells = [n for n, _, _ in table.pairs(scores)]
-    assert len(cells) == table.PAIRS
+    cells = [n for n, _, _ in pairs(scores.confusion)]
+    assert len(cells) == PAIRS
     assert cells == sorted(cells, reverse=True)
     assert cells[0] == max(n for i, row in enumerate(scores.confusion) for j, n in enumerate(row) if i != j)
     assert table.confusion(scores).head == ["true", "predicted", "images"]

@@ -45,7 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         metavar="FILE",
         type=Path,
-        help="write the rows to this file, whole or not at all (default: stdout)",
+        help="write the rows to this file, whole or not at all; of a model whose results are files, a name that does "
+        "not end in .csv or .jsonl is the folder that they are written to (default: rows on stdout)",
     )
     add_device(parser)
     add_stage_options(parser, "predict")
@@ -128,7 +129,10 @@ def _format(asked: str | None, out: Path | None, predictor: Predictor) -> str:
         return asked
     if out is not None:
         endings = predictor.suffixes
-        wanted = f"a name that ends in {' or '.join(endings)}"
+        if predictor.folder and out.suffix.lower() not in (*endings, *SUFFIXES):
+            return predictor.folder
+        folder = "a folder, or " if predictor.folder else ""
+        wanted = f"{folder}a name that ends in {' or '.join(endings)}"
         expect(out.suffix in endings, "--out", wanted, str(out), "or add --format")
         return endings[out.suffix]
     first, *others = predictor.formats  # for a terminal, and for a pipe

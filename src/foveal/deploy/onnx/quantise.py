@@ -55,6 +55,7 @@ class ReadyForInt8:
     float32: bytes  # as the model is shipped without int8: every plan is compared with it, and timed in turns with it
     rounded: bytes
     rounded_but_stem: bytes  # where the first convolution stays in float32, its weights do, too
+    timed: str = "probability"  # the output that is asked for when it is timed
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def plans(ready: ReadyForInt8, calibration: NDArray[np.uint8], holdout: NDArray[
     expected = _logits(sessions["float"], holdout)
     one = {INPUT: holdout[:1]}
     taken = interleaved(
-        {name: _job(session, one) for name, session in sessions.items()}, rounds=ROUNDS, warm_up=WARM_UP
+        {name: _job(session, one, ready.timed) for name, session in sessions.items()}, rounds=ROUNDS, warm_up=WARM_UP
     )
     found = [
         Plan(
@@ -169,7 +170,9 @@ def _wide(content: bytes) -> list[Any]:
     return [
         node
         for node in graph.node
-        if len(shape := input_sides.get(node.output[0], [])) == 4 and min(shape[2:]) >= LEAST
+        # a side of any length has no number
+        if len(shape := input_sides.get(node.output[0], [])) == 4
+        and all(side == 0 or side >= LEAST for side in shape[2:])
     ]
 
 
@@ -242,5 +245,5 @@ def _logits(session: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
     )
 
 
-def _job(session: Any, feed: dict[str, Any]) -> Any:
-    return lambda: session.run(["probability"], feed)
+def _job(session: Any, feed: dict[str, Any], output: str) -> Any:
+    return lambda: session.run([output], feed)

@@ -9,8 +9,6 @@ from typing import Any, ClassVar
 from foveal.errors import expect, is_number, short_repr
 from foveal.runtime.card import ImageCard
 
-TRAINED = "trained_on"  # in a card's data: the names of the training images, as data/name_sketch.py keeps them
-
 # Words of cards that were written before `format: 1`: of the card, and of its recipe.
 OLD_CARD = {"many": "multi_label"}
 OLD_DATA = {"many": "multi_label", "pictures": "images"}

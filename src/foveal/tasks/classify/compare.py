@@ -1,31 +1,22 @@
 """Two ways to build a model, compared: the difference of a figure with its interval, on the same images.
 
-    Δ = mean over seeds of figure(B) − figure(A)
-    interval: images that belong together are drawn with replacement, for A and B alike
+    Δ = mean over seeds of figure(B) − figure(A), its interval as metrics/difference.py has it
 
 Each image is tested once for each seed (by the run whose fold it is in), so the folds' tests are one test of all
 images.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foveal.errors import expect
 from foveal.metrics.classification import average_precision, balanced_accuracy, mean
-from foveal.metrics.interval import bootstrap
+from foveal.metrics.difference import Difference, Headline, paired_difference
 from foveal.metrics.ranking import Array
 from foveal.runtime.answers import probabilities
 from foveal.tasks.classify.predictions import Predicted
-
-
-@dataclass(frozen=True)
-class Difference:
-    value: float
-    low: float
-    high: float
 
 
 def pooled(runs: Sequence[Predicted]) -> Predicted:
@@ -42,7 +33,7 @@ def score_name(multi_label: bool) -> str:
     return "mean average precision" if multi_label else "balanced accuracy"
 
 
-def headline(one: Predicted, multi_label: bool) -> Callable[[Array | None], Array]:
+def headline(one: Predicted, multi_label: bool) -> Headline:
     """The figure that decides: mean average precision of several labels, balanced accuracy of one.
 
     A function of weights.
@@ -90,9 +81,4 @@ def difference(
             "compare runs on the same data",
         )
     pairs = [(headline(base[seed], multi_label), headline(other[seed], multi_label)) for seed in seeds]
-
-    def measure(weight: Array | None) -> dict[str, Array]:
-        return {"difference": np.mean([b(weight) - a(weight) for a, b in pairs], axis=0)}
-
-    low, high = bootstrap(measure, len(base[seeds[0]].files), resamples=resamples, groups=groups)["difference"]
-    return Difference(float(measure(None)["difference"]), float(low), float(high))
+    return paired_difference(pairs, len(base[seeds[0]].files), groups, resamples)

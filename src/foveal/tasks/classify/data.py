@@ -1,7 +1,6 @@
 """The data of a run: read, decoded once where it fits, cut into splits, and fed to Lightning in batches."""
 
 import gc
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -13,11 +12,10 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
 from foveal.data.batches import Batch, Batches, loader
+from foveal.data.division import Splits, filled, splits_of
 from foveal.data.order import Order, rarity
 from foveal.data.pack import Bad, Pack, pack, why
 from foveal.data.source import Source
-from foveal.data.splits import SPLITS
-from foveal.errors import expect
 from foveal.progress import Progress, silent
 from foveal.runtime.blank import paint
 from foveal.tasks.classify.recipe import ClassifyRecipe
@@ -28,25 +26,6 @@ Kind = tuple[int, tuple[tuple[float, ...], ...]]  # size, and the boxes that are
 # Of each source the packs that were made, the one used last at the end: a run of several stages opens its images once
 # per kind, as long as all kinds together fit into ROOM.
 PACKS: "WeakKeyDictionary[Source, dict[Kind, Pack]]" = WeakKeyDictionary()
-
-
-@dataclass(frozen=True, eq=False)
-class Splits:
-    """Which images train, select and test; those that cannot be read are in none."""
-
-    train: NDArray[np.int64]
-    val: NDArray[np.int64]
-    test: NDArray[np.int64]
-
-
-def divided(source: Source, fold: int | None) -> Splits:
-    """The splits as they are written down: nothing is opened."""
-    parts = []
-    for name in SPLITS:
-        indices = source.indices(name, fold)
-        parts.append(indices if name == "test" else indices[source.known(indices)])
-    do = "add images, or name their splits in a column split"
-    return _filled(source, Splits(*parts), "at least one image with a label", f"none of its {len(source)}", do)
 
 
 class ClassifyData(pl.LightningDataModule):
@@ -60,12 +39,12 @@ class ClassifyData(pl.LightningDataModule):
     ) -> None:
         super().__init__()
         self.source, self.recipe = source, recipe
-        splits = splits or divided(source, recipe.fold)
+        splits = splits or splits_of(source, recipe.fold)
         self.packed = self._pack(progress)
         self.workers = workers if workers is not None else 0 if self.packed is not None else max(1, cores() - 1)
         keep = (lambda part: part) if self.packed is None else self.packed.keep
         kept = Splits(keep(splits.train), keep(splits.val), keep(splits.test))
-        self.splits = _filled(source, kept, "at least one image that can be read", "none")
+        self.splits = filled(source, kept, "at least one image that can be read", "none")
         self.resident = False  # whether the images lie on the device
         self.unread: set[int] = set()  # of images that are decoded as they come: those that could not be
 
@@ -168,9 +147,3 @@ def _make_room(needed: int) -> None:
             forgotten = True
     if forgotten:
         gc.collect()  # a trainer and its module hold each other, and the pack of a stage that has ended
-
-
-def _filled(source: Source, splits: Splits, expected: str, got: str, do: str = "") -> Splits:
-    for name, part in (("train", splits.train), ("val", splits.val)):
-        expect(len(part) > 0, f"{source.name}, split {name}", expected, got, do)
-    return splits

@@ -1,45 +1,50 @@
 """How good a classifier is, on labelled images: its own test split or any other data; of torch or exported."""
 
 import math
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foveal.data.name_sketch import count_known
-from foveal.data.read import has_column, read
+from foveal.data.opened import opened_batches
+from foveal.data.read import read
 from foveal.data.source import Source
 from foveal.errors import FovealError, expect, printable
-from foveal.runtime.image import BadImage, Pixels
-from foveal.tasks.classify.card import TRAINED, ClassifyCard
+from foveal.runtime.image import BadImage
+from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.classify.classifier import classifier_of
 from foveal.tasks.classify.evaluation import ClassifyEvaluation, Evaluated, Indices
 from foveal.tasks.classify.options import EvaluateOptions
 from foveal.tasks.classify.predict import Classifier
 from foveal.tasks.classify.predictions import Predicted
 from foveal.tasks.classify.scoring import score
+from foveal.tasks.evaluated_on import (
+    data_of,
+    expect_unchanged,
+    facts_of,
+    fold_column_of,
+    fold_of,
+    labelled,
+    reading_data,
+    split_of,
+    trained_on,
+)
 
 if TYPE_CHECKING:
     from foveal.progress import Progress
     from foveal.tasks.model import Model
-
-THREADS = 4  # that open images
 
 
 def evaluate(
     model: "Model", options: EvaluateOptions, progress: "Progress", others: "Sequence[Model]" = ()
 ) -> ClassifyEvaluation:
     card = cast("ClassifyCard", model.card)
-    column = _fold_column(options, card)
+    column = fold_column_of(options, card)
     source = _source(options, card, column)
-    # A run's own fold, also where its data lies elsewhere now: another one would test what it was trained on.
-    own = card.recipe.get("fold") if source.fold is not None and column == card.recipe.get("fold_column") else None
-    fold = own if options.fold is None else options.fold
-    split, notes = _split(source, options.split, fold)
+    fold = fold_of(source, options, card, column)
+    split, notes = split_of(source, options.split, fold, "the epoch and the thresholds")
     models = []
     for one in (model, *others):
         _expect_same_classes(one, source)
@@ -47,18 +52,9 @@ def evaluate(
         models.append(evaluated)
         notes += [f"left out: {printable(file)}: {reason}" for file, reason in left_out]
         if options.data is not None:
-            notes += _trained_on(evaluated, source, len(others) > 0)
-    facts: dict[str, Any] = {
-        "model": card.model,
-        "file": Path(model.name).name,
-        "data": source.describe(),
-        "split": split,
-        "fold": fold,
-    }
-    if fold is not None and source.fold_names:
-        facts |= {"fold column": column, "fold": f"{fold}, {source.fold_name(fold)}"}
-    facts["seed of the training"] = card.recipe.get("seed")
-    facts["origin"] = model.origin()
+            which = evaluated.name if others else "this model"
+            notes += trained_on(evaluated.card, evaluated.predicted.files, which)
+    facts = facts_of(model, source, split, fold, column)
     return ClassifyEvaluation(source, split, tuple(models), facts, (source.summary(), *notes), options.resamples)
 
 
@@ -104,8 +100,7 @@ def predict_split(
     classifier: Classifier, source: Source, split: str, fold: int | None, progress: "Progress"
 ) -> tuple[Indices, NDArray[np.float64], list[tuple[str, str]]]:
     """The labelled images of a split that could be read, their logits, and the others with their reasons."""
-    indices = source.indices(split, fold)
-    indices = indices[source.known(indices)]
+    indices = labelled(source, split, fold)
     expect(len(indices) > 0, f"{printable(source.name)}, split {split}", "labelled images", "none")
     rows, logits, left_out = logits_of(classifier, source, indices, progress)
     if not len(rows):
@@ -120,7 +115,8 @@ def logits_of(
     rows: list[int] = []
     logits, left_out = [], []
     batches = math.ceil(len(indices) / classifier.batch)
-    for batch in progress(opened_batches(source, indices, classifier.size, classifier.batch), batches, "evaluating"):
+    opened = opened_batches(lambda index: source.image(index, classifier.size), indices, classifier.batch)
+    for batch in progress(opened, batches, "evaluating"):
         good = [(index, pixels) for index, pixels in batch if not isinstance(pixels, BadImage)]
         left_out += [(source.file(index), pixels.reason) for index, pixels in batch if isinstance(pixels, BadImage)]
         if good:
@@ -130,77 +126,11 @@ def logits_of(
     return np.array(rows, np.int64), found, left_out
 
 
-def opened_batches(
-    source: Source, indices: Sequence[int] | Indices, size: int, batch: int
-) -> Iterator[list[tuple[int, Pixels | BadImage]]]:
-    """Images in batches, opened in threads, one batch ahead."""
-
-    def one(index: int) -> Pixels | BadImage:
-        try:
-            return source.image(index, size)
-        except BadImage as bad:
-            return bad
-
-    def submitted(start: int) -> list[tuple[int, "Future[Pixels | BadImage]"]]:
-        return [(int(index), pool.submit(one, int(index))) for index in indices[start : start + batch]]
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        ahead = submitted(0)
-        for start in range(batch, len(indices) + batch, batch):
-            now, ahead = ahead, submitted(start)
-            yield [(index, future.result()) for index, future in now]
-
-
-def _split(source: Source, asked: str | None, fold: int | None) -> tuple[str, list[str]]:
-    if asked is not None:
-        return asked, []
-    labelled: Callable[[str], bool] = lambda name: bool(source.known(source.indices(name, fold)).any())  # noqa: E731
-    if labelled("test") or not labelled("val"):
-        return "test", []
-    return "val", [
-        (
-            "no image of the split test has a label: evaluated on val, which chose the epoch and the thresholds, "
-            "so the figures flatter"
-        )
-    ]
-
-
-def _fold_column(options: EvaluateOptions, card: ClassifyCard) -> str | None:
-    """The column that makes the folds: the training's, unless another is given; other data may not have it."""
-    own = card.recipe.get("fold_column")
-    if options.fold_column is not None:
-        named = options.fold_column == own or options.fold is not None
-        expect(
-            named,
-            "--fold-column",
-            "--fold beside it, which says what to test on: the training had no such folds",
-            "none",
-        )
-        return options.fold_column
-    if own is None or options.data is None:
-        return own
-    return own if has_column(options.data, own) else None
-
-
 def _source(options: EvaluateOptions, card: ClassifyCard, column: str | None) -> Source:
-    data = options.data or card.recipe.get("data")
-    expect(
-        data is not None,
-        "--data",
-        "images to evaluate the model on",
-        "none, and its card does not say what it was trained on",
-    )
-    try:
-        source = read(str(data), label=options.label or card.recipe.get("label"), fold_column=column, seed=0)
-    except FovealError as error:
-        advice = (
-            "" if options.data is not None else "; these are what the model was trained with: name others with --data"
-        )
-        raise FovealError(f"{error}{advice}") from None
-    if options.data is None and column == card.recipe.get("fold_column"):
-        same = card.data.get("fingerprint") in (None, source.fingerprint())
-        do = "name the data with --data to evaluate on what is there now"
-        expect(same, f"{data}", "the images, labels and splits of the training", "others", do)
+    data = data_of(options, card)
+    with reading_data(options):
+        source = read(data, label=options.label or card.recipe.get("label"), fold_column=column, seed=0)
+    expect_unchanged(source, options, card, column)
     return source
 
 
@@ -216,16 +146,3 @@ def _expect_same_classes(model: "Model", source: Source) -> None:
     )
     same = source.classes == card.classes
     expect(same, where, f"the classes of {model.name}, {', '.join(card.classes)}", ", ".join(source.classes))
-
-
-def _trained_on(evaluated: Evaluated, source: Source, named: bool) -> Iterable[str]:
-    """How many of the images were in the model's training split, by their names."""
-    names = [os.fsencode(source.file(int(row))) for row in evaluated.rows]
-    found = count_known(evaluated.card.data.get(TRAINED), names)
-    if found is None:
-        return
-    count, exact = found
-    which = evaluated.name if named else "this model"
-    flatter = ": the figures flatter" if count else ""
-    about = "" if exact else "about "
-    yield f"{about}{count} of {len(names)} images were in the training split of {which}, by their names{flatter}"

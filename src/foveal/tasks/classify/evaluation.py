@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from foveal.data.source import Source
 from foveal.errors import printable
+from foveal.report.figure import beside, difference_in_words, with_interval
 from foveal.report.table import UNDEFINED, Table, write_tables
 from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.classify.compare import difference, score_name
 from foveal.tasks.classify.predictions import Predicted
 from foveal.tasks.classify.report import write_report
 from foveal.tasks.classify.report_tables import figures as table_of_figures
-from foveal.tasks.classify.report_tables import percent, with_interval
 from foveal.tasks.classify.scores import Scores
 from foveal.tasks.task import Evaluation
 
@@ -82,18 +82,12 @@ class ClassifyEvaluation(Evaluation):
         rows = [
             [name, *(with_interval(one.scores.figures[name]) for one in self.models)] for name in first.scores.figures
         ]
-        rows.append(
-            [
-                f"{score_name(self.source.multi_label)} against {first.name}",
-                UNDEFINED,
-                *(self._against(first, one) for one in others),
-            ]
-        )
-        return [Table(["figure, %", *(one.name for one in self.models)], rows)]
+        against = [self._against(first, one) for one in others]
+        return [beside([one.name for one in self.models], rows, score_name(self.source.multi_label), against)]
 
     def _against(self, first: Evaluated, other: Evaluated) -> str:
         if not self.resamples or first.predicted.files != other.predicted.files:
             return UNDEFINED
         groups = None if self.source.group is None else self.source.group[first.rows]
         found = difference({0: first.predicted}, {0: other.predicted}, self.source.multi_label, groups, self.resamples)
-        return f"{percent(found.value)} ({percent(found.low)} to {percent(found.high)})"
+        return difference_in_words(found.value, found.low, found.high)

@@ -105,7 +105,7 @@ def _rendered(classifier: TorchClassifier, options: ExplainOptions) -> Iterator[
         "name images with --data",
     )
     for index in range(options.faithful or 0):
-        frame = render(_first(options.seed) + index, classifier.size)
+        frame = render(_first(options.seed) + index, classifier.card.size)
         masks = {finding.kind: finding.mask for finding in frame.findings}
         yield Sample(frame_of(frame.image, classifier.size).pixels, frozenset(masks), masks)
 

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from foveal.atomic import write_atomic
-from foveal.data.name_sketch import sketch
+from foveal.data.name_sketch import TRAINED, sketch
 from foveal.data.source import UNLABELLED, Source
 from foveal.errors import reading
 from foveal.metrics.calibration import fit_temperature
@@ -25,7 +25,7 @@ from foveal.models.store import describe, model_file, normalisation, read_text, 
 from foveal.runtime.answers import probabilities
 from foveal.runtime.card import read_card
 from foveal.runtime.packaged import FILE, is_file
-from foveal.tasks.classify.card import TRAINED, ClassifyCard
+from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.classify.data import ClassifyData
 from foveal.tasks.classify.module import ClassifyModule
 from foveal.training.gather import gathered

@@ -11,26 +11,24 @@
 The card is in the file's metadata under `foveal`, the proof under `foveal.proof`: JSON both.
 """
 
-import contextlib
 import copy
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from foveal.deploy.onnx.chunks import FEATURES, PATCHES, chunk_of, graphs, in_chunks, unmark
+from foveal.deploy.onnx.chunks import FEATURES, PATCHES, chunk_of, in_chunks, unmark
 from foveal.deploy.onnx.equalise import equalise
-from foveal.deploy.onnx.file import IR, OPSET, needed_onnx
+from foveal.deploy.onnx.file import OPSET, needed_onnx
+from foveal.deploy.onnx.program import described, followed
 from foveal.deploy.onnx.quantise import ReadyForInt8
 from foveal.deploy.onnx.rounding import round_weights
 from foveal.deploy.onnx.silence import quiet
 from foveal.deploy.twins.fused_icam import Frames
 from foveal.errors import FovealError
 from foveal.models.icam import Icam
-from foveal.runtime.onnx_names import CARD, INPUT, LOOKED, OUTPUTS
+from foveal.runtime.onnx_names import INPUT, LOOKED, OUTPUTS
 from foveal.tasks.classify.card import ClassifyCard
 
 
@@ -90,14 +88,14 @@ def ready_for_int8(model: nn.Module, card: ClassifyCard, float32: bytes, frames:
 
 def graph_of(answers: Answers, card: ClassifyCard, *, in_turns: bool = False) -> bytes:
     """in_turns: Φ takes a few patches after the other, in a loop, into which no quantiser sees."""
-    onnx = needed_onnx()
+    needed_onnx()
     _try(answers, card)
     patches = (card.size // answers.frames.patch) ** 2 if answers.frames.patch else 1
     answers.marked = bool(answers.frames.patch) and in_turns
     chunk = chunk_of(patches, answers.frames.widest()) if answers.marked else patches
     frames = torch.randint(0, 256, (2, card.size, card.size, 3), dtype=torch.uint8)
     outputs = [*OUTPUTS, *([LOOKED] if answers.looks else []), *([PATCHES, FEATURES] if answers.marked else [])]
-    with quiet(), _followed(card):
+    with quiet(), followed(card.model):
         program = torch.onnx.export(
             answers,
             (frames,),
@@ -113,13 +111,7 @@ def graph_of(answers: Answers, card: ClassifyCard, *, in_turns: bool = False) ->
     if answers.marked:
         in_chunks(proto, chunk)
         unmark(proto)
-    _strip(proto)
-    proto.ir_version = min(proto.ir_version, IR)
-    proto.producer_name, proto.producer_version = "foveal", card.foveal
-    onnx.helper.set_model_props(proto, {CARD: card.without_paths().text()})
-    onnx.checker.check_model(proto)
-    content: bytes = proto.SerializeToString()
-    return content
+    return described(proto, card)
 
 
 def _try(answers: Answers, card: ClassifyCard) -> None:
@@ -132,31 +124,3 @@ def _try(answers: Answers, card: ClassifyCard) -> None:
         raise FovealError(
             f"to export: expected a {card.model} that takes images of {card.size} × {card.size}, got {reason}"
         ) from None
-
-
-@contextlib.contextmanager
-def _followed(card: ClassifyCard) -> Iterator[None]:
-    try:
-        yield
-    except torch.onnx.errors.OnnxExporterError as error:
-        cause = error.__cause__ or error
-        reason = " ".join(str(cause).split())[:200]
-        raise FovealError(
-            f"to export: expected a {card.model} that torch's exporter can follow, got {reason}"
-        ) from None
-
-
-def _strip(proto: Any) -> None:
-    """Remove what the exporter notes for its makers: lines of source code with their paths, names of modules."""
-    for graph in (*graphs(proto), *proto.functions):
-        for node in graph.node:
-            node.ClearField("metadata_props")
-            node.ClearField("doc_string")
-    for some in (proto.graph.value_info, proto.graph.input, proto.graph.output, proto.graph.initializer):
-        for one in some:
-            one.ClearField("metadata_props")
-            one.ClearField("doc_string")
-    proto.graph.ClearField("value_info")  # shapes in between, which any reader finds again
-    proto.graph.ClearField("metadata_props")
-    proto.ClearField("metadata_props")
-    proto.graph.doc_string = ""

@@ -1,10 +1,4 @@
-"""The evaluation report: scores as a page to look at, tables to paste, and data.
-
-report.html               one page, nothing beside it
-report.md, .csv, .tex     its tables
-figures.md, .csv, .tex    every figure with its interval
-evaluation.json           everything
-"""
+"""The evaluation report: scores as a page to look at, tables to paste, and data; report/report_files.py names them."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,13 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foveal.atomic import expect_folder, write_atomic
-from foveal.report.table import write_tables
+from foveal.atomic import expect_folder
+from foveal.report.report_files import write_report_files
 from foveal.tasks.classify.report_html import page
-from foveal.tasks.classify.report_tables import caption, figure_rows, flat, tables
+from foveal.tasks.classify.report_tables import caption, figure_rows, tables
 from foveal.tasks.classify.scores import Scores
-
-JSON = "evaluation.json"
 
 
 def write_report(
@@ -37,10 +29,13 @@ def write_report(
     the page has that sentence in its place.
     """
     expect_folder(folder)
-    html, origin, words = page(scores, title, facts, images), dict(flat(facts)), caption(scores)
-    write_atomic(folder / "report.html", html.encode("utf-8", "backslashreplace"))
-    files = [folder / "report.html"]
-    files += write_tables(folder, "report", tables(scores), title, words, origin)
-    files += write_tables(folder, "figures", [figure_rows(scores)], title, words, origin)
-    write_atomic(folder / JSON, scores.to_json().encode("utf-8", "backslashreplace"))
-    return [*files, folder / JSON]
+    return write_report_files(
+        folder,
+        page=page(scores, title, facts, images),
+        tables=tables(scores),
+        figures=figure_rows(scores),
+        content=scores.to_json(),
+        title=title,
+        caption=caption(scores),
+        facts=facts,
+    )

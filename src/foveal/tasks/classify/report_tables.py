@@ -1,29 +1,13 @@
 """Scores as tables."""
 
-import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from foveal.errors import counted
+from foveal.report.confusion import confusion_table
+from foveal.report.figure import figure_rows as rows_of
+from foveal.report.figure import percent, with_interval
 from foveal.report.table import UNDEFINED, Table
-from foveal.tasks.classify.scores import Figure, Reliability, Scores
-
-WIDEST = 30  # classes of a confusion matrix that still fits on a page
-PAIRS = 20  # beyond that: the most frequent confusions
-
-Facts = Mapping[str, Any]
-
-
-def percent(share: float, places: int = 2) -> str:
-    return f"{100 * share:.{places}f}" if math.isfinite(share) else UNDEFINED
-
-
-def with_interval(figure: Figure) -> str:
-    """88.20 (84.10–91.50)."""
-    if not (math.isfinite(figure.low) and math.isfinite(figure.high)):
-        return percent(figure.value)
-    return f"{percent(figure.value)} ({percent(figure.low)}–{percent(figure.high)})"
+from foveal.tasks.classify.scores import Reliability, Scores
 
 
 def figures(scores: Scores) -> Table:
@@ -57,19 +41,7 @@ def confusion(scores: Scores) -> Table:
     if scores.confusion is None:
         rows = [[one.name, *map(str, one.counts)] for one in scores.classes]
         return Table(["class", "true positives", "false positives", "false negatives", "true negatives"], rows)
-    names = [one.name for one in scores.classes]
-    if len(names) > WIDEST:
-        return Table(
-            ["true", "predicted", "images"], [[names[i], names[j], str(n)] for n, i, j in pairs(scores)], words=2
-        )
-    rows = [[name, *map(str, row)] for name, row in zip(names, scores.confusion, strict=True)]
-    return Table(["true ↓ predicted →", *names], rows)
-
-
-def pairs(scores: Scores) -> list[tuple[int, int, int]]:
-    """(images, true, predicted): the most frequent confusions."""
-    cells = [(n, i, j) for i, row in enumerate(scores.confusion or ()) for j, n in enumerate(row) if i != j and n > 0]
-    return sorted(cells, key=lambda cell: (-cell[0], cell[1], cell[2]))[:PAIRS]
+    return confusion_table([one.name for one in scores.classes], scores.confusion)
 
 
 def calibration(scores: Scores) -> Table:
@@ -103,20 +75,6 @@ def summary(scores: Scores) -> str:
     return f"{images} of the split {scores.split}, {classes}, {kind}."
 
 
-def flat(facts: Facts, above: str = "") -> list[tuple[str, str]]:
-    """Facts within facts as lines: `data · name`."""
-    lines: list[tuple[str, str]] = []
-    for key, value in facts.items():
-        name = f"{above} · {key}" if above else str(key)
-        if isinstance(value, Mapping):
-            lines += flat(value, name)
-        elif isinstance(value, (list, tuple)):
-            lines.append((name, ", ".join(map(str, value))))
-        else:
-            lines.append((name, str(value)))
-    return lines
-
-
 def tables(scores: Scores) -> list[Table]:
     """All of a report, the figures first."""
     named = [
@@ -134,21 +92,4 @@ def caption(scores: Scores) -> str:
 
 
 def figure_rows(scores: Scores) -> Table:
-    """One row per figure; shares in [0, 1] with all their digits, empty where undefined.
-
-    `class` is empty for figures of the whole.
-    """
-    rows = [
-        ["", name, *map(_digits, (one.value, one.low, one.high)), str(scores.images)]
-        for name, one in scores.figures.items()
-    ]
-    for one in scores.classes:
-        rows += [
-            [one.name, name, *map(_digits, (f.value, f.low, f.high)), str(one.images)]
-            for name, f in one.figures.items()
-        ]
-    return Table(["class", "figure", "value", "low", "high", "images"], rows)
-
-
-def _digits(value: float) -> str:
-    return repr(value) if math.isfinite(value) else UNDEFINED
+    return rows_of(scores.figures, [(one.name, one.images, one.figures) for one in scores.classes], scores.images)

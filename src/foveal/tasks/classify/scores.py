@@ -4,22 +4,12 @@ worst mistakes.
 Plain numbers and words only, all of which go into JSON; nan (undefined) is null there. scoring.py makes them.
 """
 
-import dataclasses
-import json
-import math
 from dataclasses import dataclass
 from typing import Any
 
+from foveal.report.figure import Figure, as_json, plain
+
 Numbers = tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A share in [0, 1], with the ends of its interval; nan is undefined."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -87,18 +77,8 @@ class Scores:
 
     def to_dict(self) -> dict[str, Any]:
         """Nothing but dicts, lists, words and numbers; nan becomes None."""
-        content: dict[str, Any] = _plain(self)
+        content: dict[str, Any] = plain(self)
         return content
 
     def to_json(self) -> str:
-        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return as_json(self)

@@ -20,9 +20,10 @@ from foveal.metrics.importance import expect_importance, f1_normal, f2_ciw
 from foveal.metrics.interval import Interval, bootstrap
 from foveal.metrics.ranking import Array
 from foveal.metrics.threshold import threshold_of_two, thresholds
+from foveal.report.figure import figure, how
 from foveal.runtime.answers import DEFAULT, decide, probabilities
 from foveal.tasks.classify.predictions import Predicted
-from foveal.tasks.classify.scores import Calibration, Class, Figure, Mistake, Numbers, Reliability, Scores
+from foveal.tasks.classify.scores import Calibration, Class, Mistake, Numbers, Reliability, Scores
 
 UNRESAMPLED = "ECE"  # chance widens the gaps of its bins, and a resample adds chance: its interval would lie too high
 OF_A_CLASS = ("precision", "recall", "F1", "AP", "AUC")
@@ -94,7 +95,7 @@ def score(
         images=len(truth),
         decision=decision,
         interval=_how(resamples, seed, groups),
-        figures={name: _figure(value, spans.get(name)) for name, value in values.items() if name not in OF_A_CLASS},
+        figures={name: figure(value, spans.get(name)) for name, value in values.items() if name not in OF_A_CLASS},
         classes=_classes(truth, chosen, probability, classes, threshold, values, spans),
         confusion=None
         if multi_label
@@ -188,17 +189,8 @@ def _figures(
 
 
 def _how(resamples: int, seed: int, groups: NDArray[np.integer] | None) -> str:
-    if not resamples:
-        return "no intervals were asked for"
-    units = "images" if groups is None else f"{len(np.unique(groups))} groups of images, each whole"
-    way = f"95 % percentile bootstrap over {units}, {resamples} resamples, seed {seed}"
-    return f"{way}; none of {UNRESAMPLED}, which is biased upwards in resamples"
-
-
-def _figure(value: Array, span: Interval | None, index: int | None = None) -> Figure:
-    ends = (np.nan, np.nan) if span is None else span
-    low, high = (np.asarray(end) if index is None or span is None else np.asarray(end)[index] for end in ends)
-    return Figure(float(value if index is None else value[index]), float(low), float(high))
+    way = how(resamples, seed, groups)
+    return f"{way}; none of {UNRESAMPLED}, which is biased upwards in resamples" if resamples else way
 
 
 def _classes(
@@ -225,7 +217,7 @@ def _classes(
                 name=str(classes[index]),
                 images=four[0] + four[2],
                 threshold=cuts[index],
-                figures={name: _figure(values[name], spans.get(name), index) for name in OF_A_CLASS},
+                figures={name: figure(values[name], spans.get(name), index) for name in OF_A_CLASS},
                 counts=(four[0], four[1], four[2], four[3]),
                 recall=recall,
                 precision=precision,

@@ -6,7 +6,6 @@ scores of different models cannot be ranked against each other, so that AP and A
 """
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,8 @@ from foveal.atomic import write_atomic
 from foveal.metrics.calibration import calibration_error
 from foveal.metrics.classification import Labels, measure
 from foveal.models.store import read_text
-from foveal.report.table import UNDEFINED, Table, write_tables
+from foveal.report.means import by_seed, four_digits, means, of_all_folds, plain_rows, run_name, seeds_of, title_of
+from foveal.report.table import Table, write_tables
 from foveal.runtime.answers import decide, probabilities
 from foveal.runtime.card import read_card
 from foveal.runtime.packaged import FILE
@@ -51,9 +51,7 @@ class EvaluatedRun:
 
     @property
     def name(self) -> str:
-        """Of the folder; and of the fold, where it has one of its own."""
-        names, fold = self.facts["data"].get("fold_names"), self.facts.get("fold")
-        return f"{self.folder.name} ({names[fold]})" if names and fold is not None else self.folder.name
+        return run_name(self.folder, self.facts)
 
     @property
     def figures(self) -> Figures:
@@ -86,25 +84,26 @@ def summarise(folders: Sequence[Path], out: Path) -> str:
     runs = [_evaluated(folder, run, split) for folder, run in zip(folders, predicted, strict=True)]
     names, facts = list(runs[0].figures), runs[0].facts
     values = np.array([[run.figures[name] for name in names] for run in runs])
-    each = [[run.name, *map(_written, row)] for run, row in zip(runs, values.tolist(), strict=True)]
-    tables = [_means(names, values, f"Mean and spread over {len(runs)} runs")]
+    each = [[run.name, *map(four_digits, row)] for run, row in zip(runs, values.tolist(), strict=True)]
+    tables = [means(names, values, f"Mean and spread over {len(runs)} runs")]
     content: dict[str, Any] = {
         "facts": facts,
         "split": split,
         "runs": [one.name for one in folders],
         "figures": names,
-        "values": _plain(values),
+        "values": plain_rows(values),
     }
-    if tested and (seeds := _by_seed(runs)):
+    if tested and (seeds := by_seed(runs)):
         together = [_together(one) for one in seeds.values()]
         shared = list(together[0])
         pooled = np.array([[one[name] for name in shared] for one in together])
-        content["pooled"] = {"seeds": list(seeds), "figures": shared, "values": _plain(pooled)}
-        tables.append(_means(shared, pooled, _of_all(seeds)))
-    title = f"{facts['model']} ({facts['parameters']:,} parameters) on {facts['data']['name']}, {len(folders)} runs"
-    over = ", ".join(str(seed) for seed in sorted({run.facts["seed"] for run in runs}))
+        content["pooled"] = {"seeds": list(seeds), "figures": shared, "values": plain_rows(pooled)}
+        folds = next(iter(seeds.values()))
+        of_all = of_all_folds(sum(len(run.predicted.files) for run in folds), len(folds), len(seeds))
+        tables.append(means(shared, pooled, f"{of_all}; AP and AUC would rank scores of different models"))
+    title = title_of(facts, len(folders))
     caption = (
-        f"Split {split}, seeds {over}. Mean over runs; spread is the standard deviation over runs. "
+        f"Split {split}, seeds {seeds_of(runs)}. Mean over runs; spread is the standard deviation over runs. "
         f"{TESTED if tested else CHOSEN}"
     )
     write_tables(out, "summary", [*tables, Table(["run", *names], each, title="Runs")], title, caption, facts["origin"])
@@ -134,15 +133,6 @@ def _evaluated(folder: Path, predicted: dict[str, Predicted | None], split: str)
     return EvaluatedRun(folder, read_result(folder), evaluated, _card(folder).multi_label, scores)
 
 
-def _by_seed(runs: Sequence[EvaluatedRun]) -> dict[int, list[EvaluatedRun]]:
-    """The runs of each seed, where they are folds; nothing where there are not several."""
-    seeds: dict[int, list[EvaluatedRun]] = {}
-    for run in runs:
-        if run.facts.get("fold") is not None:
-            seeds.setdefault(run.facts["seed"], []).append(run)
-    return seeds if any(len(folds) > 1 for folds in seeds.values()) else {}
-
-
 def _together(runs: Sequence[EvaluatedRun]) -> Figures:
     """The decisions of several runs, each on its own images, as if one had made them all."""
     truth, decided, probability = (
@@ -155,35 +145,3 @@ def _together(runs: Sequence[EvaluatedRun]) -> Figures:
     for place, one in enumerate(runs[0].scores.classes):
         figures |= {f"{name} {one.name}": float(found[name][place]) for name in ("precision", "recall", "F1")}
     return figures
-
-
-def _of_all(seeds: dict[int, list[EvaluatedRun]]) -> str:
-    runs = next(iter(seeds.values()))
-    images = sum(len(run.predicted.files) for run in runs)
-    over = f"mean and spread over {len(seeds)} seeds" if len(seeds) > 1 else "one seed"
-    return (
-        f"All {images} test images of {len(runs)} folds taken together, {over}; "
-        "AP and AUC would rank scores of different models"
-    )
-
-
-def _means(names: Sequence[str], values: NDArray[np.float64], title: str) -> Table:
-    rows = [_row(name, one) for name, one in zip(names, values.T, strict=True)]
-    return Table(["figure", "mean", "spread", "lowest", "highest"], rows, title=title)
-
-
-def _row(name: str, values: NDArray[np.float64]) -> list[str]:
-    known = values[np.isfinite(values)]
-    if not len(known):
-        return [name, *[UNDEFINED] * 4]
-    spread = known.std(ddof=1) if len(known) > 1 else math.nan
-    return [name, *map(_written, (known.mean(), spread, known.min(), known.max()))]
-
-
-def _written(value: float) -> str:
-    return f"{value:.4f}" if math.isfinite(value) else UNDEFINED
-
-
-def _plain(values: NDArray[np.float64]) -> list[list[float | None]]:
-    """Rows for JSON, which has no nan."""
-    return [[value if math.isfinite(value) else None for value in row] for row in values.tolist()]

@@ -36,13 +36,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from foveal.data.division import splits_of
 from foveal.data.source import Source
 from foveal.errors import expect
 from foveal.models.image_model import channels_last, fold_batch_norms
 from foveal.models.store import load_model, model_file
 from foveal.runtime.packaged import FILE
 from foveal.tasks.classify.card import ClassifyCard
-from foveal.tasks.classify.data import divided
 from foveal.training.cuda_graph import CudaGraph
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ def _coarser(path: str, card: ClassifyCard, own: Source, wanted: Wanted) -> Tens
         )
     if card.recipe.get("balance", "none") == "none":
         return torch.from_numpy(lies).float()
-    trained = divided(own, wanted.fold).train
+    trained = splits_of(own, wanted.fold).train
     counts = lies * own.counts(trained)[:, None]
     return torch.from_numpy(counts / counts.sum(0).clip(min=1)).float()
 

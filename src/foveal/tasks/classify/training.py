@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from foveal.atomic import write_atomic
+from foveal.data.division import splits_of
 from foveal.data.source import Source
 from foveal.errors import FovealError, expect, short_repr
 from foveal.models.icam import Icam
@@ -20,7 +21,7 @@ from foveal.models.zoo import config_of, create, families_of
 from foveal.progress import Progress
 from foveal.runtime.packaged import IMAGENET, is_file
 from foveal.tasks.classify.card import ClassifyCard
-from foveal.tasks.classify.data import ClassifyData, divided
+from foveal.tasks.classify.data import ClassifyData
 from foveal.tasks.classify.finish import conclude, write_bad
 from foveal.tasks.classify.hints import hints_of
 from foveal.tasks.classify.module import ClassifyModule
@@ -62,7 +63,7 @@ class ClassifyTraining(Training):
             else teachers_of(recipe, source, folder, mean, std)
         )
         taught = None if self.teachers is None else self.teachers[0]
-        splits = divided(source, recipe.fold)
+        splits = splits_of(source, recipe.fold)
         _share(recipe, len(splits.train), machine.devices)
         self.data: ClassifyData = ClassifyData(source, recipe, splits, machine.workers, progress)
         _share(recipe, len(self.data.splits.train), machine.devices)

@@ -1,0 +1,1 @@
+"""The task `segment`: which class each pixel of an image shows."""

@@ -1,0 +1,80 @@
+"""What training a segmenter minimises: a sum of parts, each with the weight that the recipe gives it.
+
+    L = CE(z, y) + w_dice Dice + w_skeleton (1 − skeleton recall) + w_deep Σ CE(z_s, y_s) + w_boundary BCE(b, ∂y)
+        + w_presence BCE(g, y shows k);   of mask classification the set's loss instead
+
+Symbols: z logits, enlarged to the labels' size; z_s those of coarser maps, y_s the labels at their cells' middles;
+    b and g what the boundary head and the presence gate say.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from foveal.data.segments import SegmentSource
+from foveal.losses.boundary import edge_cross_entropy
+from foveal.losses.presence import presence_loss
+from foveal.losses.segmentation import dice, focal, label_cross_entropy, pixel_weights
+from foveal.losses.set_prediction import set_loss
+from foveal.losses.topology import skeleton_recall
+from foveal.models.segmenting import Learned
+from foveal.tasks.segment.choose import thin_classes
+from foveal.tasks.segment.recipe import SegmentRecipe
+
+
+class SegmentLoss(nn.Module):
+    weight: Tensor | None
+
+    def __init__(
+        self, recipe: SegmentRecipe, source: SegmentSource, train: NDArray[np.int64], often: NDArray[np.float64] | None
+    ) -> None:
+        """train: the images that are learned from; often: how often each is drawn, None: all alike."""
+        super().__init__()
+        self.recipe = recipe
+        # of pixels as they are seen: rare classes are drawn more often than they are there
+        times = np.ones(len(train)) if often is None else len(train) * often / often.sum()
+        seen = np.round(16 * times[:, None] * source.areas[train]).astype(np.int64)
+        weight = pixel_weights(seen) if recipe.balance == "weights" else None
+        self.register_buffer("weight", weight, persistent=False)
+        self.thin = [place + 1 for place in thin_classes(source.properties(train))]
+
+    def forward(self, learned: Learned, labels: Tensor) -> Tensor:
+        """labels (B, H, W)."""
+        recipe = self.recipe
+        if learned.queries:
+            return set_loss(learned.queries, labels)
+        logits = enlarged(learned.logits, labels)
+        if recipe.focal:
+            loss = focal(logits, labels, recipe.focal, self.weight)
+        else:
+            loss = label_cross_entropy(logits, labels, self.weight, recipe.label_smoothing)
+        if recipe.dice:
+            loss = loss + recipe.dice * dice(logits, labels)
+        if recipe.skeleton and self.thin:
+            loss = loss + recipe.skeleton * skeleton_recall(logits, labels, self.thin)
+        if recipe.deep:
+            for one in learned.deep:
+                loss = loss + recipe.deep * label_cross_entropy(one, at_cells(labels, one), self.weight)
+        if recipe.boundary and learned.boundary is not None:
+            edges = edge_cross_entropy(learned.boundary, at_cells(labels, learned.boundary))
+            loss = loss + recipe.boundary * edges
+        if recipe.presence and learned.presence is not None:
+            loss = loss + recipe.presence * presence_loss(learned.presence, labels)
+        return loss
+
+
+def enlarged(logits: Tensor, labels: Tensor) -> Tensor:
+    """To the labels' size, and what was padded cut off."""
+    times = -(-labels.shape[-1] // logits.shape[-1])
+    if times > 1:
+        logits = F.interpolate(logits, scale_factor=times, mode="bilinear")
+    return logits[:, :, : labels.shape[-2], : labels.shape[-1]]
+
+
+def at_cells(labels: Tensor, logits: Tensor) -> Tensor:
+    """The labels in the middles of a map's cells, (B, h, w)."""
+    times = -(-labels.shape[-1] // logits.shape[-1])
+    picked = labels[:, times // 2 :: times, times // 2 :: times]
+    missing = (0, logits.shape[-1] - picked.shape[-1], 0, logits.shape[-2] - picked.shape[-2])
+    return F.pad(picked, missing, value=255)

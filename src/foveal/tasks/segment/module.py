@@ -1,0 +1,157 @@
+"""Segmentation as a LightningModule: windows of images and label maps, and a sum of losses."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from foveal.data.augment import VARIATIONS, Variation, blurred, lit
+from foveal.data.augment import bernoulli as drawn
+from foveal.data.image_input import ImageInput
+from foveal.data.segments import SegmentSource
+from foveal.data.windows import UNLABELLED, drawn_window, pasted, shown
+from foveal.errors import expect
+from foveal.metrics.segmentation import confusion, measure
+from foveal.models.image_model import channels_last
+from foveal.models.segmenting import learn
+from foveal.tasks.segment.card import SegmentCard
+from foveal.tasks.segment.data import Samples, drawn_as_often
+from foveal.tasks.segment.graph import Maps, padded
+from foveal.tasks.segment.loss import SegmentLoss
+from foveal.tasks.segment.recipe import SegmentRecipe
+from foveal.training.diverged import expect_finite
+from foveal.training.gather import gathered
+from foveal.training.module import TaskModule
+from foveal.training.schedule import cosine
+
+AIMED = 0.8  # share of the windows of images with findings that are laid on one of them
+
+
+class SegmentModule(TaskModule):
+    unit = "windows"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        recipe: SegmentRecipe,
+        card: SegmentCard,
+        source: SegmentSource,
+        train: NDArray[np.int64],
+        steps: int,
+    ) -> None:
+        """card: of the model as it will be kept; train: the images of the training split; steps: of the whole run."""
+        super().__init__(channels_last(model), recipe)
+        self.card, self.steps = card, steps
+        self.classes = len(card.classes)
+        variation = VARIATIONS[recipe.augment]
+        self.variation = variation or Variation()
+        self.mirrors = variation is not None
+        self.input = ImageInput(card.mean, card.std)
+        often = drawn_as_often(source.areas[train], recipe.found or 0.0)
+        self.loss = SegmentLoss(recipe, source, train, often)
+        self.validated: list[tuple[Tensor, Tensor]] = []
+        self.points: dict[int, list[Tensor]] = {}  # of an image: places that show each of its classes
+
+    def amount(self, batch: Samples) -> int:
+        return len(batch.samples)
+
+    def training_step(self, batch: Samples, batch_idx: int) -> Tensor:
+        images, labels = self.windows(batch)
+        learned = learn(self.model, self.normalised(images))
+        loss: Tensor = self.loss(learned, labels)
+        self.log(
+            "loss", loss.detach(), prog_bar=True, on_step=False, on_epoch=True, batch_size=len(labels), sync_dist=True
+        )
+        return loss
+
+    @torch.no_grad()
+    def windows(self, batch: Samples) -> tuple[Tensor, Tensor]:
+        """Windows (B, 3, S, S) in 0…1 and their labels (B, S, S), drawn from the step's seed."""
+        v, side, zoom = self.variation, self.recipe.size, max(self.card.zoom, 1.0)
+        images, labels = [], []
+        for sample, index in zip(batch.samples, batch.index.tolist(), strict=True):
+            seen = drawn_window(sample, round(side / zoom), v if self.mirrors else Variation(), self.aim(sample, index))
+            image, label = shown(sample, seen, side)
+            images.append(image)
+            labels.append(label)
+        expect(len(images) > 0, "a batch", "at least one image that can be read", "none")
+        frames, truth = torch.stack(images).to(self.device), torch.stack(labels).to(self.device)
+        if self.recipe.paste:
+            frames, truth = pasted(frames, truth, torch.rand(len(frames), device=self.device) < self.recipe.paste)
+        frames = lit(frames, v)
+        if v.blur:
+            from kornia.filters import get_gaussian_kernel1d
+
+            frames = blurred(frames, get_gaussian_kernel1d(7, v.blur).to(frames))
+        if v.noise:
+            frames = frames + v.noise * drawn(frames, 1 / 3) * torch.randn_like(frames)
+        return frames.clamp(0.0, 1.0), truth
+
+    def aim(self, sample: Any, index: int) -> tuple[float, float] | None:
+        """A pixel that a window should show: of one of the image's classes, or anywhere."""
+        if index not in self.points:
+            self.points[index] = places(sample.labels)
+        known = self.points[index]
+        if not known or float(torch.rand(())) > AIMED:
+            return None
+        some = known[int(torch.randint(len(known), ()))]
+        x, y = some[int(torch.randint(len(some), ()))].tolist()
+        return float(x), float(y)
+
+    def normalised(self, images: Tensor) -> Tensor:
+        normalised: Tensor = self.input(images)
+        return padded(normalised, self.card.multiple).contiguous(memory_format=torch.channels_last)
+
+    def on_validation_epoch_start(self) -> None:
+        self.validated = []
+
+    def validation_step(self, batch: Samples, batch_idx: int) -> None:
+        maps = Maps(self.evaluated, self.card).to(self.device)
+        for sample, index in zip(batch.samples, batch.index.tolist(), strict=True):
+            frames, labels = sample.image[None].to(self.device), sample.labels[None].to(self.device)
+            logits = maps.seen(frames)
+            counts = confusion(labels[0].cpu().numpy(), logits.argmax(1)[0].cpu().numpy(), self.classes - 1)
+            loss = F.cross_entropy(logits.float(), labels.long(), ignore_index=UNLABELLED, reduction="sum")
+            known = (labels != UNLABELLED).sum()
+            row = torch.cat([torch.tensor([index]), torch.from_numpy(counts).flatten()]).double()
+            self.validated.append((row, torch.stack([loss.cpu(), known.cpu()]).double()))
+
+    def on_validation_epoch_end(self) -> None:
+        rows, losses = gathered(
+            self, *(torch.stack(parts).to(self.device) for parts in zip(*self.validated, strict=True))
+        )
+        self.validated = []
+        counts = rows[:, 1:].sum(0).cpu().numpy().reshape(self.classes, self.classes).astype(np.int64)
+        total, pixels = losses.sum(0).tolist()
+        loss = total / max(pixels, 1)
+        expect_finite(bool(np.isfinite(loss)))
+        self.log("val_loss", loss, sync_dist=True)
+        self.log("val_score", float(np.nan_to_num(measure(counts[None])(None)["mIoU"])), prog_bar=True, sync_dist=True)
+
+    def groups(self) -> list[dict[str, Any]]:
+        """The weights as AdamW takes them: biases and scales do not decay."""
+        matrices = [one for one in self.model.parameters() if one.dim() > 1 and one.requires_grad]
+        others = [one for one in self.model.parameters() if one.dim() <= 1 and one.requires_grad]
+        return [
+            {"params": matrices, "weight_decay": self.recipe.weight_decay},
+            {"params": others, "weight_decay": 0.0},
+        ]
+
+    def configure_optimizers(self) -> Any:
+        warmup = round(self.recipe.warmup * self.steps)
+        return self.adamw(self.groups(), lambda step: cosine(step, self.steps, warmup), self.recipe.lr)
+
+
+def places(labels: Tensor, most: int = 64) -> list[Tensor]:
+    """Of each class that a label map shows, some of its pixels, evenly spread over their order: (n, 2) as (x, y)."""
+    found = []
+    for value in labels.unique().tolist():
+        if value in (0, UNLABELLED):
+            continue
+        rows, columns = (labels == value).nonzero(as_tuple=True)
+        step = max(1, len(rows) // most)
+        found.append(torch.stack([columns, rows], 1)[::step])
+    return found

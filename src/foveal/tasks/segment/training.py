@@ -1,0 +1,140 @@
+"""One run of segmentation: the model and its data in the harness, and how the run ends."""
+
+import dataclasses
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import nn
+
+from foveal.atomic import write_atomic
+from foveal.data.division import splits_of
+from foveal.data.name_sketch import TRAINED, sketch
+from foveal.data.segments import SegmentSource
+from foveal.errors import FovealError, counted, expect, short_repr
+from foveal.models.store import begin_with, describe, load_for, normalisation, save_model, shapes_of
+from foveal.models.zoo import config_of, create, families_of
+from foveal.progress import Progress
+from foveal.runtime.packaged import FILE, is_file
+from foveal.tasks.segment.card import BACKGROUND, SegmentCard
+from foveal.tasks.segment.data import SegmentData
+from foveal.tasks.segment.module import SegmentModule
+from foveal.tasks.segment.recipe import SegmentRecipe
+from foveal.tasks.segment.task import TASK
+from foveal.training.harness import Machine, Training
+from foveal.training.journal import Journal
+from foveal.training.run_folder import RESULT
+
+
+class SegmentTraining(Training):
+    watched = ("val_score", "max")
+
+    def __init__(
+        self,
+        recipe: SegmentRecipe,
+        source: SegmentSource,
+        folder: Path,
+        machine: Machine,
+        progress: Progress,
+        fresh: bool,
+    ) -> None:
+        """fresh: the run does not continue from a checkpoint, so that the weights to begin with are needed."""
+        splits = splits_of(source, recipe.fold)
+        self.recipe, self.source = recipe, source
+        model = build(recipe, len(source.classes) + 1, fresh)
+        self.data: SegmentData = SegmentData(source, self.recipe, splits, machine.workers, progress)
+        images = len(self.data.splits.train)
+        share = recipe.batch % machine.devices == 0
+        expect(share, "--batch", f"a multiple of the {machine.devices} devices", recipe.batch)
+        expect(images >= machine.devices, "--devices", f"at most {images}, one training image each", machine.devices)
+        steps = self.data.steps * (recipe.epochs or 1)
+        self.card = card_of(model, recipe, source)
+        self.module: SegmentModule = SegmentModule(model, self.recipe, self.card, source, self.data.splits.train, steps)
+
+    def finish(self, trainer: pl.Trainer, journal: Journal, folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
+        found = trainer.validate(self.module, datamodule=self.data, verbose=False)[0]
+        metrics = {name: float(found[name]) for name in ("val_loss", "val_score")}
+        source, recipe = self.source, self.recipe
+        result = {
+            "model": self.card.model,
+            "parameters": sum(parameter.numel() for parameter in self.module.model.parameters()),
+            "data": source.facts(),
+            "fold": recipe.fold,
+            "seed": recipe.seed,
+            "epoch": journal.kept_epoch,
+            "figure": "val_score",
+            **metrics,
+            "bad": {source.file(index): reason for index, reason in sorted(self.data.opened.bad.items())},
+            "seconds": round(sum(row["seconds"] for row in journal.rows), 1),
+            "origin": origin,
+        }
+        if trainer.is_global_zero:
+            trained = sketch(os.fsencode(source.file(int(index))) for index in self.data.splits.train)
+            card = dataclasses.replace(
+                self.card, data=source.facts() | {TRAINED: trained}, metrics=metrics, origin=origin
+            )
+            save_model(self.module.evaluated, folder / FILE, card)
+            write_atomic(folder / RESULT, json.dumps(result, indent=1).encode())
+        return result
+
+
+def build(recipe: SegmentRecipe, classes: int, fresh: bool = True) -> nn.Module:
+    """The recipe's model, with the weights to begin with where the run is fresh. classes: with the background."""
+    for key in recipe.config:
+        named = isinstance(key, str) and key not in ("family", "classes")
+        expect(named, "--config", "fields of the model's config, and the data name the classes", short_repr(key))
+    if is_file(recipe.model):
+        expect(not recipe.config, "--config", "none beside a model file, which has its own", short_repr(recipe.config))
+        model = load_for(recipe.model, SegmentCard, classes=classes)
+    else:
+        family = config_of(recipe.model).family
+        fits = family in families_of(TASK.kind)
+        expect(fits, f"the model {recipe.model}", "one that segments", f"one of the family {family}")
+        model = create(recipe.model, classes=classes, **recipe.config)
+    if recipe.init_from is not None and fresh:
+        fitting, all_ = begin_with(model, recipe.init_from), len(model.state_dict())
+        if fitting < all_:
+            line = f"{fitting} of {all_} tensors begin with {recipe.init_from}; the others do not fit and are new"
+            print(line, file=sys.stderr, flush=True)
+    try:
+        side = -(-int(recipe.size or 0) // int(model.multiple)) * int(model.multiple)  # type: ignore[arg-type]
+        with torch.no_grad():
+            model.eval()(torch.zeros(1, 3, side, side))
+    except (FovealError, RuntimeError, ValueError) as error:  # each model has words of its own
+        reason = " ".join(str(error).split())
+        raise FovealError(f"--size: expected windows that {recipe.model} takes, got {recipe.size}; {reason}") from None
+    return model.train()
+
+
+def card_of(model: nn.Module, recipe: SegmentRecipe, source: SegmentSource) -> SegmentCard:
+    """The card of the model as it will be kept."""
+    family, config = describe(model)
+    mean, std = normalisation(model)
+    taken = BACKGROUND in source.classes
+    expect(not taken, f"the classes of {source.name}", f"none that is called {BACKGROUND}", BACKGROUND, "rename it")
+    return SegmentCard(
+        model=recipe.model if not is_file(recipe.model) else Path(recipe.model).name,
+        family=family,
+        config=config,
+        classes=(BACKGROUND, *source.classes),
+        size=recipe.size or 0,
+        zoom=recipe.zoom or 1.0,
+        multiple=int(model.multiple),  # type: ignore[arg-type]
+        mean=mean,
+        std=std,
+        recipe=dataclasses.asdict(recipe),
+        shapes=shapes_of(model),
+    )
+
+
+def describe_result(result: dict[str, Any], folder: Path) -> list[str]:
+    """What a person reads at the end of a run."""
+    bad = result["bad"]
+    lines = [f"{counted(len(bad), 'image')} could not be read: {RESULT} has the reasons"] if bad else []
+    score = 100 * result["val_score"]
+    lines.append(f"validation: mIoU of findings {score:.2f} at epoch {result['epoch']}; the model is {folder / FILE}")
+    return [*lines, f"next: foveal evaluate {folder}"]
