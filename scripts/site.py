@@ -26,7 +26,8 @@ PAGES = {
         "`foveal.train`, `foveal.load` and the model that it returns; below them the protocol that a task follows.",
         [
             "tasks/train.py:train,Run", "tasks/load.py:load,list_models", "tasks/model.py:Model", "tasks/stages.py",
-            "tasks/classify/predict.py:Prediction", "tasks/translate/predict.py:Translation", "tasks/task.py",
+            "tasks/classify/predict.py:Prediction", "tasks/segment/predict.py:Segmentation",
+            "tasks/translate/predict.py:Translation", "tasks/task.py",
             "tasks/ablation.py", "options.py:option,Options", f"{HARNESS}/recipe.py:Recipe",
             f"{HARNESS}/harness.py:Training,Machine,Data", f"{HARNESS}/module.py", "errors.py:FovealError",
         ],

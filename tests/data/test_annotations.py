@@ -1,5 +1,6 @@
 """Formats of annotations: what is written is read again, pixel by pixel; what a format has no place for is told."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -213,7 +214,7 @@ def test_images_of_one_name_in_two_folders(tmp_path):
     images = FileImages(str(tmp_path / "set"), Names.of(item.file for item in items))
     formats()["coco"].write(AnnotatedSet("set", "test", CLASSES, items, images), tmp_path / "out")
     assert [item.file for item in read(tmp_path / "out").items] == ["images/a_0.png", "images/b_0.png"]
-    annotated = AnnotatedSet("set", "test", CLASSES, [*items[:1], items[0]], images)
+    annotated = AnnotatedSet("set", "test", CLASSES, [items[0]] * 2, FileImages(images.root, Names.of(["a/0.png"] * 2)))
     with pytest.raises(FovealError, match="images of different names, got a_0 twice"):
         formats()["coco"].write(annotated, tmp_path / "twice")
 
@@ -237,3 +238,20 @@ def test_every_format_is_told_from_the_others(tmp_path):
         assert claims == {CALLED.get(name, name)}
     with pytest.raises(FovealError, match="no format of annotations is called 'coca'; the nearest is 'coco'"):
         format_named("coca")
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("split", [-1, 1, 2])
+def test_odd_names_and_sets_of_one_split(tmp_path, name, split):
+    files = ["a b.png", "c,d;e.png", "ü.f.png", os.fsdecode(b"g\xff.png")]
+    for file in files:
+        (tmp_path / "set").mkdir(exist_ok=True)
+        Image.fromarray(np.zeros((*OVER.shape, 3), np.uint8)).save(tmp_path / "set" / file)
+    items = [AnnotatedImage(file, *OVER.shape, findings_of(OVER), split, given=OVER) for file in files]
+    annotated = AnnotatedSet("set", "test", CLASSES, items, FileImages(str(tmp_path / "set"), Names.of(files)))
+    written(name, annotated, tmp_path / "out")
+    source = read_segments(str(tmp_path / "out"), split=None)
+    names = {Path(source.file(index)).name for index in range(len(source))}
+    assert names == {"a b.png", "c,d;e.png", "ü.f.png", "g_.png"}
+    assert all((source.label_map(index) == OVER).all() for index in range(4))
+    assert source.split.tolist() == [0 if name == "yolo" and split < 0 else split] * 4

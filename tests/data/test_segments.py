@@ -138,6 +138,16 @@ def test_what_render_writes(tmp_path):
     assert "a finished rendering" in refused(tmp_path / "r")
 
 
+@pytest.mark.parametrize(("shown", "classes"), [("10 01 00", ("a", "b")), ("01 10 00", ("class 1", "class 2"))])
+def test_columns_of_0_and_1_name_classes_if_they_say_what_is_shown(tmp_path, shown, classes):
+    folders(tmp_path)
+    rows = [f"images/{n:02}.jpg,{','.join(shown.split()[n % 3])},{'val' if n > 6 else 'train'}\n" for n in range(12)]
+    (tmp_path / "labels.csv").write_text("file,a,b,split\n" + "".join(rows))
+    source = read_segments(str(tmp_path))
+    assert source.classes == classes
+    assert source.split.tolist() == [0] * 7 + [1] * 5
+
+
 def test_rendered_pipes():
     from foveal.data.pipes import render
 

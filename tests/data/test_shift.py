@@ -30,8 +30,12 @@ def test_an_image_whose_label_map_is_shifted(down, right):
 def test_noise_and_what_is_too_small_tell_nothing():
     image, label_map = blob(2)
     noise = np.random.default_rng(0).integers(0, 256, image.shape, np.uint8)
-    found = scores(noise, label_map)
-    assert shift_of_image(found) is None
+    assert shift_of_image(scores(noise, label_map)) is None
+    small = np.zeros((19, 31), np.uint8)
+    small[2:8, 3:9] = 1  # moved by 16 pixels, most of it lies outside
+    for seed in range(40):
+        noise = np.random.default_rng(seed).integers(0, 256, (19, 31, 3), np.uint8)
+        assert shift_of_image(scores(noise, small)) is None
     assert scores(image, np.zeros_like(label_map)) is None
     assert scores(np.full_like(image, 90), label_map) is None
     dot = np.zeros_like(label_map)

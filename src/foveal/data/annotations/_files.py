@@ -5,7 +5,8 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -16,10 +17,10 @@ from foveal.data.annotated import AnnotatedImage, AnnotatedSet, Finding, box_of,
 from foveal.data.class_names import text_of
 from foveal.data.label_maps import LabelMap, size_of
 from foveal.data.outline import Points
-from foveal.data.source import FileImages
+from foveal.data.source import FileImages, Images
 from foveal.data.splits import SPLITS
 from foveal.data.table import WORDS
-from foveal.errors import FovealError, counted, expect, is_integer, is_number, printable, reading, short_repr
+from foveal.errors import FovealError, counted, expect, is_integer, is_number, reading, short_repr
 from foveal.progress import Progress
 from foveal.runtime.components import BACKGROUND, UNLABELLED
 from foveal.runtime.image import LARGEST, SUFFIXES, BadImage
@@ -132,33 +133,33 @@ def images_below(root: Path, folder: Path) -> list[str]:
     return sorted(found)
 
 
-def flat_names(annotated: AnnotatedSet, ending: str = "") -> list[str]:
-    """A name for each image without folders: its own, where no other has it; else with its folders.
+def items_to_write(
+    annotated: AnnotatedSet, progress: Progress
+) -> Iterator[tuple[str, AnnotatedImage, Callable[[Path], None]]]:
+    """Of each image the name that it gets, its findings, and what writes it: files as they are, others as PNG."""
+    names = _flat_names(annotated)
+    for index, name in enumerate(progress(names, len(names), "writing")):
+        yield name, annotated.items[index], partial(_write_image, annotated.images, index)
 
-    ending: of a file that is drawn.
-    """
-    files = [one.file for one in annotated.items]
-    stems = Counter(PurePosixPath(file).stem for file in files)
-    suffix = "" if isinstance(annotated.images, FileImages) else ending or ".png"
-    names = []
-    for file in files:
-        path = PurePosixPath(file)
-        name = path.name if stems[path.stem] == 1 else "_".join(path.parts)
-        names.append(name + suffix if suffix else name)
+
+def _flat_names(annotated: AnnotatedSet) -> list[str]:
+    """A name for each image without folders: its own, where no other has it; else with its folders."""
+    paths = [PurePosixPath(annotated.images.file(index)) for index in range(len(annotated))]
+    stems = Counter(path.stem for path in paths)
+    suffix = "" if isinstance(annotated.images, FileImages) else ".png"
+    names = [(path.name if stems[path.stem] == 1 else "_".join(path.parts)) + suffix for path in paths]
+    names = ["".join(sign if sign.isprintable() else "_" for sign in name) for name in names]
     twice = [name for name, count in Counter(PurePosixPath(name).stem for name in names).items() if count > 1]
-    expect(not twice, annotated.name, "images of different names", f"{printable(twice[0]) if twice else ''} twice")
+    expect(not twice, annotated.name, "images of different names", f"{twice[0] if twice else ''} twice")
     return names
 
 
-def write_images(annotated: AnnotatedSet, folder: Path, names: Sequence[str], progress: Progress) -> None:
-    """Files as they are, what is drawn as PNG."""
-    images = annotated.images
-    for index, name in enumerate(progress(names, len(names), "copying images")):
-        if isinstance(images, FileImages):
-            with reading(images.path(index)):
-                shutil.copyfile(images.path(index), placed(folder / name))
-        else:
-            Image.fromarray(images.image(index, None)).save(placed(folder / name), "PNG")
+def _write_image(images: Images, index: int, file: Path) -> None:
+    if isinstance(images, FileImages):
+        with reading(images.path(index)):
+            shutil.copyfile(images.path(index), placed(file))
+    else:
+        Image.fromarray(images.image(index, None)).save(placed(file), "PNG")
 
 
 def placed(file: Path) -> Path:

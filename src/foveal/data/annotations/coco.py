@@ -18,8 +18,8 @@ import numpy as np
 from foveal.data.annotated import AnnotatedImage, AnnotatedSet, Finding, box_of, largest_first, of_mask
 from foveal.data.annotations._files import (
     Lost,
-    flat_names,
     folder_with,
+    items_to_write,
     json_of,
     numbers,
     polygon_of,
@@ -28,7 +28,6 @@ from foveal.data.annotations._files import (
     split_in,
     split_name,
     write_file,
-    write_images,
 )
 from foveal.data.class_names import NOTHING
 from foveal.data.run_lengths import compressed, decompressed, mask_of, run_lengths
@@ -178,11 +177,10 @@ def _of_runs(label: int, shape: dict[str, Any], height: int, width: int, where: 
 
 def write(annotated: AnnotatedSet, folder: Path, progress: Progress = silent, *, runs: bool = False) -> list[str]:
     """runs: whether outlines, too, are written as run lengths."""
-    names, lost = flat_names(annotated), Lost()
-    write_images(annotated, folder / "images", names, progress)
+    lost = Lost()
     contents: dict[int, dict[str, list[dict[str, Any]]]] = {}
-    for number, name in enumerate(progress(names, len(names), "writing annotations"), 1):
-        item = annotated.items[number - 1]
+    for number, (name, item, write_image) in enumerate(items_to_write(annotated, progress), 1):
+        write_image(folder / "images" / name)
         lost.see(item, group=True)
         content = contents.setdefault(item.split, {"images": [], "annotations": []})
         entry = {"id": number, "file_name": name, "height": item.height, "width": item.width}

@@ -19,17 +19,16 @@ from foveal.data.annotated import AnnotatedImage, AnnotatedSet, Finding, box_of,
 from foveal.data.annotations._files import (
     Lost,
     classes_seen,
-    flat_names,
     float_of,
     folder_with,
     image_of,
+    items_to_write,
     of_groups,
     polygon_of,
     safe_name,
     sides,
     split_in,
     write_file,
-    write_images,
 )
 from foveal.data.annotations._xml import child_text, integer_of, xml_of
 from foveal.data.class_names import NOTHING
@@ -126,16 +125,15 @@ def _finding(shape: Element, height: int, width: int, where: str) -> Finding:
 
 
 def write(annotated: AnnotatedSet, folder: Path, progress: Progress = silent) -> list[str]:
-    names, lost = flat_names(annotated), Lost()
-    write_images(annotated, folder / "images", names, progress)
+    lost = Lost()
     root = Element("annotations")
     SubElement(root, "version").text = "1.1"
     task = SubElement(SubElement(root, "meta"), "task")
     labels = SubElement(task, "labels")
     for name in annotated.classes:
         SubElement(SubElement(labels, "label"), "name").text = name
-    for number, name in enumerate(progress(names, len(names), "writing annotations")):
-        item = annotated.items[number]
+    for number, (name, item, write_image) in enumerate(items_to_write(annotated, progress)):
+        write_image(folder / "images" / name)
         lost.see(item)
         facts = {"id": str(number), "name": name, "width": str(item.width), "height": str(item.height)}
         entry = SubElement(root, "image", facts | ({"subset": SPLITS[item.split]} if item.split >= 0 else {}))

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from PIL import Image
 
 from foveal.data.annotated import AnnotatedSet
-from foveal.data.annotations._files import Lost, flat_names, placed, split_name, write_file, write_images
+from foveal.data.annotations._files import Lost, items_to_write, placed, split_name, write_file
 from foveal.data.class_table import voc_palette
 from foveal.data.label_maps import LabelMap
 from foveal.data.map_pairs import MASK, Pairs, are_folders, pairs_of_folders, pairs_of_table, table_of
@@ -43,11 +43,9 @@ def read(path: Path, name: str) -> AnnotatedSet:
 
 def write(annotated: AnnotatedSet, folder: Path, progress: Progress = silent, *, kind: str = "palette") -> list[str]:
     """kind: of the PNG, see KINDS."""
-    names, lost = flat_names(annotated), Lost()
-    write_images(annotated, folder / "images", names, progress)
-    rows = []
-    for index, name in enumerate(progress(names, len(names), "writing label maps")):
-        item = annotated.items[index]
+    lost, rows = Lost(), []
+    for name, item, write_image in items_to_write(annotated, progress):
+        write_image(folder / "images" / name)
         label_map = item.label_map
         lost.see(item, label_map, group=True, fold=True)
         mask = PurePosixPath("masks", name).with_suffix(".png").as_posix()

@@ -22,8 +22,8 @@ from foveal.data.annotated import AnnotatedImage, AnnotatedSet, Finding, box_of,
 from foveal.data.annotations._files import (
     Lost,
     classes_seen,
-    flat_names,
     image_of,
+    items_to_write,
     json_of,
     numbers,
     of_groups,
@@ -34,7 +34,6 @@ from foveal.data.annotations._files import (
     split_in,
     split_name,
     write_file,
-    write_images,
 )
 from foveal.data.class_names import NOTHING, read_classes
 from foveal.data.source import FileImages, Names
@@ -155,14 +154,10 @@ def _decoded(text: Any, where: str) -> NDArray[np.bool_]:
 
 
 def write(annotated: AnnotatedSet, folder: Path, progress: Progress = silent) -> list[str]:
-    lost, names = Lost(), flat_names(annotated)
-    places = [
-        f"{split_name(item.split, '.')}/{name}".removeprefix("./")
-        for name, item in zip(names, annotated.items, strict=True)
-    ]
-    write_images(annotated, folder, places, progress)
-    for index, place in enumerate(progress(places, len(places), "writing annotations")):
-        item = annotated.items[index]
+    lost = Lost()
+    for name, item, write_image in items_to_write(annotated, progress):
+        place = folder / split_name(item.split, "") / name
+        write_image(place)
         lost.see(item)
         content: dict[str, Any] = {
             "version": VERSION,
@@ -170,12 +165,12 @@ def write(annotated: AnnotatedSet, folder: Path, progress: Progress = silent) ->
             "shapes": [
                 shape for number, one in enumerate(item.findings) for shape in _written(one, number, item, annotated)
             ],
-            "imagePath": PurePosixPath(place).name,
+            "imagePath": name,
             "imageData": None,
             "imageHeight": item.height,
             "imageWidth": item.width,
         }
-        write_file((folder / place).with_suffix(".json"), json.dumps(content, ensure_ascii=False).encode())
+        write_file(place.with_suffix(".json"), json.dumps(content).encode())
     names = ["__ignore__", "_background_", *annotated.classes]
     write_file(folder / "labels.txt", "".join(f"{name}\n" for name in names).encode())
     return lost.notes()

@@ -18,14 +18,13 @@ from foveal.data.annotations._files import (
     LONGEST,
     Lost,
     classes_seen,
-    flat_names,
     float_of,
     images_below,
+    items_to_write,
     safe_name,
     sides,
     size_if_there,
     write_file,
-    write_images,
 )
 from foveal.data.annotations._xml import child_text, integer_of, xml_of
 from foveal.data.annotations.label_maps import colour_lines, write_map
@@ -53,7 +52,7 @@ def pairs(path: Path, fold_column: str | None = None) -> Pairs | None:
         return None
     expect(fold_column is None, "--fold-column", "none: VOC has no columns", fold_column)
     images = _images(path)
-    listed = _splits(path, "Segmentation")
+    listed = _splits(path, "Segmentation", images)
     stems = sorted(listed.keys() | {file.stem for file in (path / MAPS).glob("*.png")})
     names = [images.get(stem, f"{IMAGES}/{stem}.jpg") for stem in stems]
     maps = [f"{MAPS}/{stem}.png" if (path / MAPS / f"{stem}.png").is_file() else None for stem in stems]
@@ -67,7 +66,8 @@ def read(path: Path, name: str) -> AnnotatedSet:
         from foveal.data.read_label_maps import read_pairs
 
         return annotated_of(read_pairs(found, name))
-    images, listed = _images(path), _splits(path, "Main")
+    images = _images(path)
+    listed = _splits(path, "Main", images)
     boxes = {stem: _boxes(path / BOXES / f"{stem}.xml") for stem in images if (path / BOXES / f"{stem}.xml").is_file()}
     named = named_classes(path)
     classes = classes_seen((label for _, found in boxes.values() for label, _ in found), named.names if named else ())
@@ -85,14 +85,14 @@ def _images(path: Path) -> dict[str, str]:
     return {PurePosixPath(name).stem: name for name in images_below(path, path / IMAGES)}
 
 
-def _splits(path: Path, kind: str) -> dict[str, int]:
-    """The split of every stem that a list names; trainval and others name what these have."""
+def _splits(path: Path, kind: str, images: dict[str, str]) -> dict[str, int]:
+    """The split of every stem that a list names; trainval and others name what these have. images: by their stems."""
     found: dict[str, int] = {}
     for place, split in enumerate(SPLITS):
         file = path / "ImageSets" / kind / f"{split}.txt"
         for line in text_of(file, LONGEST).splitlines() if file.is_file() else []:
-            if words := line.split():
-                stem = safe_name(words[0], str(file))
+            if text := line.strip():
+                stem = safe_name(text if text in images else text.split()[0], str(file))
                 earlier = found.setdefault(stem, place)
                 expect(earlier == place, str(file), "images of one split", f"{stem}, which is in {SPLITS[earlier]}")
     return found
@@ -117,12 +117,12 @@ def _boxes(file: Path) -> tuple[tuple[int, int] | None, list[tuple[str, tuple[fl
 
 
 def write(annotated: AnnotatedSet, folder: Path, progress: Progress = silent) -> list[str]:
-    names, lost = flat_names(annotated), Lost()
-    write_images(annotated, folder / IMAGES, names, progress)
+    lost = Lost()
     lists: dict[int, list[str]] = {}
     outlined = annotated.outlined
-    for index, name in enumerate(progress(names, len(names), "writing annotations")):
-        item, stem = annotated.items[index], PurePosixPath(name).stem
+    for name, item, write_image in items_to_write(annotated, progress):
+        write_image(folder / IMAGES / name)
+        stem = PurePosixPath(name).stem
         lists.setdefault(item.split, []).append(stem)
         label_map = item.label_map if outlined else None
         lost.see(item, label_map)

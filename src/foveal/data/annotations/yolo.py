@@ -16,15 +16,15 @@ from foveal.data.annotated import AnnotatedImage, AnnotatedSet, Finding, box_of,
 from foveal.data.annotations._files import (
     LONGEST,
     Lost,
-    flat_names,
     float_of,
     images_below,
+    items_to_write,
     polygon_of,
     safe_name,
     size_if_there,
+    split_in,
     split_name,
     write_file,
-    write_images,
 )
 from foveal.data.class_names import text_of, yaml_of, yolo_names
 from foveal.data.source import FileImages, Names
@@ -52,7 +52,8 @@ def read(path: Path, name: str) -> AnnotatedSet:
     for split, word in enumerate(SPLITS):
         listed = content.get(word, content.get("valid") if word == "val" else None)
         for image in _listed(file, listed, f"{file}, {word}"):
-            if image not in items:
+            # a folder may be named for two splits, since YOLO wants train and val
+            if image not in items or split_in(*PurePosixPath(image).parts[:-1]) == split:
                 items[image] = _item(file.parent, image, split, classes)
     expect(bool(items), str(file), "images below the folders that train, val and test name", "none")
     images = FileImages(str(file.parent), Names.of(items))
@@ -113,20 +114,17 @@ def _finding(words: list[str], height: int, width: int, classes: tuple[str, ...]
 
 def write(annotated: AnnotatedSet, folder: Path, progress: Progress = silent) -> list[str]:
     lost, undivided = Lost(), 0
-    places = []
-    for name, item in zip(flat_names(annotated), annotated.items, strict=True):
+    there: dict[str, str] = {}
+    for name, item, write_image in items_to_write(annotated, progress):
         undivided += item.split < 0
-        places.append(f"{split_name(item.split, SPLITS[0])}/{name}")
-    write_images(annotated, folder / "images", places, progress)
-    for index, place in enumerate(progress(places, len(places), "writing annotations")):
-        item = annotated.items[index]
+        word = split_name(item.split, SPLITS[0])
+        there[word] = f"images/{word}"
+        write_image(folder / there[word] / name)
         lost.see(item)
         lines = [_line(one, item.height, item.width) for one in item.findings if one.shown(item.height, item.width)]
-        write_file((folder / "labels" / place).with_suffix(".txt"), "".join(lines).encode())
-    there = {PurePosixPath(place).parts[0] for place in places}
-    lines = [
-        f"{word}: images/{word if word in there else SPLITS[0]}\n" for word in SPLITS if word != "test" or word in there
-    ]
+        write_file((folder / "labels" / word / name).with_suffix(".txt"), "".join(lines).encode())
+    any_of_them = there.get(SPLITS[0], next(iter(there.values())))  # YOLO wants train and val
+    lines = [f"{word}: {there.get(word, any_of_them)}\n" for word in SPLITS if word != "test" or word in there]
     names = [f"  {number}: {json.dumps(name, ensure_ascii=False)}\n" for number, name in enumerate(annotated.classes)]
     write_file(folder / "data.yaml", "".join([*lines, "names:\n", *names]).encode())
     return [*lost.notes(), *([f"{counted(undivided, 'image')} of no split, written as train"] if undivided else [])]
