@@ -1,5 +1,6 @@
 """The loss of mask classification: against all assignments, transformers' MaskFormer, and by hand."""
 
+import itertools
 from functools import partial
 
 import pytest
@@ -16,9 +17,11 @@ from foveal.losses.set_prediction import (
     MASK2FORMER,
     MASKFORMER,
     SetWeights,
+    _labels_at,
     _shares,
     _uncertain_places,
     assigned,
+    costs,
     set_loss,
 )
 
@@ -123,6 +126,31 @@ def test_points_are_most_where_a_mask_is_least_sure():
     left = (places[..., 0] < 0.5).float().mean(1)
     assert left[0].item() == pytest.approx(7 / 8, abs=0.05)
     assert left[1].item() == pytest.approx(1 / 2, abs=0.1)
+
+
+@pytest.mark.parametrize("weights", [MASKFORMER, MASK2FORMER])
+def test_costs_equal_loops(weights):
+    """Of all pixels; of points, about: they are many, and a pixel of masks and labels is as large as many of them."""
+    queries, labels = some()
+    classes, masks = queries[0]
+    expected = torch.zeros(2, QUERIES, CLASSES, dtype=torch.float64)
+    for image, query, label in itertools.product(range(2), range(QUERIES), range(CLASSES)):
+        mask = masks[image, query].flatten().tolist()
+        wanted = [None if one == 255 else int(one == label) for one in labels[image].flatten().tolist()]
+        of_mask = weights.masks * oracle.mask_loss(mask, wanted, weights.focal)
+        p = oracle.softmax(classes[image, query].tolist())[label]
+        expected[image, query, label] = of_mask + weights.dice * oracle.dice_loss(mask, wanted) - weights.classes * p
+    torch.testing.assert_close(costs(classes, masks, labels, None, weights)[:2], expected)
+    torch.manual_seed(0)
+    large = [one.repeat_interleave(16, -2).repeat_interleave(16, -1) for one in (masks, labels)]
+    by_pixels, by_points = (costs(classes, *large, points, weights)[:2] for points in (None, 20_000))
+    torch.testing.assert_close(by_points, by_pixels, rtol=0, atol=0.03 * weights.masks)
+
+
+def test_labels_at_points_by_hand():
+    labels = torch.arange(24).reshape(2, 3, 4)
+    places = torch.tensor([[[0.0, 0.0], [0.99, 0.0], [0.3, 0.5]], [[1.0, 1.0], [0.5, 0.1], [0.0, 0.99]]])
+    assert _labels_at(labels, torch.tensor([1, 0]), places).tolist() == [[12, 15, 17], [11, 2, 8]]
 
 
 def test_many_points_are_all_pixels():

@@ -49,11 +49,11 @@ def set_losses(classes, masks, labels, weights):
     """
     of_class, of_mask, of_dice, focal, nothing = weights
     known = sorted({label for label in labels if label != 255})
-    wanted = {k: [None if label == 255 else int(label == k) for label in labels] for k in known}
     p = [softmax(row) for row in classes]
 
     def of_masks(q, k):
-        return of_mask * mask_loss(masks[q], wanted[k], focal) + of_dice * dice_loss(masks[q], wanted[k])
+        wanted = [None if label == 255 else int(label == k) for label in labels]
+        return of_mask * mask_loss(masks[q], wanted, focal) + of_dice * dice_loss(masks[q], wanted)
 
     cost = [[of_masks(q, k) - of_class * p[q][k] for q in range(len(classes))] for k in known]
     chosen = dict(zip(known, best_assignment(cost), strict=True))

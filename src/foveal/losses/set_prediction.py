@@ -107,27 +107,35 @@ def assigned(
     classes: Tensor, masks: Tensor, labels: Tensor, there: Tensor, points: int | None, weights: SetWeights
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(image, query, label) of every pair, (T,) each. there (B, K + 1): the labels that each image has."""
-    if points is None:
-        m, shares = masks.flatten(2), _shares(labels, there.shape[1], *masks.shape[2:]).to(masks.dtype)
-    else:
-        places = torch.rand(len(labels), points, 2, dtype=masks.dtype, device=masks.device)
-        m, at = _sampled(masks, places), _labels_at(labels, torch.arange(len(labels), device=labels.device), places)
-        shares = (at[:, None] == torch.arange(there.shape[1], device=at.device)[:, None]).to(m.dtype)
-    known = shares.sum(1, keepdim=True)  # (B, 1, cells), of shares (B, K + 1, cells)
-    if_there, if_not = _mask_losses(m, weights.focal)  # (B, N, cells)
-    other = (if_not * known).sum(2, keepdim=True)
-    of_masks = ((if_there - if_not) @ shares.mT + other) / known.sum(2, keepdim=True).clamp(min=1e-6)
-    s = m.sigmoid() * known
-    of_dice = 1 - (2 * m.sigmoid() @ shares.mT + 1) / (s.sum(2, keepdim=True) + shares.sum(2)[:, None] + 1)
-    of_classes = -classes.softmax(2)[..., :-1]
-    cost = weights.classes * of_classes + weights.masks * of_masks + weights.dice * of_dice  # (B, N, K + 1)
+    cost = costs(classes, masks, labels, points, weights).double().cpu().numpy()
     pairs = []
-    for number, (one, shown) in enumerate(zip(cost.double().cpu().numpy(), there.cpu().numpy(), strict=True)):
+    for number, (one, shown) in enumerate(zip(cost, there.cpu().numpy(), strict=True)):
         names = shown.nonzero()[0]
         rows, columns = assign(one[:, names])
         pairs += [(number, row, names[column]) for row, column in zip(rows, columns, strict=True)]
     image, query, label = torch.tensor(pairs, dtype=torch.int64, device=labels.device).reshape(-1, 3).unbind(1)
     return image, query, label
+
+
+@torch.no_grad()
+def costs(classes: Tensor, masks: Tensor, labels: Tensor, points: int | None, weights: SetWeights) -> Tensor:
+    """(B, N, K + 1): what it costs that a query answers for a label."""
+    of_classes = -classes.softmax(2)[..., :-1]
+    count = of_classes.shape[2]
+    if points is None:
+        m, shares = masks.flatten(2), _shares(labels, count, *masks.shape[2:]).to(masks.dtype)
+    else:
+        places = torch.rand(len(labels), points, 2, dtype=masks.dtype, device=masks.device)
+        m, at = _sampled(masks, places), _labels_at(labels, torch.arange(len(labels), device=labels.device), places)
+        shares = (at[:, None] == torch.arange(count, device=at.device)[:, None]).to(m.dtype)
+    known = shares.sum(1, keepdim=True)  # (B, 1, cells), of shares (B, K + 1, cells)
+    if_there, if_not = _mask_losses(m, weights.focal)  # (B, N, cells)
+    other = (if_not * known).sum(2, keepdim=True)
+    of_masks = ((if_there - if_not) @ shares.mT + other) / known.sum(2, keepdim=True).clamp(min=1e-6)
+    s = m.sigmoid()
+    sizes = (s * known).sum(2, keepdim=True) + shares.sum(2)[:, None]
+    of_dice = 1 - (2 * s @ shares.mT + 1) / (sizes + 1)
+    return weights.classes * of_classes + weights.masks * of_masks + weights.dice * of_dice
 
 
 def _mask_losses(m: Tensor, focal: bool) -> tuple[Tensor, Tensor]:
