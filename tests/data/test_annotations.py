@@ -12,13 +12,13 @@ from PIL import Image
 
 from foveal.data.annotated import AnnotatedImage, AnnotatedSet, Finding, findings_of, of_mask
 from foveal.data.annotated_maps import segments_of
-from foveal.data.annotations import format_named, format_of, formats
+from foveal.data.annotations import format_named, format_of, formats, readable
 from foveal.data.segments import read_segments
 from foveal.data.source import FileImages, Names
 from foveal.errors import FovealError
 
 CLASSES = ("crack", "hole, large", "ünder cut")
-WRITTEN = sorted(formats())
+WRITTEN = sorted(readable())  # what is written and read again
 MAPS = ("label-maps", "grey-maps", "colour-maps", "voc")  # formats that have a label map for each image
 CALLED = {"grey-maps": "label-maps", "colour-maps": "label-maps", "coco-rle": "coco"}  # what reads them
 
@@ -234,7 +234,7 @@ def test_voc_s_lists_and_label_maps_that_are_missing(tmp_path):
 def test_every_format_is_told_from_the_others(tmp_path):
     for name in WRITTEN:
         written(name, a_set(tmp_path / name / "set", [OVER]), tmp_path / name / "out")
-        claims = {each for each, module in formats().items() if module.matches(tmp_path / name / "out")}
+        claims = {each for each, module in readable().items() if module.matches(tmp_path / name / "out")}
         assert claims == {CALLED.get(name, name)}
     with pytest.raises(FovealError, match="no format of annotations is called 'coca'; the nearest is 'coco'"):
         format_named("coca")

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from foveal.app import cli
-from foveal.data.annotations import coco, formats
+from foveal.data.annotations import coco, readable
 from foveal.data.read_any import read_annotated, read_any
 from foveal.data.segments import SegmentSource, read_segments
 from foveal.data.write_annotated import write_annotated
@@ -107,7 +107,7 @@ def test_the_lines(tmp_path, capsys):
     )
 
 
-@pytest.mark.parametrize("name", sorted(formats()))
+@pytest.mark.parametrize("name", sorted(readable()))
 def test_a_set_in_another_format(tmp_path, capsys, name):
     a_set(tmp_path / "s")
     status, out, err = typed(capsys, "data", tmp_path / "s", "--to", name, "--out", tmp_path / "out")

@@ -73,7 +73,7 @@ def read_annotated(
     with reading(path):
         if not path.exists():
             raise FovealError(f"{path}: expected a folder or a file that exists, got nothing there")
-        module = format_of(path) if form is None else format_named(form)
+        module = format_of(path) if form is None else format_named(form, to_read=True)
         if form is not None:
             expect(module.matches(path), str(path), f"a set in the format {form}", "another")
         if hasattr(module, "pairs") and (pairs := module.pairs(path)) is not None:

@@ -6,7 +6,7 @@ write(annotated, folder, progress) → notes: what the format could not hold, a 
 
 pairs(path, fold_column) → Pairs or None: the same of a format that has a label map for each image
 
-A file whose name begins with _ serves the others.
+A format without read, and then without matches, is written only. A file whose name begins with _ serves the others.
 """
 
 import functools
@@ -24,11 +24,19 @@ def formats() -> dict[str, Any]:
     return {name.replace("_", "-"): importlib.import_module(f"{__name__}.{name}") for name in names}
 
 
-def format_named(name: str) -> Any:
-    """The module of a format."""
-    if name not in formats():
-        raise unknown("format of annotations", name, formats())
-    return formats()[name]
+def readable() -> dict[str, Any]:
+    """Those of them that are read, too."""
+    return {name: module for name, module in formats().items() if hasattr(module, "read")}
+
+
+def format_named(name: str, *, to_read: bool = False) -> Any:
+    """The module of a format, which is to be written; or to be read."""
+    if to_read and name in formats() and name not in readable():
+        raise FovealError(f"expected a format that can be read, got {name}, which is written only")
+    known = readable() if to_read else formats()
+    if name not in known:
+        raise unknown("format of annotations", name, known)
+    return known[name]
 
 
 def format_of(path: Path) -> Any:
@@ -37,7 +45,7 @@ def format_of(path: Path) -> Any:
     if found is None:
         raise FovealError(
             f"{path}: expected a csv with the columns file and mask, folders of images and of label maps such as "
-            f"images and masks, or one of {', '.join(formats())}, got none of them"
+            f"images and masks, or one of {', '.join(readable())}, got none of them"
         )
     return found
 
@@ -49,5 +57,5 @@ def is_annotated(path: Path) -> bool:
 
 def _claiming(path: Path) -> Any | None:
     """Those are asked first that have a label map for each image: it holds what every pixel shows."""
-    asked = sorted(formats().values(), key=lambda module: not hasattr(module, "pairs"))
+    asked = sorted(readable().values(), key=lambda module: not hasattr(module, "pairs"))
     return next((module for module in asked if module.matches(path)), None)
