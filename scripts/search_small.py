@@ -13,9 +13,9 @@ validation split.
 A variant that is `taught_by` others learns the mean of what those of all seeds answer, of its fold (the recipe `small`
 has --num-teachers of each seed). Loss, augmentation and models are those of `foveal train classify`; what differs is
 named here: on a GPU the whole step is one CUDA graph, with two steps more than the recipe's before it is recorded, a
-few images are left out of each epoch so that all batches are full, no epoch is validated, and nothing is kept. What
-else of a recipe the search cannot do is refused (UNUSED). A recipe that wins here is trained, and tested, by the
-command.
+few images are left out of each epoch so that all batches are full, all of an epoch's views are drawn at once, before
+the first step, no epoch is validated, and nothing is kept. What else of a recipe the search cannot do is refused
+(UNUSED). A recipe that wins here is trained, and tested, by the command.
 """
 
 import sys
@@ -54,7 +54,6 @@ UNUSED = (
     "num_teachers",
     "teacher_recipe",
     "teachers",
-    "views",
     "accumulate",
     "average",
     "checkpointing",
@@ -134,7 +133,10 @@ class Search:
         labels = torch.from_numpy(self.source.labels).to(self.device)
         labels = labels.float() if self.source.multi_label else labels.long()
         with matmul_precision(recipe.precision):
-            self.fit(module, torch.from_numpy(train).to(self.device), labels, batch, steps)
+            indices = torch.from_numpy(train).to(self.device)
+            module.drawn = drawn_views(module, indices, labels) if recipe.views else None
+            self.fit(module, indices, labels, batch, steps)
+            module.drawn = None
             module.adjust()
             self.trained[name, recipe.seed, recipe.fold] = Trained(module.evaluated, recipe.size, mean, std)
             chosen = torch.from_numpy(scored).to(self.device)
@@ -172,7 +174,7 @@ class Search:
         for group in groups:
             group["most"], group["lr"] = group["lr"], torch.tensor(group["lr"], device=self.device)
         optimizer = torch.optim.AdamW(groups, capturable=on_gpu, foreach=on_gpu)
-        index = train[:batch].clone()
+        index, module.place = train[:batch].clone(), torch.arange(batch, device=self.device)
 
         def step() -> None:
             optimizer.zero_grad(set_to_none=True)
@@ -185,10 +187,12 @@ class Search:
         recorded = CudaGraph(step).replay if on_gpu and recipe.cuda_graphs else step
         warmup = round(recipe.warmup * steps)
         for number in range(steps):
-            place = number % (len(train) // batch)
-            if place == 0:
-                order = train[torch.randperm(len(train), device=self.device)]
-            index.copy_(order[place * batch : (place + 1) * batch])
+            epoch, part = divmod(number, len(train) // batch)
+            if part == 0:
+                order = torch.randperm(len(train), device=self.device)
+            chosen = order[part * batch : (part + 1) * batch]
+            index.copy_(train[chosen])
+            module.place.copy_(chosen + epoch % max(1, recipe.views) * len(train))
             for group in optimizer.param_groups:
                 group["lr"].fill_(group["most"] * cosine(number, steps, warmup))
             recorded()
@@ -197,11 +201,64 @@ class Search:
         module.eval()
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """All views of all images, and what does not learn says of them: rows in the order of views, then of images."""
+
+    pixels: Tensor  # (R, 3, S, S), of 8 bits; without rows where nothing but the head learns
+    targets: Tensor  # (R, C)
+    soft: Tensor | None  # (R, C): the teachers' answers
+    features: list[Tensor]  # (R, F) of each teacher: what its head sees, where hints are of that
+
+
 class Quiet(ClassifyModule):
-    """Without a trainer there is nobody to log to."""
+    """Without a trainer there is nobody to log to, and views that come again lie in one tensor, not in Kept."""
+
+    drawn: Drawn | None = None
+    place: Tensor  # (B,): the rows of a batch's views
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.kept.keeps = False
 
     def log(self, *_: Any, **__: Any) -> None:
         pass
+
+    def augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        if self.drawn is None:
+            return super().augmented(batch)
+        return self.normalised(self.input.scaled(self.drawn.pixels[self.place])), self.drawn.targets[self.place]
+
+    def taught(self, images: Tensor) -> tuple[Tensor | None, list[Tensor]]:
+        if self.drawn is None:
+            return super().taught(images)
+        soft = None if self.drawn.soft is None else self.drawn.soft[self.place]
+        return soft, [one[self.place] for one in self.drawn.features]
+
+    def seen(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        if self.drawn is None:
+            return super().seen(batch)
+        return self.drawn.features[0][self.place], self.drawn.targets[self.place]
+
+
+@torch.no_grad()
+def drawn_views(module: Quiet, train: Tensor, labels: Tensor) -> Drawn:
+    """As the command draws them: each batch from a seed of its own, in 8 bits."""
+    pixels, targets, soft, features = [], [], [], []
+    for view in range(module.recipe.views):
+        for number, part in enumerate(train.split(64)):
+            batch, seed = batch_of(part, labels), module.seed_of(view * len(train) + number)
+            drawn, wanted = module.views.draw(module.images(batch), batch.labels, seed)
+            images = module.normalised(module.input.scaled(drawn))
+            answers, seen = (None, [module.see(images)]) if module.only_head else module.taught(images)
+            pixels.append(drawn[:0] if module.only_head else drawn)
+            targets.append(wanted)
+            soft.append(answers)
+            features.append(seen)
+    together = None if soft[0] is None else torch.cat([one for one in soft if one is not None])
+    return Drawn(
+        torch.cat(pixels), torch.cat(targets), together, [torch.cat(one) for one in zip(*features, strict=True)]
+    )
 
 
 def batch_of(index: Tensor, labels: Tensor) -> Batch:
