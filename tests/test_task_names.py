@@ -70,6 +70,7 @@ ALLOWED = {
         "YOLO segments",
     ),
     "data/windows.py": ("a model that segments",),
+    "data/annotations/windows.py": ("foveal train classify",),  # what the windows are for
     "data/annotations/*.py": ("segmentation", "Segmentation", "segmented", "YOLO segments"),
     "app/command/data.py": ("SegmentSource", "foveal.data.segments"),
     "app/command/render.py": ('"segmentation"',),  # COCO's

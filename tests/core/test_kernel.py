@@ -8,10 +8,13 @@ import torch
 from core.heads import heads, near
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.attention import SDPBackend
 
 from foveal import attend, which
 from foveal.core import attend as core
+from foveal.core import kernel as kernels
 from foveal.core.kernel import KERNELS
+from foveal.core.request import checked
 from foveal.core.term import Term
 from foveal.errors import FovealError
 from foveal.mask import bigbird, causal, local, longformer, padding, random, strided, window
@@ -205,6 +208,22 @@ def test_attention_on_a_gpu_is_one_graph(keys):
         q, k = (torch.empty(2, 4, length, 16, device="cuda", dtype=torch.bfloat16) for length in (13, keys))
         compiled = torch.compile(lambda *x: attend(*x), fullgraph=True, backend="eager")
         assert compiled(q, k, k).shape == q.shape
+
+
+def test_a_gpu_s_kernel_is_given_the_biases_of_a_query_side_by_side(monkeypatch):
+    # torch refuses others: "All fused kernels require the last dimension of the input to have stride 1".
+    given = []
+    monkeypatch.setattr(kernels, "_torchs_choice", lambda call, mask: SDPBackend.EFFICIENT_ATTENTION)
+    monkeypatch.setattr(kernels, "_sdpa", lambda call, mask: given.append(mask))
+    q, term = torch.randn(2, 3, 49, 8), BiasTable(3, 7, 7).term()
+    assert term.written(q, 49).stride(3) != 1
+    kernels._on_backend(SDPBackend.EFFICIENT_ATTENTION)(checked_call(q, term))
+    assert given[0].stride(3) == 1
+    assert torch.equal(given[0], term.written(q, 49))
+
+
+def checked_call(q, term):
+    return checked(q, q, q, mask=None, bias=term, scale=None, dropout=0.0)
 
 
 @pytest.mark.slow

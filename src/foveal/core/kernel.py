@@ -60,7 +60,7 @@ def _on_backend(backend: SDPBackend) -> Callable[[Call], Tensor]:
     in_graph: list[SDPBackend] = [] if backend == SDPBackend.FLASH_ATTENTION else [backend, SDPBackend.MATH]
 
     def run(call: Call) -> Tensor:
-        mask = call.dense_mask()
+        mask = in_rows(call.dense_mask())
         if torch.compiler.is_compiling():
             with sdpa_kernel(in_graph) if in_graph else nullcontext():
                 return _sdpa(call, mask)
@@ -70,6 +70,11 @@ def _on_backend(backend: SDPBackend) -> Callable[[Call], Tensor]:
             return _sdpa(call, mask)
 
     return run
+
+
+def in_rows(mask: Tensor | None) -> Tensor | None:
+    """The mask with the keys of a query side by side in memory: a GPU's kernels read it so, and torch refuses others."""
+    return mask if mask is None or mask.stride(3) == 1 else mask.contiguous()
 
 
 def _torchs_choice(call: Call, mask: Tensor | None) -> SDPBackend:
