@@ -210,7 +210,7 @@ def test_tensors_that_are_missing_left_over_or_of_another_shape(lite, monkeypatc
 
 
 def test_a_model_without_such_weights():
-    known = "efficientnet-lite0, efficientnet-lite1, efficientnet-lite2 or icam-lite"
+    known = "efficientnet-lite0, efficientnet-lite1, efficientnet-lite2, icam-lite or icam-seg-small"
     expected = f"--init-from imagenet: expected a model that has such weights, {known}"
     assert refused(create("icam-31k"), "icam-31k") == f"{expected}, got icam-31k"
     assert refused(create("icam-lite", stem=16), "mine.safetensors") == f"{expected}, got mine.safetensors"

@@ -255,7 +255,24 @@ class Icam(nn.Module):
         return logits if self.pooled is None else logits + self.pooled(grid)
 
 
-def own_phi(config: IcamConfig) -> Stages:
+class Phi(Protocol):
+    """What a config says of its own Φ."""
+
+    @property
+    def stem(self) -> int: ...
+    @property
+    def stem_kernel(self) -> int: ...
+    @property
+    def stem_stride(self) -> int: ...
+    @property
+    def stages(self) -> tuple[Stage, ...]: ...
+    @property
+    def activation(self) -> str: ...
+    @property
+    def convolution(self) -> str: ...
+
+
+def own_phi(config: Phi) -> Stages:
     return Stages(
         config.stem,
         config.stages,

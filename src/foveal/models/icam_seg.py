@@ -21,18 +21,22 @@ Example: IcamSeg(IcamSegConfig(classes=3, image=64))(torch.rand(2, 3, 64, 64))
 """
 
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foveal.errors import expect, expect_integer, is_number, short_repr
+from foveal.models.efficientnet_lite import B0
 from foveal.models.first_queries import Projected
-from foveal.models.icam import CrossBlock
+from foveal.models.icam import CrossBlock, own_phi
 from foveal.models.image_model import check_images
-from foveal.models.mbconv import MBConv, Stage, Stages, convolution
+from foveal.models.map_backbone import backbone_config, map_backbone
+from foveal.models.mbconv import MBConv, Stage, convolution
 from foveal.models.segmenting import Learned
 from foveal.position.sinusoidal_2d import Sinusoidal2d
+from foveal.runtime.card import LITE_MEAN, LITE_STD, SEWER_MEAN, SEWER_STD
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,8 @@ class IcamSegConfig:
         Stage(64, blocks=2, stride=2, expand=3, squeeze=False),
     )
     activation: str = "relu"
+    convolution: str = "torch"  # of Φ; or "tensorflow": padding, BatchNorm and images as EfficientNet-Lite has them
+    backbone: str = ""  # an image model that gives maps as Φ, by its name; empty: our own, out of the six fields above
     path: int = 16  # C_p, the width of the path from the coarsest map to stride 4
     refine: int = 1  # blocks of the path at each stride
     width: int = 32  # C, of tokens and queries
@@ -66,20 +72,21 @@ class IcamSegConfig:
 
     def depth(self) -> int:
         """Blocks that are built one after the other."""
-        return self.layers + self.refine + sum(stage.blocks for stage in self.stages if isinstance(stage, Stage))
+        own = self.layers + self.refine
+        if self.backbone:
+            inner = backbone_config(self.backbone, self.image, {})
+            return own + (inner.depth() if hasattr(inner, "depth") else 0)
+        return own + sum(stage.blocks for stage in self.stages if isinstance(stage, Stage))
 
 
 FINEST = 4  # stride of the path: what is predicted at every pixel takes most of the time of a U-Net
 KIND = "images to maps"
 PRESETS = {
     "icam-seg": IcamSegConfig(),
-    "icam-seg-small": IcamSegConfig(
-        stem=32,
-        stages=(
-            Stage(32, blocks=2, stride=2, expand=1, squeeze=False),
-            Stage(64, blocks=3, stride=2, expand=4, squeeze=False),
-            Stage(96, blocks=4, stride=2, expand=4, squeeze=False),
-        ),
+    "icam-seg-small": IcamSegConfig(  # its Φ can begin with ImageNet's weights
+        stages=B0[:4],
+        activation="relu6",
+        convolution="tensorflow",
         path=48,
         width=64,
         heads=4,
@@ -96,8 +103,7 @@ class IcamSeg(nn.Module):
         super().__init__()
         _check(config)
         self.config, width, path = config, config.width, config.path
-        kernel, stride = config.stem_kernel, config.stem_stride
-        self.phi = Stages(config.stem, config.stages, kernel=kernel, stride=stride, activation=config.activation)
+        self.phi: Any = map_backbone(config.backbone, config.image, {}) if config.backbone else own_phi(config)
         strides = self.strides
         wanted = tuple(4 * 2**place for place in range(len(strides)))
         expect(len(strides) > 1 and strides == wanted, "IcamSeg's stages", "strides 4, 8, …", short_repr(strides))
@@ -121,17 +127,26 @@ class IcamSeg(nn.Module):
         return (torch.zeros(batch, 3, self.config.image, self.config.image),)
 
     @property
+    def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """(mean, std) of the images that it takes: what Φ's weights to begin with were learned with."""
+        lite = self.config.convolution == "tensorflow" and not self.config.backbone
+        own = (LITE_MEAN, LITE_STD) if lite else (SEWER_MEAN, SEWER_STD)
+        return cast("tuple[tuple[float, ...], tuple[float, ...]]", getattr(self.phi, "normalisation", own))
+
+    @property
     def strides(self) -> tuple[int, ...]:
-        """Of the maps of `features`: 4, 8 and 16."""
+        """Of the maps of `features`: 4, 8 and 16, and 32 where Φ has it."""
         return tuple(stride for stride in self.phi.strides if stride >= FINEST)
 
     @property
     def widths(self) -> tuple[int, ...]:
-        return self.phi.widths[-len(self.strides) :]
+        widths: tuple[int, ...] = self.phi.widths[-len(self.strides) :]
+        return widths
 
     def features(self, images: Tensor) -> list[Tensor]:
         """The last map (B, C, h, w) of each stride: see models/features.py."""
-        return self.phi.features(images)[-len(self.strides) :]
+        maps: list[Tensor] = self.phi.features(images)[-len(self.strides) :]
+        return maps
 
     def forward(self, images: Tensor) -> Tensor:
         return self.decide(self.see(images)).logits

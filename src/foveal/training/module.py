@@ -100,6 +100,26 @@ class TaskModule(pl.LightningModule):
         if self.average is not None:
             self.average.update(self.model, self.global_step - 1)  # the step has been counted
 
+    def weights(self, share: Callable[[str], float]) -> dict[tuple[float, float], list[nn.Parameter]]:
+        """Those that learn, by their share of the learning rate and their weight decay. share: of a weight's name; at 0
+        it is frozen.
+        """
+        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+        for name, parameter in self.model.named_parameters():
+            if not share(name):
+                continue
+            # None on biases and scales; a mixture of kernels has a bias for each, and so two axes.
+            matrix = parameter.dim() > 1 and name.rpartition(".")[2] != "bias"
+            groups.setdefault((share(name), self.recipe.weight_decay if matrix else 0.0), []).append(parameter)
+        return groups
+
+    def as_groups(self, weights: dict[tuple[float, float], list[nn.Parameter]]) -> list[dict[str, Any]]:
+        """As AdamW takes them."""
+        return [
+            {"params": params, "weight_decay": decay, "lr": self.recipe.lr * share}
+            for (share, decay), params in weights.items()
+        ]
+
     def adamw(
         self, groups: list[dict[str, Any]], schedule: Callable[[int], float], lr: float, **options: Any
     ) -> dict[str, Any]:

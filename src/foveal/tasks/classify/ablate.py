@@ -125,9 +125,9 @@ class Peers(ClassifyAblation):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        from foveal.models.imagenet import ICAM, WEIGHTS
+        from foveal.models.imagenet import OF_ICAM, WEIGHTS
 
-        have = (*WEIGHTS, ICAM)
+        have = (*WEIGHTS, *OF_ICAM)
         return tuple(
             one for name in self.models() for one in ((name, f"{name}:{IMAGENET}") if name in have else (name,))
         )

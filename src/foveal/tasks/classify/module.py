@@ -297,23 +297,11 @@ class ClassifyModule(TaskModule):
         return self.logits(batch)[batch.good].cpu(), batch.index[batch.good].cpu()
 
     def groups(self) -> list[dict[str, Any]]:
-        """The weights as AdamW takes them, by their share of the learning rate and their weight decay."""
-        recipe = self.recipe
-        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-        for name, parameter in self.model.named_parameters():
-            if self.frozen(name):
-                continue
-            # None on biases and scales; a mixture of kernels has a bias for each, and so two axes.
-            matrix = parameter.dim() > 1 and name.rpartition(".")[2] != "bias"
-            decay = recipe.weight_decay if matrix else 0.0
-            share = recipe.backbone_lr if is_backbone(self.model, name) else 1.0
-            groups.setdefault((share, decay), []).append(parameter)
+        """The weights as AdamW takes them."""
+        weights = self.weights(lambda name: self.recipe.backbone_lr if is_backbone(self.model, name) else 1.0)
         if self.hints is not None:
-            groups.setdefault((1.0, 0.0), []).extend(self.hints.parameters())
-        return [
-            {"params": params, "weight_decay": decay, "lr": recipe.lr * share}
-            for (share, decay), params in groups.items()
-        ]
+            weights.setdefault((1.0, 0.0), []).extend(self.hints.parameters())
+        return self.as_groups(weights)
 
     def configure_optimizers(self) -> Any:
         warmup = round(self.recipe.warmup * self.steps)

@@ -132,17 +132,17 @@ class SegmentModule(TaskModule):
         self.log("val_score", float(np.nan_to_num(measure(counts[None])(None)["mIoU"])), prog_bar=True, sync_dist=True)
 
     def groups(self) -> list[dict[str, Any]]:
-        """The weights as AdamW takes them: biases and scales do not decay."""
-        matrices = [one for one in self.model.parameters() if one.dim() > 1 and one.requires_grad]
-        others = [one for one in self.model.parameters() if one.dim() <= 1 and one.requires_grad]
-        return [
-            {"params": matrices, "weight_decay": self.recipe.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
+        """The weights as AdamW takes them."""
+        return self.as_groups(self.weights(lambda name: self.recipe.backbone_lr if is_backbone(name) else 1.0))
 
     def configure_optimizers(self) -> Any:
         warmup = round(self.recipe.warmup * self.steps)
         return self.adamw(self.groups(), lambda step: cosine(step, self.steps, warmup), self.recipe.lr)
+
+
+def is_backbone(name: str) -> bool:
+    """Whether a weight of this name belongs to what sees pixels, and may begin with what it learned elsewhere."""
+    return name.startswith(("phi.", "backbone."))
 
 
 def places(labels: Tensor, most: int = 64) -> list[Tensor]:

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from foveal.errors import expect
 from foveal.options import option
+from foveal.runtime.packaged import IMAGENET
 from foveal.tasks.segment.card import ZOOMS
 from foveal.training.recipe import Recipe
 
@@ -28,8 +29,12 @@ class SegmentRecipe(Recipe):
     )
     init_from: str | None = option(
         None,
-        "a trained model whose weights to begin with, wherever shapes agree; none: random weights",
+        "a trained model whose weights to begin with, wherever shapes agree, or imagenet for the models that have such "
+        "weights; none: random weights",
         metavar="MODEL",
+    )
+    backbone_lr: float = option(
+        1.0, "share of the learning rate for what sees pixels: Φ of an icam-seg, or a model's backbone", least=1e-3
     )
     epochs: int | None = option(  # type: ignore[assignment]
         None,
@@ -106,6 +111,12 @@ class SegmentRecipe(Recipe):
         for name in ("found", "paste"):
             share = getattr(self, name)
             expect(share is None or share <= 1, f"--{name}", "a share from 0 to 1", share)
+
+    def check_weights(self) -> None:
+        if self.init_from == IMAGENET:
+            from foveal.models.imagenet import expect_package
+
+            expect_package(str(self.config.get("backbone", self.model)))
 
     def check_folds(self, chosen: bool) -> None:
         asked = self.fold_column is None or self.fold is not None or chosen
