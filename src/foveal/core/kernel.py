@@ -73,7 +73,7 @@ def _on_backend(backend: SDPBackend) -> Callable[[Call], Tensor]:
 
 
 def in_rows(mask: Tensor | None) -> Tensor | None:
-    """The mask with the keys of a query side by side in memory: a GPU's kernels read it so, and torch refuses others."""
+    """The mask with the keys of a query side by side in memory, as a GPU's kernels read it: torch refuses others."""
     return mask if mask is None or mask.stride(3) == 1 else mask.contiguous()
 
 
