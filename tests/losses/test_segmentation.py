@@ -10,7 +10,15 @@ from oracle import segmentation as oracle
 from torch.nn import functional as F
 
 from foveal.errors import FovealError
-from foveal.losses.segmentation import RATIO, class_sums, dice, focal, label_cross_entropy, pixel_weights
+from foveal.losses.segmentation import (
+    RATIO,
+    class_sums,
+    dice,
+    focal,
+    label_cross_entropy,
+    pixel_weights,
+    soft_cross_entropy,
+)
 
 WEIGHTS = torch.tensor([0.5, 3.0, 7.0, 1.0], dtype=torch.float64)
 
@@ -45,6 +53,18 @@ def test_cross_entropy_equals_loops_and_torch(smoothing):
     assert found.item() == pytest.approx(sum(each) / len(each))
     plain = label_cross_entropy(logits, labels, smoothing=smoothing)
     torch.testing.assert_close(plain, F.cross_entropy(logits, labels, ignore_index=255, label_smoothing=smoothing))
+
+
+def test_soft_labels_equal_loops_and_hard_ones():
+    logits, labels = some(unlabelled=0.0)
+    soft = some(seed=1)[0].detach().softmax(1)
+    wanted = oracle.soft_cross_entropy(oracle.softmax(logits.tolist()), soft.tolist(), WEIGHTS.tolist())
+    assert soft_cross_entropy(logits, soft, WEIGHTS).item() == pytest.approx(wanted)
+    hard = F.one_hot(labels, 4).permute(0, 3, 1, 2).double()
+    torch.testing.assert_close(soft_cross_entropy(logits, hard), label_cross_entropy(logits, labels))
+    assert torch.autograd.gradcheck(lambda x: soft_cross_entropy(x, soft, WEIGHTS), logits)
+    with pytest.raises(FovealError, match="logits and probability: expected"):
+        soft_cross_entropy(logits, soft[:, :, :1])
 
 
 def test_the_hardest_pixels_are_those_with_the_largest_loss():

@@ -60,3 +60,16 @@ def dice(p, labels, background):
         if area:
             values.append(2 * both / (claimed + area))
     return 1 - sum(values) / len(values) if values else 0.0
+
+
+def soft_cross_entropy(p, t, weights):
+    """t[b][k][y][x]: what teachers say."""
+    total = mass = 0.0
+    for image, soft in zip(p, t, strict=True):
+        classes = range(len(image))
+        for y in range(len(image[0])):
+            for x in range(len(image[0][0])):
+                weight = sum(weights[k] * soft[k][y][x] for k in classes)
+                total -= weight * sum(soft[k][y][x] * math.log(image[k][y][x]) for k in classes)
+                mass += weight
+    return total / mass

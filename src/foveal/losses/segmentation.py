@@ -1,17 +1,18 @@
 """Losses of label maps, pixel by pixel or class by class, as pure functions of logits and labels.
 
     cross-entropy   L = (1/|Ω|) Σ_{i ∈ Ω} −w_{y_i} Σ_k y′_ik log p_ik,   y′ = (1 − ε) y + ε/(K + 1)
+    of soft labels  L = −Σ_i ω_i Σ_k t_ik log p_ik / Σ_i ω_i,   ω_i = Σ_k w_k t_ik
     focal           L = (1/|Ω|) Σ_{i ∈ Ω} −w_{y_i} (1 − p_{i,y_i})^γ log p_{i,y_i}
     Dice            L = 1 − mean_{k ∈ P} 2 Σ_{i ∈ Ω} p_ik [y_i = k] / (Σ_{i ∈ Ω} p_ik + Σ_{i ∈ Ω} [y_i = k])
     weights         w_k = min(1/√f_k, 50 · min_j 1/√f_j) / Z,   Σ_k f_k w_k = 1
 
 Symbols: p = softmax(ℓ) of logits ℓ (B, K + 1, H, W); y (B, H, W) labels, 0 background, 255 unlabelled; Ω the labelled
-    pixels of the batch; P the classes that have pixels there: of a class without any, Dice could say only that it is
-    predicted nowhere, which cross-entropy says already; f_k the share of class k in the labelled pixels of the training
-    split. With the weights as large as 1/f, a class of a few pixels would weigh as much as the background, and their
-    edges, which no two people draw alike, as well; their square root lies between. Of classes of fewer than one pixel
-    in 2,500 even that is cut off, or the gradient of a batch would hang on whether one is in it. Mean 1 keeps the
-    learning rate's meaning.
+    pixels of the batch; t what teachers say of each pixel; P the classes that have pixels there: of a class without
+    any, Dice could say only that it is predicted nowhere, which cross-entropy says already; f_k the share of class k in
+    the labelled pixels of the training split. With the weights as large as 1/f, a class of a few pixels would weigh as
+    much as the background, and their edges, which no two people draw alike, as well; their square root lies between. Of
+    classes of fewer than one pixel in 2,500 even that is cut off, or the gradient of a batch would hang on whether one
+    is in it. Mean 1 keeps the learning rate's meaning.
 Paper: Tsung-Yi Lin, Priya Goyal, Ross Girshick, Kaiming He, Piotr Dollár (2017). Focal loss for dense object detection.
     ICCV. arXiv:1708.02002.
 Paper: Fausto Milletari, Nassir Navab, Seyed-Ahmad Ahmadi (2016). V-Net: fully convolutional neural networks for
@@ -50,6 +51,17 @@ def label_cross_entropy(
     if class_weight is not None:
         each = each * _of_pixels(class_weight, labels)
     return _mean(each, labels, hardest)
+
+
+def soft_cross_entropy(logits: Tensor, probability: Tensor, class_weight: Tensor | None = None) -> Tensor:
+    """The mean over all pixels. probability (B, K + 1, H, W), as logits; class_weight (K + 1,)."""
+    fits = logits.dim() == 4 and logits.shape == probability.shape
+    expect(fits, "logits and probability", "(B, K + 1, H, W) both", f"{(*logits.shape,)} and {(*probability.shape,)}")
+    each = -(probability * exact(logits).log_softmax(1)).sum(
+        1
+    )  # least where both say the same, whatever a pixel weighs
+    weight = torch.ones_like(each) if class_weight is None else (probability * class_weight[:, None, None]).sum(1)
+    return (weight * each).sum() / weight.sum()
 
 
 def focal(logits: Tensor, labels: Tensor, gamma: float = 2.0, class_weight: Tensor | None = None) -> Tensor:

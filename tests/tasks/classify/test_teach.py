@@ -20,7 +20,6 @@ from foveal.errors import FovealError
 from foveal.options import read_options
 from foveal.progress import silent
 from foveal.tasks.classify import data as data_module
-from foveal.tasks.classify import recipe as recipe_module
 from foveal.tasks.classify.data import ClassifyData
 from foveal.tasks.classify.reading import read_for
 from foveal.tasks.classify.recipe import RECIPES, ClassifyRecipe
@@ -294,7 +293,7 @@ def test_a_shipped_recipe_that_has_changed_since_is_not_asked_again(data, teache
     """The first teacher is killed on its way, the second has not begun: both are trained as the run was begun."""
     shipped = tmp_path / "recipes"
     shipped.mkdir()
-    monkeypatch.setattr(recipe_module, "RECIPES", shipped)
+    monkeypatch.setattr(ClassifyRecipe, "recipes", shipped)
     (shipped / "teacher.yaml").write_text(teacher.read_text())
     recipe, folder = recipe_for(data, "teacher"), tmp_path / "run"
     trained(recipe, tmp_path / "whole", machine=CPU)
@@ -316,7 +315,7 @@ def test_which_recipe_a_teacher_has(data, teacher, tmp_path, monkeypatch):
     (tmp_path / NAMES[0] / "recipe.yaml").write_text(kept.text())
     assert recipe.earlier(tmp_path)[NAMES[0]] == kept
     assert recipe.earlier(tmp_path)[NAMES[1]] == recipe.earlier()[NAMES[1]] != kept
-    monkeypatch.setattr(recipe_module, "RECIPES", tmp_path / "none")  # it is shipped no more
+    monkeypatch.setattr(ClassifyRecipe, "recipes", tmp_path / "none")  # it is shipped no more
     assert recipe.changed(num_teachers=1, seed=6).earlier(tmp_path) == {NAMES[0]: kept}
     with pytest.raises(FovealError, match="no recipe is called 'teacher'"):
         recipe.earlier(tmp_path)

@@ -18,10 +18,15 @@ from foveal.runtime.card import SEWER_MEAN, SEWER_STD
 from foveal.tasks.classify.kept import Kept
 from foveal.tasks.classify.module import ClassifyModule
 from foveal.tasks.classify.recipe import ClassifyRecipe
-from foveal.tasks.classify.teachers import Teachers, View, Wanted, load_teachers
+from foveal.tasks.classify.teachers import Teachers, View, Wanted, read_teachers
 from foveal.training.harness import Machine
+from foveal.training.taught import matching
 
 CPU = Machine(device="cpu")
+
+
+def load_teachers(pattern, wanted, folder):
+    return read_teachers(matching(pattern, wanted.fold, folder), wanted)
 
 
 @pytest.fixture(scope="module")

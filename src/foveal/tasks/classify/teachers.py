@@ -24,8 +24,6 @@ Paper, if recipe.teachers or recipe.num_teachers: Lucas Beyer, Xiaohua Zhai, AmÃ
     arXiv:2106.05237.
 """
 
-import glob
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,15 +38,13 @@ from foveal.data.division import splits_of
 from foveal.data.source import Source
 from foveal.errors import expect
 from foveal.models.image_model import channels_last, fold_batch_norms
-from foveal.models.store import load_model, model_file
-from foveal.runtime.packaged import FILE
+from foveal.models.store import load_model
 from foveal.tasks.classify.card import ClassifyCard
 from foveal.training.cuda_graph import CudaGraph
+from foveal.training.taught import digest
 
 if TYPE_CHECKING:
     from foveal.models.efficientnet_lite import EfficientNetLite
-
-PLACE = "{fold}"
 
 
 class Teachers:
@@ -179,32 +175,6 @@ class Wanted:
     finer: Callable[[str | None], Source]  # the same set with the labels of another column
 
 
-def load_teachers(pattern: str, wanted: Wanted, folder: Path) -> tuple[Teachers, dict[str, str]]:
-    """The models of all files and run folders that the pattern meets, where {fold} stands for the fold,
-    and the digest of each file.
-
-    folder: the pupil's own. Runs beside it are no teachers: which of them have ended would depend on the hour.
-    """
-    fold = wanted.fold
-    expect(
-        fold is not None or PLACE not in pattern,
-        "--teachers",
-        f"a pattern without {PLACE} where no fold is given",
-        pattern,
-    )
-    expect(
-        fold is None or PLACE in pattern, "--teachers", f"{PLACE} in it, or a teacher has seen what is tested", pattern
-    )
-    met = sorted(glob.glob(pattern.replace(PLACE, str(fold))))  # noqa: PTH207 â€” a pattern may begin anywhere
-    # a run's log lies beside it
-    paths = [path for path in met if path.endswith(".safetensors") or (Path(path) / FILE).is_file()]
-    expect(bool(paths), "--teachers", "a pattern of model files or run folders", f"{pattern}, which meets none")
-    for path in paths:
-        beside = Path(path).resolve().parent == folder.resolve().parent
-        expect(not beside, "--teachers", "runs in another folder than the pupil's", path, "choose another --out")
-    return read_teachers({path: Path(path) for path in paths}, wanted)
-
-
 def read_teachers(files: Mapping[str, Path], wanted: Wanted) -> tuple[Teachers, dict[str, str]]:
     """The models of these files or run folders, and the digest of each by its name."""
     models, coarser, views, digests = [], [], [], {}
@@ -215,7 +185,7 @@ def read_teachers(files: Mapping[str, Path], wanted: Wanted) -> tuple[Teachers, 
         models.append(model)
         coarser.append(None if own is wanted.source else _coarser(name, card, own, wanted))
         views.append(View.of(wanted.size, wanted.mean, wanted.std, card.size, card.mean, card.std))
-        digests[name] = hashlib.sha256(model_file(path).read_bytes()).hexdigest()[:16]
+        digests[name] = digest(path)
     return Teachers(models, wanted.source.multi_label, coarser, views), digests
 
 

@@ -28,12 +28,10 @@ from foveal.tasks.classify.module import ClassifyModule
 from foveal.tasks.classify.reading import read_for
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.task import TASK
-from foveal.tasks.classify.teachers import Teachers, View, Wanted, load_teachers, read_teachers
+from foveal.tasks.classify.teachers import Teachers, View, Wanted, read_teachers
 from foveal.training.harness import Machine, Training
 from foveal.training.journal import Journal
-from foveal.training.run_folder import read_json
-
-TEACHERS = "teachers.json"
+from foveal.training.taught import TEACHERS, expect_teachers, teacher_files
 
 
 class ClassifyTraining(Training):
@@ -171,19 +169,8 @@ def teachers_of(
     blank = [list(box) for box in recipe.blank]
     finer = lambda label: read_for(recipe.changed(label=label))  # noqa: E731 — one line is clearer here
     wanted = Wanted(source, recipe.size, mean, std, recipe.fold, blank, finer)
-    if recipe.teachers is None:
-        teachers, digests = read_teachers({name: folder / name for name in recipe.earlier(folder)}, wanted)
-    else:
-        teachers, digests = load_teachers(recipe.teachers, wanted, folder)
-    if (folder / TEACHERS).exists():
-        kept = read_json(folder / TEACHERS)
-        expect(
-            kept == digests,
-            f"the run in {folder}",
-            f"the {len(kept)} teachers it was begun with",
-            "others",
-            "choose another --out",
-        )
+    teachers, digests = read_teachers(teacher_files(recipe, folder), wanted)
+    expect_teachers(digests, folder)
     return teachers, digests
 
 

@@ -14,6 +14,7 @@ from foveal.data.image_input import ImageInput
 from foveal.data.segments import SegmentSource
 from foveal.data.windows import UNLABELLED, drawn_window, pasted, shown
 from foveal.errors import expect
+from foveal.losses.segmentation import soft_cross_entropy
 from foveal.metrics.segmentation import confusion, measure
 from foveal.models.image_model import channels_last
 from foveal.models.segmenting import learn
@@ -22,6 +23,7 @@ from foveal.tasks.segment.data import Samples, drawn_as_often
 from foveal.tasks.segment.graph import Maps, padded
 from foveal.tasks.segment.loss import SegmentLoss
 from foveal.tasks.segment.recipe import SegmentRecipe
+from foveal.tasks.segment.teachers import Teachers, shown_cells
 from foveal.training.diverged import expect_finite
 from foveal.training.gather import gathered
 from foveal.training.module import TaskModule
@@ -41,10 +43,11 @@ class SegmentModule(TaskModule):
         source: SegmentSource,
         train: NDArray[np.int64],
         steps: int,
+        teachers: Teachers | None = None,
     ) -> None:
         """card: of the model as it will be kept; train: the images of the training split; steps: of the whole run."""
         super().__init__(channels_last(model), recipe)
-        self.card, self.steps = card, steps
+        self.card, self.steps, self.teachers = card, steps, teachers
         self.classes = len(card.classes)
         variation = VARIATIONS[recipe.augment]
         self.variation = variation or Variation()
@@ -62,10 +65,19 @@ class SegmentModule(TaskModule):
         images, labels = self.windows(batch)
         learned = learn(self.model, self.normalised(images))
         loss: Tensor = self.loss(learned, labels)
+        if self.teachers is not None:
+            logits = shown_cells(learned.logits, images, int(self.model.stride))
+            taught = soft_cross_entropy(logits, self.teachers(images, *logits.shape[2:]), self.loss.weight)
+            loss = self.recipe.label_weight * loss + taught
         self.log(
             "loss", loss.detach(), prog_bar=True, on_step=False, on_epoch=True, batch_size=len(labels), sync_dist=True
         )
         return loss
+
+    def on_fit_start(self) -> None:
+        super().on_fit_start()
+        if self.teachers is not None:
+            self.teachers.to(self.device)
 
     @torch.no_grad()
     def windows(self, batch: Samples) -> tuple[Tensor, Tensor]:

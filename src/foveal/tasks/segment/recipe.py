@@ -1,21 +1,24 @@
 """A recipe: every option of training a segmenter. What is `None` here is chosen by what the data are: choose.py."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from foveal.errors import expect
 from foveal.options import option
 from foveal.runtime.packaged import IMAGENET
 from foveal.tasks.segment.card import ZOOMS
-from foveal.training.recipe import Recipe
+from foveal.training.taught import TaughtRecipe
 
 RECIPES = Path(__file__).parent / "recipes"
 AUGMENTATIONS = ("none", "light", "lamp", "mild", "pipe", "crop", "surface", "turns", "free", "strong")
 
 
 @dataclass(frozen=True)
-class SegmentRecipe(Recipe):
+class SegmentRecipe(TaughtRecipe):
+    recipes: ClassVar[Path] = RECIPES
+    same: ClassVar[tuple[str, ...]] = ("data", "fold_column", "fold", "bad", "zoom")
     makes_folds: ClassVar[str] = "--fold-column names a column that makes them"
 
     data: str = option(
@@ -100,9 +103,6 @@ class SegmentRecipe(Recipe):
     fold_column: str | None = option(
         None, "the column of the csv whose values are the folds, such as a campaign; none: fold", metavar="COLUMN"
     )
-    fold: int | None = option(
-        None, "cross-validation: this fold tests, and the next one validates; none: the splits of the data", least=0
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -112,11 +112,16 @@ class SegmentRecipe(Recipe):
             share = getattr(self, name)
             expect(share is None or share <= 1, f"--{name}", "a share from 0 to 1", share)
 
-    def check_weights(self) -> None:
-        if self.init_from == IMAGENET:
-            from foveal.models.imagenet import expect_package
+    def given_way(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """How images may vary is a matter of the data."""
+        return {"augment": self.augment}
 
-            expect_package(str(self.config.get("backbone", self.model)))
+    def check_weights(self) -> None:
+        for recipe in (*self.earlier().values(), self):
+            if recipe.init_from == IMAGENET:
+                from foveal.models.imagenet import expect_package
+
+                expect_package(str(recipe.config.get("backbone", recipe.model)))
 
     def check_folds(self, chosen: bool) -> None:
         asked = self.fold_column is None or self.fold is not None or chosen

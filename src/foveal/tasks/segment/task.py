@@ -57,6 +57,19 @@ class SegmentTask(Task):
 
         return SegmentTraining(recipe, data, folder, machine, progress, fresh)
 
+    def rehearsal(
+        self,
+        recipe: "SegmentRecipe",
+        data: "SegmentSource",
+        folder: Path,
+        machine: "Machine",
+        progress: "Progress",
+        fresh: bool,
+    ) -> "Training":
+        from foveal.tasks.segment.training import SegmentTraining
+
+        return SegmentTraining(recipe, data, folder, machine, progress, fresh, rehearsed=True)
+
     def describe_result(self, result: dict[str, Any], folder: Path) -> list[str]:
         from foveal.tasks.segment.training import describe_result
 

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
@@ -26,9 +26,11 @@ from foveal.tasks.segment.data import SegmentData
 from foveal.tasks.segment.module import SegmentModule
 from foveal.tasks.segment.recipe import SegmentRecipe
 from foveal.tasks.segment.task import TASK
+from foveal.tasks.segment.teachers import Teachers, read_teachers, stand_in
 from foveal.training.harness import Machine, Training
 from foveal.training.journal import Journal
 from foveal.training.run_folder import RESULT
+from foveal.training.taught import TEACHERS, expect_teachers, teacher_files
 
 
 class SegmentTraining(Training):
@@ -42,11 +44,15 @@ class SegmentTraining(Training):
         machine: Machine,
         progress: Progress,
         fresh: bool,
+        rehearsed: bool = False,
     ) -> None:
-        """fresh: the run does not continue from a checkpoint, so that the weights to begin with are needed."""
+        """fresh: the run does not continue from a checkpoint, so that the weights to begin with are needed. rehearsed:
+        it is thrown away after a few steps, and teachers that are trained first may not be there yet.
+        """
         splits = splits_of(source, recipe.fold)
         self.recipe, self.source = recipe, source
-        model = build(recipe, len(source.classes) + 1, fresh)
+        model = build(recipe, len(source.classes) + 1, fresh, quiet=rehearsed)
+        self.teachers = self.taught_by(folder, rehearsed)
         self.data: SegmentData = SegmentData(source, self.recipe, splits, machine.workers, progress)
         images = len(self.data.splits.train)
         share = recipe.batch % machine.devices == 0
@@ -54,7 +60,29 @@ class SegmentTraining(Training):
         expect(images >= machine.devices, "--devices", f"at most {images}, one training image each", machine.devices)
         steps = self.data.steps * (recipe.epochs or 1)
         self.card = card_of(model, recipe, source)
-        self.module: SegmentModule = SegmentModule(model, self.recipe, self.card, source, self.data.splits.train, steps)
+        taught = None if self.teachers is None else self.teachers[0]
+        self.module: SegmentModule = SegmentModule(
+            model, self.recipe, self.card, source, self.data.splits.train, steps, taught
+        )
+
+    def taught_by(self, folder: Path, rehearsed: bool) -> tuple[Teachers, dict[str, str]] | None:
+        """The teachers, and a digest of each; an error if the run was begun with others."""
+        recipe, source = self.recipe, self.source
+        if not recipe.taught():
+            return None
+        if rehearsed and recipe.num_teachers:
+            earlier = (cast("SegmentRecipe", one) for one in recipe.earlier(folder).values())
+            models = [
+                build(one.changed(size=one.size or recipe.size), len(source.classes) + 1, False) for one in earlier
+            ]
+            return Teachers([stand_in(model) for model in models]), {}
+        teachers, digests = read_teachers(teacher_files(recipe, folder), recipe, source)
+        expect_teachers(digests, folder)
+        return teachers, digests
+
+    def begin(self, folder: Path) -> None:
+        if self.teachers is not None:
+            write_atomic(folder / TEACHERS, json.dumps(self.teachers[1], indent=1).encode())
 
     def finish(self, trainer: pl.Trainer, journal: Journal, folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
         found = trainer.validate(self.module, datamodule=self.data, verbose=False)[0]
@@ -83,8 +111,10 @@ class SegmentTraining(Training):
         return result
 
 
-def build(recipe: SegmentRecipe, classes: int, fresh: bool = True) -> nn.Module:
-    """The recipe's model, with the weights to begin with where the run is fresh. classes: with the background."""
+def build(recipe: SegmentRecipe, classes: int, fresh: bool = True, quiet: bool = False) -> nn.Module:
+    """The recipe's model, with the weights to begin with where the run is fresh. classes: with the background. quiet:
+    not a word about weights that did not fit.
+    """
     for key in recipe.config:
         named = isinstance(key, str) and key not in ("family", "classes")
         expect(named, "--config", "fields of the model's config, and the data name the classes", short_repr(key))
@@ -102,7 +132,7 @@ def build(recipe: SegmentRecipe, classes: int, fresh: bool = True) -> nn.Module:
             fitting = begin_with_imagenet(model, recipe.model)
         else:
             fitting = begin_with(model, recipe.init_from, (IMAGENET,))
-        if fitting < all_:
+        if fitting < all_ and not quiet:
             line = f"{fitting} of {all_} tensors begin with {recipe.init_from}; the others do not fit and are new"
             print(line, file=sys.stderr, flush=True)
     try:
