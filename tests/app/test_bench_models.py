@@ -1,5 +1,6 @@
 """foveal bench models: exported files, runs and others' graphs side by side, checked before they are timed."""
 
+import dataclasses
 import json
 import re
 from xml.etree import ElementTree as ET
@@ -247,6 +248,18 @@ def test_segmenters_and_a_peer_are_timed_at_one_size(tmp_path, capsys):
     assert "two: costs: reads" in output
     assert "images of 29 × 29" in output
     assert "images of 8 × 31" in output
+
+
+def test_a_run_keeps_its_own_size_where_torch_runs_it(tmp_path, capsys):
+    """Trained at 24, of a network whose example has 32."""
+    network = create("unet-8", image=32, classes=2).eval()
+    card = dataclasses.replace(find_task("segment").new_card("unet-8", network), size=24)
+    save_model(network, tmp_path / "run/model.safetensors", card)
+    words = [str(tmp_path / "run"), "--runtime", "torch", "--rounds", "1", "--out", str(tmp_path)]
+    assert main(["bench", "models", *words]) == 0
+    assert "MFLOP at 32 × 32" in capsys.readouterr().out
+    assert main(["bench", "models", *words, "--size", "24"]) == 2
+    assert "--size: expected 32, the side of what" in capsys.readouterr().err
 
 
 @pytest.mark.slow

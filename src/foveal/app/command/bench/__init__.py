@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tile",
         metavar="N",
         type=int,
-        help="of resolution: side in pixels of the tiles that larger images are seen in (default: that of foveal predict)",
+        help="of resolution: side of the tiles that larger images are seen in (default: as foveal predict has them)",
     )
     add_device(parser)
     parser.add_argument(

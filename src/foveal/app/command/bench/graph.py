@@ -45,6 +45,10 @@ class Size:
     asked: int | None = None
     usual: int | None = None
 
+    @property
+    def side(self) -> int | None:
+        return self.usual if self.asked is None else self.asked
+
     def or_of(self, model: Model) -> "Size":
         """Of a model, whose card has a size of its own."""
         return Size(self.asked, model.card.size) if isinstance(model.card, ImageCard) else self
@@ -143,11 +147,10 @@ def _sides(shape: list[Any]) -> tuple[int, ...]:
 
 def _pixels(session: Any, size: Size) -> tuple[str, ...]:
     """How large the images of a graph are, in words."""
-    usual = size.asked or size.usual
     for shape in (one.shape for one in session.get_inputs()):
         if axes := _sides(shape):
-            height, width = (shape[axis] if isinstance(shape[axis], int) else usual for axis in axes)
-            return (f"images of {width} × {height}",)
+            height, width = (shape[axis] if isinstance(shape[axis], int) else size.side for axis in axes)
+            return () if None in (height, width) else (f"images of {width} × {height}",)
     return ()
 
 
@@ -159,7 +162,7 @@ def _shape(one: Any, batch: int, size: Size) -> list[int]:
         fixed, wanted = isinstance(shape[axis], int), size.asked
         fits = not fixed or wanted in (None, shape[axis])
         expect(fits, where, f"sides of {wanted} pixels, or free ones", one.shape, f"give --size {shape[axis]}")
-        shape[axis] = shape[axis] if fixed else size.asked or size.usual
+        shape[axis] = shape[axis] if fixed else size.side
     free = [side for side in shape[1:] if not isinstance(side, int)]
     do = "give --size" if sides else ""
     expect(not free, where, "sides with numbers, but for the batch", one.shape, do)

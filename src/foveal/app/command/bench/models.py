@@ -166,14 +166,17 @@ def _ours(name: str, model: Model, label: str, runtimes: list[str], threads: int
     if model.random:
         print(f"{name}: no weights come with foveal, so they are random: times are those of any weights")
     network: Any = model.network
-    own = size.asked in (None, size.usual)
-    at = "" if own else f" at {size.usual} × {size.usual}"
-    facts = (f"{parameters(network):,} parameters", f"{flops(network, *network.example()) / 1e6:.1f} MFLOP{at}")
+    example = network.example()
+    # of images, what the network takes where torch runs it; an exported graph makes it of those of its card's size
+    side = int(example[0].shape[-1]) if isinstance(model.card, ImageCard) else None
+    at = "" if side in (None, size.side) else f" at {side} × {side}"
+    facts = (f"{parameters(network):,} parameters", f"{flops(network, *example) / 1e6:.1f} MFLOP{at}")
     for runtime in runtimes:
         if runtime == "onnxruntime":
             yield of_graph(label, model.graph(), threads, facts, model=model, size=size)
             continue
-        expect(own, "--size", f"{size.usual}, the size of {name}, in the runtime {runtime}", size.asked)
+        fits = size.asked in (None, side)
+        expect(fits, "--size", f"{side}, the side of what {name} takes in the runtime {runtime}", size.asked)
         if runtime == "compile":
             made = Compiled(network)
             yield Contender(f"{label} ({runtime})", made, None, facts, made.seconds)

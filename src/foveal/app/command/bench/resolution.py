@@ -84,6 +84,7 @@ def _time(bench: Bench, subjects: list[AtSide], sides: tuple[int, ...]) -> None:
             took = f"{1e3 * timing.median:.2f} ms ({1e3 * timing.p10:.2f}–{1e3 * timing.p90:.2f}){_held(one)}"
             ratio = timing.median / times[one.name][0]
             bench.add(Row(f"{what}: {one.name}", took, "", ratio, f"× the time at {sides[0]}"))
+    bench.add(Row("MB at most", "held by a process of its own, above one with an empty graph", "", None, ""))
     if len(sides) == 1:
         return
     lines = {name: [(side, 1e3 * one) for side, one in zip(sides, spent, strict=True)] for name, spent in times.items()}
