@@ -117,6 +117,8 @@ def test_where_two_curves_cross():
             ["attention", "--peer", "a.onnx"],
             "expected no --peer, got a.onnx; leave it out, or bench models or resolution",
         ),
+        (["attention", "--size", "64"], "expected no --size, got 64; leave it out, or bench models or resolution"),
+        (["models", "--tile", "64"], "expected no --tile, got 64; leave it out, or bench resolution"),
         (["crossover", "--beam", "4"], "expected no --beam, got 4; leave it out, or bench translate"),
         (
             ["models", "icam-30k", "--tokens", "9"],

@@ -1,6 +1,8 @@
 """foveal bench models: exported files, runs and others' graphs side by side, checked before they are timed."""
 
+import dataclasses
 import json
+import re
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -10,11 +12,15 @@ import torch
 import torch._inductor.config
 from cards import classify_card
 from onnx import TensorProto, helper
+from tasks.segment.painted import painted
+from tasks.segment.read_graph import written
 from tasks.translate.translator import made
 
 from foveal.app.cli import main
-from foveal.app.command.bench.models import Contender, _check, short_names
+from foveal.app.command.bench.graph import Contender, Size, of_graph, takes_any_size
+from foveal.app.command.bench.models import _check, short_names
 from foveal.app.command.bench.resolution import exponent
+from foveal.app.command.bench.tiled import tiled
 from foveal.errors import FovealError
 from foveal.models.store import describe, save_model
 from foveal.models.zoo import create
@@ -186,11 +192,13 @@ def check_without_a_compiler(monkeypatch, tmp_path, capsys):
         (["icam-30k", "--runtime", "onnx"], "no runtime is called 'onnx'"),
         (["icam-9k"], "no model is called 'icam-9k'; the nearest is 'icam-31k'"),
         (["none.onnx"], "the model none.onnx: expected a file or a run's folder that exists"),
-        (["peer.onnx"], "without foveal's card"),
         (["small.onnx", "small.onnx"], "one of each name"),
         (["small.onnx", "--peer", "broken.onnx"], "broken: expected an ONNX graph"),
         (["small.onnx", "--peer", "fixed.onnx", "--batch", "2"], "any batch, or 2"),
-        (["small.onnx", "--peer", "free.onnx"], "sides with numbers, but for the batch"),
+        (["free.onnx"], "sides with numbers, but for the batch, got ['batch', 3, 'h', 8]; give --size"),
+        (["small.onnx", "--size", "32"], "sides of 32 pixels, or free ones, got ['batch', 28, 28, 3]; give --size 28"),
+        (["small.onnx", "--size", "0"], "--size: expected different integers from 1 to 4,096"),
+        (["small.onnx", "--size", "28,32"], "--size: expected one integer, as contenders are timed side by side"),
         (["small.onnx", "--runtime", "torch"], "onnxruntime for an exported file"),
         (["small.onnx", "--device", "cuda"], "auto or cpu"),
     ],
@@ -204,6 +212,68 @@ def test_bad_ones_get_one_line(files, words, says, capsys, monkeypatch, tmp_path
     error = capsys.readouterr().err
     assert says in error
     assert error.count("\n") == 1
+
+
+def shapes_seen(contender, batch=1):
+    return [answer.shape for answer in contender.job(batch)()]
+
+
+def test_free_sides_get_the_size_that_was_asked_for_or_else_the_models(tmp_path):
+    model = load(written(tmp_path / "reads.onnx", size=37))
+    content = (tmp_path / "reads.onnx").read_bytes()
+    assert takes_any_size("reads", content)
+    usual, asked = (of_graph("reads", content, 1, size=Size(side).or_of(model)) for side in (None, 53))
+    assert shapes_seen(usual, 2)[0] == (2, 37, 37)
+    assert shapes_seen(asked)[0] == (1, 53, 53)
+    assert "images of 53 × 53" in asked.facts
+    assert not takes_any_size("peer", graph())
+    half = of_graph("half", graph(pixels="h"), 1, size=Size(usual=5))
+    assert shapes_seen(half, 3) == [(3, 3, 5, 8)]
+
+
+def test_segmenters_and_a_peer_are_timed_at_one_size(tmp_path, capsys):
+    files = [written(tmp_path / f"{name}.onnx", size=size) for name, size in (("one", 31), ("two", 29))]
+    (tmp_path / "free.onnx").write_bytes(graph(pixels="h"))
+    words = [*map(str, files), str(tmp_path / "free.onnx"), "--size", "41", "--rounds", "1", "--out", str(tmp_path)]
+    assert main(["bench", "models", *words[:2], *words[3:]]) == 0
+    output = capsys.readouterr().out
+    assert "batch 1: two: " in output
+    assert output.count("images of 41 × 41") == 2
+    assert output.count("MB at most while it runs") == 2
+    assert main(["bench", "models", *words]) == 2
+    assert "sides of 41 pixels, or free ones, got ['batch', 3, 'h', 8]" in capsys.readouterr().err
+    del words[3:5]  # the first model's size
+    assert main(["bench", "models", *words]) == 0
+    output = capsys.readouterr().out
+    assert "two: costs: reads" in output
+    assert "images of 29 × 29" in output
+    assert "images of 8 × 31" in output
+
+
+def test_a_run_keeps_its_own_size_where_torch_runs_it(tmp_path, capsys):
+    """Trained at 24, of a network whose example has 32."""
+    network = create("unet-8", image=32, classes=2).eval()
+    card = dataclasses.replace(find_task("segment").new_card("unet-8", network), size=24)
+    save_model(network, tmp_path / "run/model.safetensors", card)
+    words = [str(tmp_path / "run"), "--runtime", "torch", "--rounds", "1", "--out", str(tmp_path)]
+    assert main(["bench", "models", *words]) == 0
+    assert "MFLOP at 32 × 32" in capsys.readouterr().out
+    assert main(["bench", "models", *words, "--size", "24"]) == 2
+    assert "--size: expected 32, the side of what" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_preset_of_label_maps_is_built_for_the_size(tmp_path, capsys):
+    words = ["unet-8", "--size", "48", "--runtime", "onnxruntime,torch", "--rounds", "1", "--out", str(tmp_path)]
+    assert main(["bench", "models", *words]) == 0
+    output = capsys.readouterr().out
+    assert "images of 48 × 48" in output
+    assert "batch 1: unet-8 (torch): " in output
+
+
+def test_translators_have_no_size(tmp_path, capsys):
+    assert main(["bench", "models", "transformer-base", "--size", "32", "--out", str(tmp_path)]) == 2
+    assert "transformer-base: expected a model of images, got one for the task translate" in capsys.readouterr().err
 
 
 def test_models_are_for_models_only(capsys, tmp_path):
@@ -258,6 +328,55 @@ def test_resolution(tmp_path, capsys, monkeypatch, files):
         assert f"{name}: grows with pixels to the power: " in output
     assert main(["bench", "resolution", "icam-pipes", "--rounds", "1", "--out", str(tmp_path)]) == 2
     assert "a preset or a peer, which can be built for any side" in capsys.readouterr().err
+
+
+def test_large_images_are_seen_as_a_whole_and_in_tiles(tmp_path, capsys):
+    file = written(tmp_path / "reads.onnx", size=32)
+    words = [str(file), "--peer", str(tmp_path / "peer.onnx"), "--size", "48,80", "--rounds", "1"]
+    (tmp_path / "peer.onnx").write_bytes(graph())
+    assert main(["bench", "resolution", *words, "--tile", "32", "--out", str(tmp_path)]) == 0
+    output = capsys.readouterr().out
+    for name in ("reads", "reads in tiles of 32", "peer"):
+        assert re.search(rf"80 × 80: {name}: .* ms \(.*\), [\d.]+ MB at most · .* × the time at 48\n", output)
+        assert f"{name}: grows with pixels to the power: " in output
+    assert len(list(tmp_path.glob("resolution-reads-peer-*.svg"))) == 1
+
+
+def test_a_model_in_tiles_answers_as_predict_does(tmp_path):
+    model = load(written(tmp_path / "reads.onnx"))
+    label_map = np.random.default_rng(0).integers(0, 3, (53, 97))
+    (found,) = model.predict(painted(label_map), tile=32, overlap=16)
+    seen, scores = model.in_tiles(32)(painted(label_map))
+    np.testing.assert_array_equal(seen, found.label_map)
+    np.testing.assert_array_equal(scores, found.scores)
+
+
+def test_memory_in_tiles_is_less_than_as_a_whole(tmp_path):
+    file, side = written(tmp_path / "reads.onnx"), 1600
+    whole = of_graph("reads", file.read_bytes(), 1, size=Size(side)).footprint(1)
+    in_tiles = tiled("tiles", file, load(file).in_tiles(64), side, 64, 1).footprint(1)
+    assert in_tiles.ran < whole.ran / 2
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["small.onnx"], "small.onnx: expected a preset or a peer, which can be built for any side"),
+        (["--size", "9,9"], "--size: expected different integers"),
+        (["--tile", "0"], "--tile: expected at least 1, got 0"),
+        (["reads.onnx", "reads.onnx"], "the models: expected each once"),
+        (["--peer", "peer.onnx", "peer.onnx", "--tile", "64"], "the models: expected each once"),
+        (["peer.onnx", "--tile", "64"], "--tile: expected a model that sees images in tiles, got none; leave it out"),
+        (["transformer-base"], "transformer-base: expected a model of images, got one for the task translate"),
+    ],
+)
+def test_bad_resolutions_get_one_line(files, words, says, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(files)
+    written(files / "reads.onnx")
+    assert main(["bench", "resolution", *words, "--rounds", "1", "--out", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1
 
 
 def test_files_of_one_name_have_names_of_their_own():

@@ -16,6 +16,8 @@ from foveal.runtime.packaged import FILE, WEIGHTS
 from foveal.tasks.task import Evaluation, Explanation, Exported, Predictor, Result, Task
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import nn
 
 
@@ -210,6 +212,10 @@ class Model:
     def timed(self, session: Any) -> "Callable[[int], Callable[[], Any]] | None":
         """How a session of its graph answers a batch, where that takes more than one call; as it is timed."""
         return self._task.timed(self, session)
+
+    def in_tiles(self, tile: int | None = None) -> "Callable[[NDArray[np.uint8]], Any] | None":
+        """What sees a large image in tiles of this side, as `foveal predict` does; None where its task has no tiles."""
+        return self._task.in_tiles(self, tile)
 
     @naming_extras()
     def save_pretrained(self, folder: str | Path) -> Path:

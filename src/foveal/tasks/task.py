@@ -24,6 +24,8 @@ from foveal.runtime.card import Card
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor, nn
 
     from foveal.progress import Progress
@@ -290,6 +292,12 @@ class Task(ABC):
     def timed(self, model: "Model", session: Any) -> "Callable[[int], Callable[[], Any]] | None":
         """Of its exported graph, in a session: batch → what answers that many random inputs. None where one call
         of the graph does.
+        """
+        return None
+
+    def in_tiles(self, model: "Model", tile: int | None) -> "Callable[[NDArray[np.uint8]], Any] | None":
+        """What an exported model makes of an image (H, W, 3) as `foveal predict` does: seen in tiles of this side where
+        it is larger. tile None: the side that `foveal predict` takes. None where images are only ever seen as a whole.
         """
         return None
 

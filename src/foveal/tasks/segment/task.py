@@ -1,6 +1,6 @@
 """The task `segment`: which class each pixel of an image shows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +9,8 @@ from foveal.tasks.segment.card import BACKGROUND, SegmentCard
 from foveal.tasks.task import Evaluation, Explanation, Exported, Predictor, Settled, Task
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import nn
 
     from foveal.data.segments import SegmentSource
@@ -127,6 +129,14 @@ class SegmentTask(Task):
         from foveal.tasks.segment.export import export_onnx
 
         return export_onnx(model.network, model.card)  # type: ignore[arg-type]
+
+    def in_tiles(self, model: "Model", tile: int | None) -> "Callable[[NDArray[np.uint8]], Any]":
+        from foveal.tasks.segment.options import PredictOptions
+        from foveal.tasks.segment.segmenter import segmenter_of
+
+        usual = PredictOptions()
+        options = usual if tile is None else PredictOptions(tile=tile, overlap=min(usual.overlap, tile // 2))
+        return segmenter_of(model, options).answer
 
 
 TASK = SegmentTask()

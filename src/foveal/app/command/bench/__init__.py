@@ -23,7 +23,8 @@ BENCHES = {  # what is typed → its module, which has `measure(bench) -> None`;
     "resolution": "foveal.app.command.bench.resolution",
 }
 WITHOUT_TORCH = ("models", "resolution")  # what runs exported files
-FLAGS = ("models", "peer", "batch", "runtime", "max_length")  # what a bench obeys where its OBEYS names it
+# what a bench obeys where its OBEYS names it
+FLAGS = ("models", "peer", "batch", "runtime", "size", "tile", "max_length")
 LARGEST = 2**20  # tokens, or samples at once
 
 
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "models",
         metavar="MODEL",
         nargs="*",
-        help="exported files, runs, presets, weights that come with foveal; the others are compared with the first",
+        help="exported files, others' .onnx, runs, presets, weights that come with foveal; compared with the first",
     )
     parser.add_argument(
         "--peer",
@@ -44,6 +45,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--batch", metavar="A,B", help="samples at once (default: 1, or what the bench names)")
     parser.add_argument("--runtime", metavar="A,B", help=f"of models: {', '.join(RUNTIMES)} (default: onnxruntime)")
+    parser.add_argument(
+        "--size", metavar="A,B", help="sides of the images in pixels (default: the model's, or what the bench names)"
+    )
+    parser.add_argument(
+        "--tile",
+        metavar="N",
+        type=int,
+        help="of resolution: side of the tiles that larger images are seen in (default: as foveal predict has them)",
+    )
     add_device(parser)
     parser.add_argument(
         "--threads",

@@ -8,12 +8,12 @@ Before anything is timed, each contender answers twice: a model that drops out, 
 is refused. Exported files and peers run without torch; runs and presets are exported in memory first, or run by torch
 where --runtime says so. torch.compile makes its graphs before the warm-up, and the time of that is a row of its own;
 where it cannot, a row says why, and the others are timed. Where one call of a graph is no answer, its task says what
-answers: a whole sentence, step by step.
+answers: a whole sentence, step by step. Images have the side that --size names, else that of the model's card; a
+graph that leaves its sides free is fed with it.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,32 +21,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveal.app.command.bench.compiled import CannotCompileError, Compiled
+from foveal.app.command.bench.graph import (
+    Contender,
+    Size,
+    asked_sides,
+    expect_images,
+    image_preset,
+    is_peer,
+    of_graph,
+    read_graph,
+)
 from foveal.deploy.measure.clock import Job, Timing
-from foveal.deploy.measure.footprint import footprint
-from foveal.errors import FovealError, counted, expect, expect_plain_file, reading, unknown
+from foveal.errors import FovealError, counted, expect, unknown
 from foveal.report.bench import RUNTIMES, Bench, Row
 from foveal.report.plot import curve
 from foveal.report.table import plain_name
+from foveal.runtime.card import ImageCard
 from foveal.runtime.onnx_names import EXPORTED
-from foveal.runtime.onnx_session import opened
-from foveal.tasks.load import load
+from foveal.tasks.load import find_model, load
 from foveal.tasks.model import Model
 
-OBEYS = ("models", "peer", "batch", "runtime")  # the flags that it obeys
+OBEYS = ("models", "peer", "batch", "runtime", "size")  # the flags that it obeys
 
 LARGEST_BATCH = 4096
-KINDS = {"tensor(uint8)": np.uint8, "tensor(float)": np.float32}
-
-
-@dataclass(frozen=True)
-class Contender:
-    """One model in one runtime."""
-
-    name: str
-    job: Callable[[int], Job]  # of a batch
-    graph: bytes | None = None  # of onnxruntime: what a process of its own would open
-    facts: tuple[str, ...] = field(default=())  # parameters, work, size of the file: in words
-    compiled: Mapping[int, float] = field(default_factory=dict)  # of a batch: seconds until its graph was made
 
 
 def measure(bench: Bench) -> None:
@@ -67,8 +64,16 @@ def measure(bench: Bench) -> None:
         "name an exported file, a run or a preset",
     )
     called = short_names([*asked.models, *asked.peer])
-    contenders = [one for name in asked.models for one in _ours(name, called[name], runtimes, bench.threads)]
-    contenders += [of_graph(called[file], read_graph(Path(file)), bench.threads) for file in asked.peer]
+    side = _side(asked.size)
+    models = {name: _opened(name, side, bench.threads) for name in asked.models if not is_peer(name)}
+    usual = (model.card.size for model in models.values() if isinstance(model.card, ImageCard))
+    size = Size(side, next(usual, None))
+    contenders: list[Contender] = []
+    for name in (*asked.models, *asked.peer):
+        if name in models:
+            contenders += _ours(name, models[name], called[name], runtimes, bench.threads, size)
+        else:
+            contenders.append(of_graph(called[name], read_graph(Path(name)), bench.threads, size=size))
     names = [one.name for one in contenders]
     bench.stem = plain_name("-".join(["models", *dict.fromkeys(called.values())]))[:80]
     expect(len(set(names)) == len(names), "the models", "one of each name", ", ".join(names))
@@ -87,7 +92,7 @@ def measure(bench: Bench) -> None:
         if one.compiled:
             words = " · ".join(f"{seconds:.1f} s for batch {batch}" for batch, seconds in one.compiled.items())
             bench.add(Row(f"{one.name}: compiled before the warm-up", words, "", None, ""))
-        held = "" if one.graph is None else _held(one.graph, max(batches), bench.threads)
+        held = _held(one, max(batches))
         bench.add(Row(f"{one.name}: costs", ", ".join((*one.facts, held) if held else one.facts), "", None, ""))
 
 
@@ -124,9 +129,9 @@ def _per_sample(timing: Timing, batch: int) -> str:
     return f"{median:.3f} ms per sample ({low:.3f}–{high:.3f})"
 
 
-def _held(graph: bytes, batch: int, threads: int) -> str:
+def _held(one: Contender, batch: int) -> str:
     try:
-        held = footprint(graph, batch, threads)
+        held = None if one.footprint is None else one.footprint(batch)
     except FovealError as error:  # what was timed is not lost for it
         return str(error)
     if held is None:
@@ -137,10 +142,21 @@ def _held(graph: bytes, batch: int, threads: int) -> str:
     )
 
 
-def _ours(name: str, label: str, runtimes: list[str], threads: int) -> Iterator[Contender]:
-    model = load(name, device="cpu", threads=threads) if not name.endswith(EXPORTED) else load(name, threads=threads)
+def _opened(name: str, side: int | None, threads: int) -> Model:
+    if side is not None and find_model(name) is None:
+        return image_preset(name, side)
+    model = load(name, threads=threads) if name.endswith(EXPORTED) else load(name, device="cpu", threads=threads)
+    if side is not None:
+        expect_images(model, name)
+    return model
+
+
+def _ours(name: str, model: Model, label: str, runtimes: list[str], threads: int, size: Size) -> Iterator[Contender]:
+    size = size.or_of(model)
     if model.is_exported:
-        yield of_graph(label, read_graph(Path(name)), threads, (model.card.model,), model)
+        yield of_graph(
+            label, read_graph(model.path or Path(name)), threads, (model.card.model,), model=model, size=size
+        )
         return
     import torch
 
@@ -150,63 +166,22 @@ def _ours(name: str, label: str, runtimes: list[str], threads: int) -> Iterator[
     if model.random:
         print(f"{name}: no weights come with foveal, so they are random: times are those of any weights")
     network: Any = model.network
-    facts = (f"{parameters(network):,} parameters", f"{flops(network, *network.example()) / 1e6:.1f} MFLOP")
+    example = network.example()
+    # of images, what the network takes where torch runs it; an exported graph makes it of those of its card's size
+    side = int(example[0].shape[-1]) if isinstance(model.card, ImageCard) else None
+    at = "" if side in (None, size.side) else f" at {side} × {side}"
+    facts = (f"{parameters(network):,} parameters", f"{flops(network, *example) / 1e6:.1f} MFLOP{at}")
     for runtime in runtimes:
         if runtime == "onnxruntime":
-            yield of_graph(label, model.graph(), threads, facts, model)
-        elif runtime == "compile":
+            yield of_graph(label, model.graph(), threads, facts, model=model, size=size)
+            continue
+        fits = size.asked in (None, side)
+        expect(fits, "--size", f"{side}, the side of what {name} takes in the runtime {runtime}", size.asked)
+        if runtime == "compile":
             made = Compiled(network)
             yield Contender(f"{label} ({runtime})", made, None, facts, made.seconds)
         else:
             yield Contender(f"{label} ({runtime})", _in_torch(network, runtime), None, facts)
-
-
-def of_graph(
-    name: str, content: bytes, threads: int, facts: tuple[str, ...] = (), model: Model | None = None
-) -> Contender:
-    """model: whose graph it is; it knows how it answers, where that takes more than one call."""
-    facts = (*facts, f"{len(content):,} bytes")
-    try:
-        session = opened(content, threads)
-    except ModuleNotFoundError:
-        raise
-    except Exception as error:  # noqa: BLE001 — onnxruntime has an exception for each kind of damage
-        words = " ".join(str(error).split())[:160]
-        raise FovealError(f"{name}: expected an ONNX graph, got a file that onnxruntime cannot open: {words}") from None
-
-    searched = None if model is None else model.timed(session)
-    if searched is not None:
-        return Contender(name, searched, None, facts)
-
-    def job(batch: int) -> Job:
-        feed = {one.name: _noise(one, batch) for one in session.get_inputs()}
-
-        def once() -> Any:
-            try:
-                return session.run(None, feed)
-            except Exception as error:  # noqa: BLE001 — a graph from anybody may fail in any operator
-                words = " ".join(str(error).split())[:160]
-                raise FovealError(f"{name}: expected an answer to {batch} samples, got {words}") from None
-
-        return once
-
-    return Contender(name, job, content, facts)
-
-
-def _noise(one: Any, batch: int) -> NDArray[Any]:
-    """An image as bytes, or as numbers, for an input of a graph; a side without a number is the batch."""
-    expect(one.type in KINDS, f"the input {one.name}", f"one of {', '.join(KINDS)}", one.type)
-    first, *rest = one.shape
-    free = [side for side in rest if not isinstance(side, int)]
-    expect(not free, f"the input {one.name}", "sides with numbers, but for the batch", one.shape)
-    shape = [batch if not isinstance(first, int) else first, *rest]
-    expect(shape[0] == batch, f"the input {one.name}", f"any batch, or {batch}", one.shape, f"give --batch {first}")
-    draw = np.random.default_rng(0)
-    return (
-        draw.integers(0, 256, shape, np.uint8)
-        if one.type == "tensor(uint8)"
-        else draw.standard_normal(shape, np.float32)
-    )
 
 
 def noise(network: Any, batch: int) -> tuple[Any, ...]:
@@ -265,6 +240,14 @@ def _arrays(answer: Any) -> list[NDArray[Any]]:
     return [np.asarray(part) for part in (answer if isinstance(answer, (list, tuple)) else [answer])]
 
 
+def _side(text: str | None) -> int | None:
+    if text is None:
+        return None
+    sides = asked_sides(text)
+    expect(len(sides) == 1, "--size", "one integer, as contenders are timed side by side", text)
+    return sides[0]
+
+
 def _batches(text: str) -> list[int]:
     try:
         counts = [int(word) for word in text.split(",")]
@@ -273,9 +256,3 @@ def _batches(text: str) -> list[int]:
     fits = bool(counts) and min(counts) >= 1 and max(counts) <= LARGEST_BATCH
     expect(fits, "--batch", f"integers from 1 to {LARGEST_BATCH:,}, such as 1,4,16", text)
     return counts
-
-
-def read_graph(file: Path) -> bytes:
-    expect_plain_file(file)
-    with reading(file):
-        return file.read_bytes()
