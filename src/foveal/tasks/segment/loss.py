@@ -20,6 +20,7 @@ from foveal.losses.set_prediction import set_loss
 from foveal.losses.topology import skeleton_recall
 from foveal.models.segmenting import Learned
 from foveal.tasks.segment.choose import thin_classes
+from foveal.tasks.segment.drawn import drawn_areas
 from foveal.tasks.segment.recipe import SegmentRecipe
 
 
@@ -32,10 +33,7 @@ class SegmentLoss(nn.Module):
         """train: the images that are learned from; often: how often each is drawn, None: all alike."""
         super().__init__()
         self.recipe = recipe
-        # of pixels as they are seen: rare classes are drawn more often than they are there
-        times = np.ones(len(train)) if often is None else len(train) * often / often.sum()
-        seen = np.round(16 * times[:, None] * source.areas[train]).astype(np.int64)
-        weight = pixel_weights(seen) if recipe.balance == "weights" else None
+        weight = pixel_weights(drawn_areas(recipe, source, train, often)) if recipe.balance == "weights" else None
         self.register_buffer("weight", weight, persistent=False)
         self.thin = [place + 1 for place in thin_classes(source.properties(train))]
 
