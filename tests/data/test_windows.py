@@ -1,10 +1,10 @@
-"""Windows of images and label maps: image and map move together, and findings are pasted where they are allowed."""
+"""Windows of images and label maps: image and map move together."""
 
 import pytest
 import torch
 
 from foveal.data.augment import VARIATIONS, Variation
-from foveal.data.windows import Labelled, drawn_window, pasted, reflected, shown
+from foveal.data.windows import Labelled, drawn_window, reflected, shown, shown_labels
 
 
 def sample(height=13, width=17):
@@ -35,7 +35,7 @@ def test_image_and_labels_move_together(name):
     one, v = sample(23, 23), VARIATIONS[name]
     for seed in range(20):
         torch.manual_seed(seed)
-        matrix = drawn_window(one, 16, v)
+        matrix = drawn_window(one.labels, 16, v)
         image, labels = shown(one, matrix, 16)
         assert image.shape == (3, 16, 16)
         assert labels.shape == (16, 16)
@@ -47,14 +47,14 @@ def test_a_window_shows_what_it_is_laid_on():
     one, v = sample(40, 60), Variation(turn=30, zoom=0.3, transposed=True, upside_down=True)
     for seed in range(50):
         torch.manual_seed(seed)
-        _, labels = shown(one, drawn_window(one, 16, v, (41.0, 20.0)), 16)
+        _, labels = shown(one, drawn_window(one.labels, 16, v, (41.0, 20.0)), 16)
         assert labels.min() <= 41 <= labels.max()
 
 
 def test_windows_lie_everywhere_in_an_image_and_not_outside():
     one = sample(40, 60)
     torch.manual_seed(0)
-    middles = torch.stack([drawn_window(one, 16, Variation())[:, 2] for _ in range(300)])
+    middles = torch.stack([drawn_window(one.labels, 16, Variation())[:, 2] for _ in range(300)])
     low, high = middles.min(0)[0], middles.max(0)[0]
     assert (low >= 8).all()
     assert (low < 10).all()
@@ -73,40 +73,39 @@ def test_reflections_of_places():
     assert reflected(torch.tensor([-0.5, 0.5, 3.5, 4.5, 8.5]), 4).tolist() == [0.5, 0.5, 3.5, 3.5, 0.5]
 
 
-def test_findings_are_pasted_with_their_labels():
-    images, labels = torch.full((2, 3, 8, 8), 0.5), torch.zeros(2, 8, 8, dtype=torch.long)
-    labels[0, 2:4, 3:6] = 2
-    images[0, :, 2:4, 3:6] = 0.9
+def test_without_a_variation_a_window_lies_as_its_image():
+    one = sample(23, 29)
     for seed in range(10):
         torch.manual_seed(seed)
-        found, truth = pasted(images, labels, torch.tensor([False, True]))
-        assert torch.equal(found[0], images[0])
-        assert torch.equal(truth[0], labels[0])
-        assert (truth[1] == 2).sum() == 6
-        assert torch.allclose(found[1][:, truth[1] == 2], torch.tensor(0.9))
-        assert torch.allclose(found[1][:, truth[1] == 0], torch.tensor(0.5))
+        matrix = drawn_window(one.labels, 16)
+        assert matrix[:, :2].tolist() == [[16, 0], [0, 16]]
 
 
-def test_pasted_findings_are_as_bright_against_their_surroundings_as_before():
-    images, labels = torch.full((2, 3, 8, 8), 0.5), torch.zeros(2, 8, 8, dtype=torch.long)
-    images[1] = 0.2
-    labels[0, :3, :3], images[0, :, :3, :3] = 1, 0.8
-    torch.manual_seed(1)
-    found, truth = pasted(images, labels, torch.tensor([False, True]))
-    assert torch.allclose(found[1][:, truth[1] == 1], torch.tensor(0.5))
+def test_a_crop_shows_a_part_of_the_window():
+    """Its area is at least what it says, and its sides differ by at most the stretch."""
+    one, v = sample(40, 60), Variation(crop=0.55, stretch=0.25)
+    torch.manual_seed(0)
+    sides = torch.stack([drawn_window(one.labels, 16, v)[:, :2].abs().sum(1) for _ in range(300)]) / 16
+    area, wider = sides.prod(1), sides[:, 0] / sides[:, 1]
+    assert sides.max() <= 1
+    assert 0.55 * 0.77 < area.min() < 0.6  # what would be wider than the window is cut
+    assert wider.min() < 0.85
+    assert wider.max() > 1.2
+    assert wider.log().abs().max() <= 0.25
 
 
-def test_a_finding_that_fills_its_window_is_pasted_and_no_number_is_lost():
-    images, labels = torch.rand(2, 3, 8, 8), torch.zeros(2, 8, 8, dtype=torch.long)
-    labels[0] = 1
-    found, truth = pasted(images, labels, torch.tensor([False, True]))
-    assert found.isfinite().all()
-    assert (truth[1] == 1).all()
+def test_a_shift_reaches_over_the_border_by_its_share_of_the_side():
+    one, v = sample(40, 60), Variation(shift=0.1)
+    torch.manual_seed(0)
+    middles = torch.stack([drawn_window(one.labels, 16, v)[:, 2] for _ in range(500)])
+    low, high = middles.min(0)[0], middles.max(0)[0]
+    assert (low >= 8 - 1.6 - 1e-4).all()
+    assert (low < 7).all()
+    assert 53 < high[0] <= 53.6 + 1e-4
 
 
-@pytest.mark.parametrize("labels", [0, 255])
-def test_without_findings_nothing_is_pasted(labels):
-    images, maps = torch.rand(2, 3, 8, 8), torch.full((2, 8, 8), labels)
-    found, truth = pasted(images, maps, torch.tensor([True, True]))
-    assert torch.equal(found, images)
-    assert torch.equal(truth, maps)
+def test_labels_alone_are_those_beside_the_image():
+    one = sample(23, 29)
+    torch.manual_seed(0)
+    matrix = drawn_window(one.labels, 16, VARIATIONS["strong"])
+    assert torch.equal(shown_labels(one.labels, matrix, 16), shown(one, matrix, 16)[1])

@@ -27,6 +27,7 @@ from foveal.data import pack as pack
 from foveal.data import packed_maps as packed_maps
 from foveal.data import parallel as parallel
 from foveal.data import parallel_files as parallel_files
+from foveal.data import paste as paste
 from foveal.data import pipes as pipes
 from foveal.data import read as read
 from foveal.data import read_any as read_any
@@ -71,6 +72,7 @@ __all__ = [
     "packed_maps",
     "parallel",
     "parallel_files",
+    "paste",
     "pipes",
     "read",
     "read_any",

@@ -29,13 +29,21 @@ def test_what_is_open_is_chosen_and_the_reasons_name_it():
     recipe, reasons = choose(SegmentRecipe(), PROPERTIES, ("hole", "crack"))
     assert (recipe.zoom, recipe.size, recipe.found, recipe.paste, recipe.skeleton) == (1.0, 256, 2 / 3, 0.5, 1.0)
     assert recipe.epochs == 160
-    assert [line.split(" ")[0] for line in reasons] == ["zoom", "size", "found", "paste", "skeleton", "epochs"]
+    assert [line.split(" ")[0] for line in reasons] == [
+        "zoom",
+        "size",
+        "found",
+        "paste",
+        "skeleton",
+        "augment",
+        "epochs",
+    ]
     assert "crack" in reasons[4]
     assert "hole" not in reasons[4]
 
 
 def test_what_is_given_stays():
-    given = SegmentRecipe(zoom=2.0, size=64, found=0.5, paste=0.0, skeleton=0.0, epochs=3)
+    given = SegmentRecipe(zoom=2.0, size=64, found=0.5, paste=0.0, skeleton=0.0, epochs=3, augment="pipe")
     assert choose(given, PROPERTIES, ("hole", "crack")) == (given, ())
 
 

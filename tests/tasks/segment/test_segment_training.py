@@ -108,6 +108,8 @@ def test_where_each_query_looked_is_drawn(run, data, tmp_path):
         ({"found": 1.5}, "--found: expected a share from 0 to 1"),
         ({"model": "icam-segg"}, "icam-seg"),
         ({"size": 16}, "--size"),
+        ({"ohem": 1.5}, "--ohem: expected a share from 0 to 1"),
+        ({"ohem": 0.2, "focal": 2.0}, "--ohem: expected 0 beside --focal"),
     ],
 )
 def test_bad_recipes(data, tmp_path, fields, words):
@@ -131,6 +133,35 @@ def test_labels_in_the_middles_of_cells():
     assert at_cells(labels, torch.zeros(1, 2, 2, 2)).tolist() == [[[16, 20], [255, 255]]]
 
 
+def of_queries(data, **changes):
+    """The loss of a model with three queries."""
+    task = find_task("segment")
+    recipe = SegmentRecipe(data=str(data), **FIELDS | {"balance": "none"} | changes)
+    source = task.read(recipe)
+    recipe, _ = task.settled(recipe, source)
+    torch.manual_seed(0)
+    queries = ((torch.randn(2, 3, 4), torch.randn(2, 3, 4, 4)),)
+    labels = torch.zeros(2, 16, 16, dtype=torch.long)
+    labels[0, 3:6, 2:13], labels[1, 8:12, 8:12] = 1, 2
+    learned = Learned(torch.randn(2, 3, 4, 4), queries=queries)
+    return float(SegmentLoss(recipe, source, source.indices("train"), None)(learned, labels))
+
+
+def test_losses_of_maps_count_beside_that_of_a_set(data):
+    whole = of_queries(data)
+    assert of_queries(data, cldice=1.0) > whole
+    assert of_queries(data, boundary_loss=1.0) != whole
+    assert of_queries(data, dice=0.0) == whole  # the set has its own
+
+
+@pytest.mark.parametrize("changes", [{"focal": 2.0}, {"ohem": 0.2}, {"dice": 0.5}, {"label_smoothing": 0.1}])
+def test_a_model_of_queries_refuses_what_it_would_ignore(data, changes):
+    (name,) = changes
+    words = f"--{name.replace('_', '-')}: expected .* of icam-seg, whose queries have a loss of their own, got"
+    with pytest.raises(FovealError, match=words):
+        of_queries(data, **changes)
+
+
 def test_every_part_of_the_loss_counts(data):
     task = find_task("segment")
     recipe = SegmentRecipe(data=str(data), **FIELDS)
@@ -145,5 +176,11 @@ def test_every_part_of_the_loss_counts(data):
     whole = value()
     for name in ("dice", "boundary", "presence", "deep"):
         assert value(**{name: 0.0}) < whole
+    for name in ("cldice", "boundary_loss"):  # the latter may be below 0
+        assert value(**{name: 0.5}) != whole
+        assert value(**{name: 1.0}) - whole == pytest.approx(2 * (value(**{name: 0.5}) - whole), rel=1e-3)
+    assert value(cldice=1.0) > whole
+    assert value(ohem=1.0) == pytest.approx(whole)
+    assert value(ohem=0.1) > value(ohem=0.5) > whole  # the hardest pixels cost most
     assert value(focal=2.0) != whole
     assert value(balance="none") != whole

@@ -46,6 +46,8 @@ def choose(recipe: SegmentRecipe, properties: Mapping[str, Any], classes: Sequen
         changes["skeleton"] = 1.0 if thin else 0.0
         why = f"most findings are thin of {', '.join(thin)}" if thin else "of no class most findings are thin"
         reasons.append(f"skeleton {changes['skeleton']:g}: {why}")
+    if recipe.augment == "free":  # nothing that is measured says whether gravity matters
+        reasons.append("augment free: not chosen by the data; images with an up and down want --augment mild or pipe")
     if recipe.epochs is None:
         epochs = round(STEPS * 8 / recipe.batch / max(images / recipe.batch, 1))
         changes["epochs"] = min(max(epochs, FEWEST), MOST)

@@ -1,10 +1,11 @@
 """What training a segmenter minimises: a sum of parts, each with the weight that the recipe gives it.
 
-    L = CE(z, y) + w_dice Dice + w_skeleton (1 − skeleton recall) + w_deep Σ CE(z_s, y_s) + w_boundary BCE(b, ∂y)
-        + w_presence BCE(g, y shows k);   of mask classification the set's loss instead
+    L = CE(z, y) + w_dice Dice + w_deep Σ CE(z_s, y_s) + w_boundary BCE(b, ∂y) + w_presence BCE(g, y shows k)
+        + w_skeleton (1 − skeleton recall) + w_cldice (1 − soft clDice) + w_distance boundary loss
 
 Symbols: z logits, enlarged to the labels' size; z_s those of coarser maps, y_s the labels at their cells' middles;
-    b and g what the boundary head and the presence gate say.
+    b and g what the boundary head and the presence gate say. Of models of queries (mask classification), the first row
+    is the loss of the set instead, and z the map that their queries give together.
 """
 
 import numpy as np
@@ -13,14 +14,20 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foveal.data.segments import SegmentSource
-from foveal.losses.boundary import edge_cross_entropy
+from foveal.errors import expect
+from foveal.losses.boundary import boundary_loss, edge_cross_entropy
 from foveal.losses.presence import presence_loss
 from foveal.losses.segmentation import dice, focal, label_cross_entropy, pixel_weights
 from foveal.losses.set_prediction import set_loss
-from foveal.losses.topology import skeleton_recall
+from foveal.losses.topology import skeleton_recall, soft_cldice
 from foveal.models.segmenting import Learned
+from foveal.options import flag
 from foveal.tasks.segment.choose import thin_classes
+from foveal.tasks.segment.drawn import drawn_areas
 from foveal.tasks.segment.recipe import SegmentRecipe
+
+# what the loss of a set has its own forms of, and what says nothing else: the defaults, or nothing
+OF_PIXELS = {"focal": (0.0,), "ohem": (0.0,), "dice": (1.0, 0.0), "label_smoothing": (0.02, 0.0)}
 
 
 class SegmentLoss(nn.Module):
@@ -32,27 +39,33 @@ class SegmentLoss(nn.Module):
         """train: the images that are learned from; often: how often each is drawn, None: all alike."""
         super().__init__()
         self.recipe = recipe
-        # of pixels as they are seen: rare classes are drawn more often than they are there
-        times = np.ones(len(train)) if often is None else len(train) * often / often.sum()
-        seen = np.round(16 * times[:, None] * source.areas[train]).astype(np.int64)
-        weight = pixel_weights(seen) if recipe.balance == "weights" else None
+        weight = pixel_weights(drawn_areas(recipe, source, train, often)) if recipe.balance == "weights" else None
         self.register_buffer("weight", weight, persistent=False)
         self.thin = [place + 1 for place in thin_classes(source.properties(train))]
 
     def forward(self, learned: Learned, labels: Tensor) -> Tensor:
         """labels (B, H, W)."""
         recipe = self.recipe
-        if learned.queries:
-            return set_loss(learned.queries, labels)
         logits = enlarged(learned.logits, labels)
+        loss = self.of_set(learned, labels) if learned.queries else self.of_pixels(learned, logits, labels)
+        if recipe.skeleton and self.thin:
+            loss = loss + recipe.skeleton * skeleton_recall(logits, labels, self.thin)
+        if recipe.cldice:
+            classes = self.thin or range(1, logits.shape[1])
+            loss = loss + recipe.cldice * soft_cldice(logits, labels, classes)
+        if recipe.boundary_loss:
+            loss = loss + recipe.boundary_loss * boundary_loss(logits, labels)
+        return loss
+
+    def of_pixels(self, learned: Learned, logits: Tensor, labels: Tensor) -> Tensor:
+        recipe = self.recipe
         if recipe.focal:
             loss = focal(logits, labels, recipe.focal, self.weight)
         else:
-            loss = label_cross_entropy(logits, labels, self.weight, recipe.label_smoothing)
+            hardest = recipe.ohem or 1.0
+            loss = label_cross_entropy(logits, labels, self.weight, recipe.label_smoothing, hardest)
         if recipe.dice:
             loss = loss + recipe.dice * dice(logits, labels)
-        if recipe.skeleton and self.thin:
-            loss = loss + recipe.skeleton * skeleton_recall(logits, labels, self.thin)
         if recipe.deep:
             for one in learned.deep:
                 loss = loss + recipe.deep * label_cross_entropy(one, at_cells(labels, one), self.weight)
@@ -62,6 +75,13 @@ class SegmentLoss(nn.Module):
         if recipe.presence and learned.presence is not None:
             loss = loss + recipe.presence * presence_loss(learned.presence, labels)
         return loss
+
+    def of_set(self, learned: Learned, labels: Tensor) -> Tensor:
+        for name, unused in OF_PIXELS.items():
+            value = getattr(self.recipe, name)
+            what, wanted = flag(name), f"{unused[0]:g} of {self.recipe.model}, whose queries have a loss of their own"
+            expect(value in unused, what, wanted, f"{value:g}", "leave it out")
+        return set_loss(learned.queries, labels)
 
 
 def enlarged(logits: Tensor, labels: Tensor) -> Tensor:

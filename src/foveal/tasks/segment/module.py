@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from foveal.data.augment import VARIATIONS, Variation, blurred, lit
+from foveal.data.augment import Variation, blurred, hidden, lit, other_text
 from foveal.data.augment import bernoulli as drawn
 from foveal.data.image_input import ImageInput
 from foveal.data.segments import SegmentSource
-from foveal.data.windows import UNLABELLED, drawn_window, pasted, shown
+from foveal.data.windows import UNLABELLED, shown
 from foveal.errors import expect
 from foveal.losses.segmentation import soft_cross_entropy
 from foveal.metrics.segmentation import confusion, measure
@@ -20,6 +20,7 @@ from foveal.models.image_model import channels_last
 from foveal.models.segmenting import learn
 from foveal.tasks.segment.card import SegmentCard
 from foveal.tasks.segment.data import Samples, drawn_as_often
+from foveal.tasks.segment.drawn import Drawing
 from foveal.tasks.segment.graph import Maps, padded
 from foveal.tasks.segment.loss import SegmentLoss
 from foveal.tasks.segment.recipe import SegmentRecipe
@@ -28,8 +29,6 @@ from foveal.training.diverged import expect_finite
 from foveal.training.gather import gathered
 from foveal.training.module import TaskModule
 from foveal.training.schedule import cosine
-
-AIMED = 0.8  # share of the windows of images with findings that are laid on one of them
 
 
 class SegmentModule(TaskModule):
@@ -49,14 +48,11 @@ class SegmentModule(TaskModule):
         super().__init__(channels_last(model), recipe)
         self.card, self.steps, self.teachers = card, steps, teachers
         self.classes = len(card.classes)
-        variation = VARIATIONS[recipe.augment]
-        self.variation = variation or Variation()
-        self.mirrors = variation is not None
+        self.drawing = Drawing(recipe, max(card.zoom, 1.0))  # samples are shrunk before windows are cut
         self.input = ImageInput(card.mean, card.std)
         often = drawn_as_often(source.areas[train], recipe.found or 0.0)
         self.loss = SegmentLoss(recipe, source, train, often)
         self.validated: list[tuple[Tensor, Tensor]] = []
-        self.points: dict[int, list[Tensor]] = {}  # of an image: places that show each of its classes
 
     def amount(self, batch: Samples) -> int:
         return len(batch.samples)
@@ -82,36 +78,14 @@ class SegmentModule(TaskModule):
     @torch.no_grad()
     def windows(self, batch: Samples) -> tuple[Tensor, Tensor]:
         """Windows (B, 3, S, S) in 0…1 and their labels (B, S, S), drawn from the step's seed."""
-        v, side, zoom = self.variation, self.recipe.size, max(self.card.zoom, 1.0)
         images, labels = [], []
         for sample, index in zip(batch.samples, batch.index.tolist(), strict=True):
-            seen = drawn_window(sample, round(side / zoom), v if self.mirrors else Variation(), self.aim(sample, index))
-            image, label = shown(sample, seen, side)
+            image, label = shown(sample, self.drawing.window(sample.labels, index), self.recipe.size)
             images.append(image)
             labels.append(label)
         expect(len(images) > 0, "a batch", "at least one image that can be read", "none")
-        frames, truth = torch.stack(images).to(self.device), torch.stack(labels).to(self.device)
-        if self.recipe.paste:
-            frames, truth = pasted(frames, truth, torch.rand(len(frames), device=self.device) < self.recipe.paste)
-        frames = lit(frames, v)
-        if v.blur:
-            from kornia.filters import get_gaussian_kernel1d
-
-            frames = blurred(frames, get_gaussian_kernel1d(7, v.blur).to(frames))
-        if v.noise:
-            frames = frames + v.noise * drawn(frames, 1 / 3) * torch.randn_like(frames)
-        return frames.clamp(0.0, 1.0), truth
-
-    def aim(self, sample: Any, index: int) -> tuple[float, float] | None:
-        """A pixel that a window should show: of one of the image's classes, or anywhere."""
-        if index not in self.points:
-            self.points[index] = places(sample.labels)
-        known = self.points[index]
-        if not known or float(torch.rand(())) > AIMED:
-            return None
-        some = known[int(torch.randint(len(known), ()))]
-        x, y = some[int(torch.randint(len(some), ()))].tolist()
-        return float(x), float(y)
+        frames, truth = self.drawing.pasted(torch.stack(images), torch.stack(labels))
+        return varied(frames.to(self.device), truth.to(self.device), self.drawing.variation)
 
     def normalised(self, images: Tensor) -> Tensor:
         normalised: Tensor = self.input(images)
@@ -157,13 +131,20 @@ def is_backbone(name: str) -> bool:
     return name.startswith(("phi.", "backbone."))
 
 
-def places(labels: Tensor, most: int = 64) -> list[Tensor]:
-    """Of each class that a label map shows, some of its pixels, evenly spread over their order: (n, 2) as (x, y)."""
-    found = []
-    for value in labels.unique().tolist():
-        if value in (0, UNLABELLED):
-            continue
-        rows, columns = (labels == value).nonzero(as_tuple=True)
-        step = max(1, len(rows) // most)
-        found.append(torch.stack([columns, rows], 1)[::step])
-    return found
+def varied(images: Tensor, labels: Tensor, v: Variation | None) -> tuple[Tensor, Tensor]:
+    """Windows (B, 3, S, S) and labels (B, S, S) in another light, focus and noise, some parts hidden."""
+    if v is None:
+        return images, labels
+    if v.text:  # a corner of another window may show a finding: its labels come along
+        both = other_text(torch.cat([images, labels[:, None].to(images)], 1), v.text)
+        images, labels = both[:, :-1], both[:, -1].long()
+    images = lit(images, v)
+    if v.blur:
+        from kornia.filters import get_gaussian_kernel1d
+
+        images = blurred(images, get_gaussian_kernel1d(7, v.blur).to(images))
+    if v.noise:
+        images = images + v.noise * drawn(images, 1 / 3) * torch.randn_like(images)
+    if v.hidden:
+        images = hidden(images, v.hide, v.hidden)
+    return images.clamp(0.0, 1.0), labels

@@ -67,7 +67,13 @@ class SegmentRecipe(TaughtRecipe):
         least=0,
     )
     warmup: float = option(0.05, "share of the run in which the learning rate rises", least=0, below=1)
-    augment: str = option("free", "how strongly images are augmented", AUGMENTATIONS)
+    augment: str = option(
+        "free",
+        "how strongly images are augmented: labels move with what moves, also with the corners of other windows that "
+        "strong shows, and stay under what is hidden; free turns images in any way: where they have an up and down, "
+        "mild or pipe",
+        AUGMENTATIONS,
+    )
     found: float | None = option(
         None,
         "share of the windows of a batch that come from images with a finding; none: what the data have, but at least "
@@ -76,8 +82,9 @@ class SegmentRecipe(TaughtRecipe):
     )
     paste: float | None = option(
         None,
-        "share of the windows that get the findings of another one pasted in; none: half where at least a quarter of "
-        "the images are empty",
+        "copy-paste: share of the windows without findings that get some of other windows, turned as --augment allows "
+        "and scaled, and a quarter of it of those with findings; none: half where at least a quarter of the images are "
+        "empty",
         least=0,
     )
     balance: str = option(
@@ -85,10 +92,24 @@ class SegmentRecipe(TaughtRecipe):
     )
     label_smoothing: float = option(0.02, "label smoothing ε of the cross-entropy", least=0, below=1)
     focal: float = option(0.0, "γ of the focal loss in place of the cross-entropy; 0: the cross-entropy", least=0)
+    ohem: float = option(
+        0.0,
+        "online hard example mining: share of the pixels, those of the largest cross-entropy, that count in it; 0: all",
+        least=0,
+    )
     dice: float = option(1.0, "weight of the Dice loss of the classes that are there", least=0)
     skeleton: float | None = option(
         None,
         "weight of the skeleton recall of thin classes; none: 1 where half of the findings of a class are thin",
+        least=0,
+    )
+    cldice: float = option(
+        0.0, "weight of soft clDice of the classes whose findings are thin, or of all where none are", least=0
+    )
+    boundary_loss: float = option(
+        0.0,
+        "weight of the boundary loss: each pixel's probability by its distance to the edge of the class, which takes "
+        "the CPU's time",
         least=0,
     )
     boundary: float = option(0.5, "weight of the boundary head, of models that have one", least=0)
@@ -108,9 +129,11 @@ class SegmentRecipe(TaughtRecipe):
         super().__post_init__()
         known = self.zoom is None or self.zoom in ZOOMS
         expect(known, "--zoom", f"one of {', '.join(f'{zoom:g}' for zoom in ZOOMS)}", self.zoom)
-        for name in ("found", "paste"):
+        for name in ("found", "paste", "ohem"):
             share = getattr(self, name)
             expect(share is None or share <= 1, f"--{name}", "a share from 0 to 1", share)
+        one = not (self.focal and self.ohem)
+        expect(one, "--ohem", "0 beside --focal", f"{self.ohem:g}", "choose one of them")
 
     def given_way(self, own: Mapping[str, Any]) -> dict[str, Any]:
         """How images may vary is a matter of the data."""
