@@ -1,6 +1,6 @@
 """The task `segment`: which class each pixel of an image shows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from foveal.data.segments import SegmentSource
     from foveal.progress import Progress
+    from foveal.tasks.ablation import Ablation
     from foveal.tasks.model import Model
     from foveal.tasks.segment.recipe import SegmentRecipe
     from foveal.training.harness import Machine, Training
@@ -114,6 +115,11 @@ class SegmentTask(Task):
         from foveal.tasks.segment.export import export_onnx
 
         return export_onnx(model.network, model.card)  # type: ignore[arg-type]
+
+    def ablations(self) -> "Mapping[str, Ablation]":
+        from foveal.tasks.segment.ablate import ABLATIONS
+
+        return ABLATIONS
 
 
 TASK = SegmentTask()
