@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from training.little import FLAGS, a_set, result, rows, same_run, typed
 
 from foveal.app import cli
 from foveal.app.cli import main
+from foveal.app.command import ablate
 from foveal.errors import FovealError
 from foveal.report import progress as progress_module
 from foveal.tasks.task import all_tasks, find_task
@@ -73,6 +75,20 @@ def test_the_tables_of_an_ablation_are_listed(capsys):
     status, out, err = run_cli(capsys, "ablate", "icam", "--only", "?")
     assert (status, err) == (0, "")
     assert "first" in out.splitlines()
+
+
+def test_no_two_tasks_have_an_ablation_of_one_name():
+    names = [name for task in all_tasks() for name in task.ablations()]
+    assert {"icam", "peers", "segment", "segment-peers", "transformer"} <= set(names)
+    assert len(set(names)) == len(names)
+
+
+def test_an_ablation_whose_name_is_taken_is_named(monkeypatch, capsys):
+    first, second = (SimpleNamespace(name=name, ablations=lambda one=name: {"parts": one}) for name in "ab")
+    monkeypatch.setattr(ablate, "all_tasks", lambda: [first, second])
+    monkeypatch.setattr(ablate, "left_out", print)
+    assert ablate.known() == {"parts": "a"}
+    assert capsys.readouterr().out == "the ablation parts of b: another task has one of this name\n"
 
 
 def test_a_whole_run_says_little(data, tmp_path):

@@ -113,6 +113,52 @@ def test_a_gate_that_is_shut_leaves_no_pixel_of_its_class():
         assert (model(x).argmax(1) == 0).all()
 
 
+def test_without_its_gate_the_classes_stand_as_they_are():
+    model, plain, x = made(), IcamSeg(dataclasses.replace(SMALL, gate=False)).eval(), images(32, 16)
+    state = model.state_dict()
+    left = plain.load_state_dict(state, strict=False)
+    assert (left.missing_keys, left.unexpected_keys) == ([], ["gate.weight", "gate.bias"])
+    with torch.no_grad():
+        learned = learn(model, x)
+        logits = learned.logits.clone()
+        logits[:, 1:] -= F.logsigmoid(learned.presence)[..., None, None]
+        assert (plain(x) - logits).abs().max() < 1e-5
+        assert learn(plain, x).presence is None
+
+
+def test_without_what_images_have_in_common_a_class_is_what_this_one_adds():
+    model, plain, x = made(), IcamSeg(dataclasses.replace(SMALL, common=False)).eval(), images(32, 16)
+    left = plain.load_state_dict(model.state_dict(), strict=False)
+    assert (left.missing_keys, left.unexpected_keys) == ([], ["common"])
+    with torch.no_grad():
+        assert (plain(x) - model(x)).abs().max() > 1e-3
+        model.common.zero_()
+        assert (plain(x) - model(x)).abs().max() < 1e-6
+
+
+def test_without_layers_a_query_is_its_first_look():
+    plain, x = made(dataclasses.replace(SMALL, layers=0)), images(32, 16)
+    with torch.no_grad():
+        content = plain.embed(plain.norm(F.avg_pool2d(plain.see(x)[0], 2).permute(0, 2, 3, 1)))
+        memory = plain.position.embed(content).flatten(1, 2)
+        first = plain.first(torch.nn.Identity(), memory, content.flatten(1, 2))
+        assert torch.equal(plain.gather(plain.see(x)[0]), first)
+
+
+@pytest.mark.parametrize("changes", [{"gate": False}, {"common": False}, {"layers": 0}])
+def test_gradients_reach_every_parameter_of_what_is_left(changes):
+    assert unreached(made(dataclasses.replace(SMALL, **changes)), images(32, 16)) == []
+
+
+def test_fields_that_are_not_given_are_those_of_before():
+    """Which weights are drawn, and in which order, is as it was: files and seeds stay what they are."""
+    torch.manual_seed(0)
+    model = IcamSeg(SMALL)
+    torch.manual_seed(0)
+    bare = IcamSeg(dataclasses.replace(SMALL, common=False)).state_dict()
+    assert all(torch.equal(bare[name], one) for name, one in model.state_dict().items() if name != "common")
+
+
 def test_it_is_saved_and_loaded(tmp_path):
     assert is_loaded(made(), images(16, 32), tmp_path)
 
@@ -131,6 +177,8 @@ def test_onnx_on_any_size():
         ({"stages": (Stage(7, stride=2, squeeze=False),)}, "strides 4, 8, …"),
         ({"stages": (Stage(7, squeeze=False), Stage(7, squeeze=False))}, "strides 4, 8, …"),
         ({"stem": 0}, "IcamSeg's stem"),
+        ({"layers": -1}, "IcamSeg's layers"),
+        ({"gate": 1}, "IcamSeg's gate: expected True or False, got 1"),
     ],
 )
 def test_bad_fields(changes, words):

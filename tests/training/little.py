@@ -14,8 +14,9 @@ from safetensors.torch import load_file
 
 from foveal.errors import FovealError
 from foveal.tasks.task import find_task
-from foveal.training import journal
+from foveal.training import journal, sweep
 from foveal.training.harness import Machine, train
+from foveal.training.run_folder import finished
 
 SIDE = 32
 FIELDS = {
@@ -81,6 +82,21 @@ def a_set(folder, count=23, multi_label=False, splits="train train val train tes
 def trained(recipe, folder, **options):
     """A run of classification in this process; its result."""
     return train(find_task("classify"), recipe, folder, **options)
+
+
+def sweeps_here(monkeypatch):
+    """Every run of a sweep in this process, without one of its own; the variants that were run."""
+    done = []
+
+    def run_all(runs, flags, jobs, diverging=False):
+        for run in runs:
+            if finished(run.recipe, run.folder, resume=True) is None:
+                done.append(run.folder.parent.name)
+                options = {"resume": True, "machine": Machine("cpu"), "origin": {"gpu": "a GPU"}}
+                train(find_task(run.task), run.recipe, run.folder, **options)
+
+    monkeypatch.setattr(sweep, "run_all", run_all)
+    return done
 
 
 def killed_and_resumed(recipe, folder, monkeypatch, checkpoints=1):

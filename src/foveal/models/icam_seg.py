@@ -58,8 +58,10 @@ class IcamSegConfig:
     refine: int = 1  # blocks of the path at each stride
     width: int = 32  # C, of tokens and queries
     heads: int = 2
-    layers: int = 1  # L
+    layers: int = 1  # L; 0: the first look alone
     hidden: int = 32  # of the gated feed-forward network
+    common: bool = True  # e; without: a class is only what this image has of it
+    gate: bool = True  # g
     dropout: float = 0.0
     family: str = field(default="icam_seg", init=False)
 
@@ -115,9 +117,11 @@ class IcamSeg(nn.Module):
         self.first = Projected(width, width, config.classes)
         self.layers = nn.ModuleList(CrossBlock(config) for _ in range(config.layers))
         self.answer, self.bias = nn.Linear(width, path), nn.Parameter(torch.zeros(config.classes, 1, 1))
-        self.common = nn.Parameter(nn.init.normal_(torch.empty(config.classes, path)))  # e
-        self.gate = nn.Linear(width, 1)
-        nn.init.constant_(self.gate.bias, 2.0)  # open, until it is learned what an image does not show
+        drawn = nn.init.normal_(torch.empty(config.classes, path))
+        self.common = nn.Parameter(drawn) if config.common else None  # e
+        self.gate = nn.Linear(width, 1) if config.gate else None
+        if self.gate is not None:
+            nn.init.constant_(self.gate.bias, 2.0)  # open, until it is learned what an image does not show
         # while it learns
         self.deep = nn.ModuleList(nn.Conv2d(path, config.classes, 1) for _ in strides[1:])
         self.boundary = nn.Conv2d(path, 1, 1)
@@ -170,10 +174,14 @@ class IcamSeg(nn.Module):
 
     def decide(self, maps: list[Tensor]) -> Learned:
         queries = self.gather(maps[0])
-        presence = self.gate(queries[:, 1:])[..., 0]  # (B, K)
-        pixels = self.pixels(maps[-1])
-        classes = (self.common + self.answer(queries)) * self.config.path**-0.5
+        pixels, classes = self.pixels(maps[-1]), self.answer(queries)
+        if self.common is not None:
+            classes = self.common + classes
+        classes = classes * self.config.path**-0.5
         logits = torch.einsum("bkc,bchw->bkhw", classes, pixels) + self.bias
+        if self.gate is None:
+            return Learned(logits)
+        presence = self.gate(queries[:, 1:])[..., 0]  # (B, K)
         opened = F.pad(F.logsigmoid(presence), (1, 0))  # the background is always there
         return Learned(logits + opened[..., None, None], presence=presence)
 
@@ -215,11 +223,14 @@ def _check(config: IcamSegConfig) -> None:
         "path",
         "width",
         "heads",
-        "layers",
         "hidden",
     ):
         expect_integer(getattr(config, name), f"IcamSeg's {name}")
-    expect_integer(config.refine, "IcamSeg's refine", 0)
+    for name in ("layers", "refine"):
+        expect_integer(getattr(config, name), f"IcamSeg's {name}", 0)
+    for name in ("common", "gate"):
+        value = getattr(config, name)
+        expect(isinstance(value, bool), f"IcamSeg's {name}", "True or False", short_repr(value))
     expect(config.classes > 1, "IcamSeg's classes", "at least 2, of which the first is the background", config.classes)
     fits = config.width % config.heads == 0
     expect(fits, "IcamSeg's heads", f"a divisor of the width {config.width}", config.heads)

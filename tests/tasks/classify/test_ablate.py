@@ -6,21 +6,18 @@ import numpy as np
 import pytest
 from cards import classify_card
 from PIL import Image
-from training.little import a_set, trained
+from training.little import a_set, sweeps_here
 
 from foveal.app.cli import main
 from foveal.deploy.measure.cost import parameters
 from foveal.errors import FovealError
 from foveal.models import imagenet
 from foveal.models.zoo import create, presets
-from foveal.tasks.classify import ablate_time
+from foveal.tasks import ablation_time
 from foveal.tasks.classify.ablate import ABLATIONS, BASE, OWN, PARTS, patches
 from foveal.tasks.classify.graph import export_onnx
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.load import load
-from foveal.training import sweep
-from foveal.training.harness import Machine
-from foveal.training.run_folder import finished
 from foveal.training.sweep import PlannedRun
 from foveal.vision.same_shape import SAME_SHAPE
 
@@ -138,17 +135,7 @@ def test_weights_that_are_not_there_are_named_before_anything_is_trained(monkeyp
 
 @pytest.fixture
 def in_this_process(monkeypatch):
-    """Every run of a sweep, without a process of its own; what was run."""
-    done = []
-
-    def run_all(runs, flags, jobs, diverging=False):
-        for run in runs:
-            if finished(run.recipe, run.folder, resume=True) is None:
-                done.append(run.folder.parent.name)
-                trained(run.recipe, run.folder, resume=True, machine=Machine("cpu"), origin={"gpu": "a GPU"})
-
-    monkeypatch.setattr(sweep, "run_all", run_all)
-    return done
+    return sweeps_here(monkeypatch)
 
 
 @pytest.mark.slow
@@ -200,8 +187,8 @@ def test_a_file_that_cannot_be_had_has_no_time(tmp_path, monkeypatch, capsys):
         (tmp_path / "some.onnx").write_bytes(good)
         return tmp_path / "some.onnx"
 
-    monkeypatch.setattr(ablate_time, "exported", made)
-    columns = ablate_time.time_columns(runs, ("fp32", "int8"))
+    monkeypatch.setattr(ablation_time, "exported", made)
+    columns = ablation_time.time_columns(runs, ("fp32", "int8"), 32)
     assert columns["int8 ms"]["CBAM"] == columns["int8 change"]["CBAM"] == "–"
     assert columns["int8 ms"]["none"] != "–"
     assert ("none", "seed1", "int8") in asked

@@ -245,8 +245,8 @@ def test_what_is_unlabelled_counts_nowhere():
 
 def test_the_headline_is_the_figure_that_decides():
     whole = predicted(ABC)[0]
-    assert headline(whole)(None) == pytest.approx(scores_of(ABC).figures[DECIDES].value)
-    assert headline(whole)(np.ones((5, 3))).shape == (5,)
+    assert headline(whole.confusions)(None) == pytest.approx(scores_of(ABC).figures[DECIDES].value)
+    assert headline(whole.confusions)(np.ones((5, 3))).shape == (5,)
 
 
 def test_an_image_that_cannot_be_read_is_left_out():

@@ -9,7 +9,8 @@ from training.sentences import FLAGS, sentences
 from foveal.app.cli import main
 from foveal.errors import FovealError
 from foveal.models.zoo import create
-from foveal.tasks.translate.ablate import AS_IT_IS, BASE, TABLES, TransformerAblation, same, table_of, varied
+from foveal.tasks.ablation import same_training
+from foveal.tasks.translate.ablate import AS_IT_IS, BASE, TABLES, TransformerAblation, table_of, varied
 from foveal.tasks.translate.recipe import TranslateRecipe
 from foveal.training import sweep
 
@@ -26,8 +27,8 @@ def test_every_variant_can_be_built(table, name):
         "norm": "post",
         "label smoothing": "0.1",
     }
-    assert same(recipe, base) == (own.get(table) == name)  # what the base is already has no row
-    assert not same(recipe, base.changed(config={"norm": "pre"})) or name == "pre"
+    assert same_training(recipe, base) == (own.get(table) == name)  # what the base is already has no row
+    assert not same_training(recipe, base.changed(config={"norm": "pre"})) or name == "pre"
     built = create(recipe.model, source_vocab=300, target_vocab=300, **recipe.config)
     plain = create(base.model, source_vocab=300, target_vocab=300)
     assert repr(built) != repr(plain) or table in ("label smoothing", "positions") or own[table] == name

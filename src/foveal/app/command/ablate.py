@@ -12,6 +12,7 @@ from foveal.app.command.train import add_arguments as add_training
 from foveal.app.command.train import check_machine, folds_of, machine_flags, name_in_usage, seeds_of
 from foveal.errors import unknown
 from foveal.options import add_flags, from_flags
+from foveal.packages import left_out
 from foveal.report.table import plain_name, write_tables
 from foveal.tasks.ablation import Ablation
 from foveal.tasks.task import all_tasks, find_task
@@ -49,10 +50,16 @@ def add_more(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
 
 
 def known() -> dict[str, Ablation]:
-    """All ablations of all tasks."""
+    """All ablations of all tasks. Where two tasks have one of the same name, the first one's is meant: foveal's own
+    come before those of packages.
+    """
     found: dict[str, Ablation] = {}
     for task in all_tasks():
-        found |= {name: one for name, one in task.ablations().items() if name not in found}
+        for name, one in task.ablations().items():
+            if name in found:
+                left_out(f"the ablation {name} of {task.name}: another task has one of this name")
+            else:
+                found[name] = one
     return found
 
 
@@ -87,11 +94,12 @@ def run(args: argparse.Namespace) -> int:
     def place(table: str, name: str) -> Path:
         return folder / plain_name(f"{table}-{name}")
 
-    plans = {
+    every = {
         (table, name): list(plan(task.name, build, place(table, name), folds, seeds))
         for table, builds in variants.items()
         for name, build in builds.items()
     }
+    plans = ablation.distinct(every, data)
     everything = [one for runs in plans.values() for one in runs]
     expect_outside(folder, recipe.data)
     expect_sweep_folder(folder, args.resume, everything)
@@ -100,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
     run_all(
         [one for runs in further.values() for one in runs], machine_flags(args), args.jobs, diverging=ablation.diverging
     )
-    runs = plans | further
+    runs = dict(plans) | further
     if args.train_only:
         print(
             f"all runs of {folder} are trained: the same command with --resume instead of --train-only makes the table"

@@ -7,10 +7,10 @@ them cut down to ICAM's flops and to its parameters.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foveal.errors import FovealError, expect
+from foveal.errors import expect
 from foveal.report.table import Table
 from foveal.runtime.packaged import IMAGENET
-from foveal.tasks.ablation import Ablation, Plans, Variants
+from foveal.tasks.ablation import Ablation, Plans, Variants, expect_buildable, peers
 from foveal.tasks.classify.recipe import ClassifyRecipe
 
 Fields = Mapping[str, Any]  # of the model's config
@@ -73,7 +73,7 @@ class ClassifyAblation(Ablation):
         over = "one seed" if seeds == 1 else f"{seeds} seeds, from {recipe.seed} on"
         timed = ""
         if self.precisions:
-            from foveal.tasks.classify.ablate_time import METHOD
+            from foveal.tasks.ablation_time import METHOD
 
             timed = f" {METHOD}"
         return (
@@ -139,11 +139,7 @@ class Peers(ClassifyAblation):
         return (BASE, *OWN, *presets("peer"))
 
     def variants(self, recipe: ClassifyRecipe, only: Sequence[str] | None) -> dict[str, dict[str, ClassifyRecipe]]:
-        do = "leave it out: where there are weights of ImageNet, the table has a line for them"
-        expect(recipe.model == BASE, "--model", f"{BASE}, which the others are compared with", recipe.model)
-        expect(recipe.init_from is None, "--init-from", "none, for models from scratch", recipe.init_from, do)
-        chosen = [name for name in self.tables if only is None or name in only or name == BASE]
-        built = {name.replace(f":{IMAGENET}", ", ImageNet"): _peer(recipe, name) for name in chosen}
+        built = peers(recipe, self.tables, only, _peer)
         _expect_buildable({self.title: built})
         return {self.title: built}
 
@@ -172,9 +168,8 @@ ABLATIONS: dict[str, Ablation] = {
 }
 
 
-def _peer(recipe: ClassifyRecipe, name: str) -> ClassifyRecipe:
-    """The recipe of a peer, of NAME or NAME:imagenet, for images of the recipe's size; --config is of the first."""
-    model, _, weights = name.partition(":")
+def _peer(recipe: ClassifyRecipe, model: str) -> ClassifyRecipe:
+    """The recipe of a peer for images of the recipe's size; --config is of the first."""
     size = recipe.size
     own: dict[str, Fields] = {
         BASE: recipe.config,
@@ -182,7 +177,7 @@ def _peer(recipe: ClassifyRecipe, name: str) -> ClassifyRecipe:
         "pvt-micro": {},  # its positions are for half the side: their tables would be most of the model
     }
     config = dict(own.get(model, {"image": size}))
-    return recipe.changed(model=model, config=config, init_from=weights or None)
+    return recipe.changed(model=model, config=config)
 
 
 def patches(recipe: ClassifyRecipe) -> dict[str, Fields]:
@@ -213,15 +208,7 @@ def patches(recipe: ClassifyRecipe) -> dict[str, Fields]:
 
 
 def _expect_buildable(variants: Mapping[str, Mapping[str, ClassifyRecipe]]) -> None:
-    """Raise a FovealError for a variant that cannot be built, before any is trained.
-
-    Two classes do: the data is not read yet.
-    """
+    """Two classes do: the data is not read yet."""
     from foveal.tasks.classify.training import build
 
-    for table, builds in variants.items():
-        for name, recipe in builds.items():
-            try:
-                build(recipe, 2, fresh=False)
-            except FovealError as error:
-                raise FovealError(f"the variant {name} of {table}: {error}; name other tables with --only") from None
+    expect_buildable(variants, lambda recipe: build(recipe, 2, fresh=False))

@@ -1,29 +1,21 @@
-"""Two ways to build a model, compared: the difference of a figure with its interval, on the same images.
-
-    Δ = mean over seeds of figure(B) − figure(A), its interval as metrics/difference.py has it
-
-Each image is tested once for each seed (by the run whose fold it is in), so the folds' tests are one test of all
-images.
-"""
+"""Two ways to build a classifier, compared on the same images by the figure that decides: see tasks/over_seeds.py."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foveal.errors import expect
 from foveal.metrics.classification import average_precision, balanced_accuracy, mean
-from foveal.metrics.difference import Difference, Headline, paired_difference
+from foveal.metrics.difference import Difference, Headline
 from foveal.metrics.ranking import Array
 from foveal.runtime.answers import probabilities
+from foveal.tasks import over_seeds
 from foveal.tasks.classify.predictions import Predicted
 
 
 def pooled(runs: Sequence[Predicted]) -> Predicted:
     """The tests of several folds as one, in the order of the files' names."""
-    files = [file for run in runs for file in run.files]
-    expect(len(set(files)) == len(files), "the runs' tests", "every image once", "some twice")
-    order = np.argsort(np.array(files))
+    files, order = [file for run in runs for file in run.files], over_seeds.order_of_names(runs)
     truth, logits = (np.concatenate([getattr(run, part) for run in runs])[order] for part in ("truth", "logits"))
     model = np.repeat(np.arange(len(runs)), [len(run.files) for run in runs])[order]
     return Predicted(tuple(files[place] for place in order), runs[0].classes, truth, logits, model)
@@ -70,15 +62,4 @@ def difference(
     """B − A, both given as seed → pooled test. groups (N,): which images belong together,
     in the order of the files' names.
     """
-    seeds = sorted(set(base) & set(other))
-    expect(bool(seeds), "the seeds of two builds", "some in common", "none")
-    for seed in seeds:
-        expect(
-            base[seed].files == other[seed].files,
-            "two builds",
-            "the same test images",
-            "others",
-            "compare runs on the same data",
-        )
-    pairs = [(headline(base[seed], multi_label), headline(other[seed], multi_label)) for seed in seeds]
-    return paired_difference(pairs, len(base[seeds[0]].files), groups, resamples)
+    return over_seeds.difference(base, other, lambda one: headline(one, multi_label), groups, resamples)

@@ -88,6 +88,6 @@ class SegmentEvaluation(Evaluation):
         if not self.resamples or first.predicted.files != other.predicted.files:
             return UNDEFINED
         groups = None if self.source.group is None else self.source.group[first.rows]
-        pair = headline(first.predicted), headline(other.predicted)
+        pair = headline(first.predicted.confusions), headline(other.predicted.confusions)
         found = paired_difference([pair], len(first.predicted), groups, self.resamples)
         return difference_in_words(found.value, found.low, found.high)

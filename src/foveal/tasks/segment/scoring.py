@@ -130,9 +130,9 @@ def _in_parts(of: Measure, count: int) -> Measure:
     return figures
 
 
-def headline(predicted: Predicted) -> Headline:
+def headline(confusions: NDArray[np.int64]) -> Headline:
     """The figure that decides, as a function of the weights of the images."""
-    of = segmentation.measure(predicted.confusions)
+    of = segmentation.measure(confusions)
     return lambda weight: of(weight)["mIoU"]
 
 

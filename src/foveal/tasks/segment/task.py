@@ -1,6 +1,6 @@
 """The task `segment`: which class each pixel of an image shows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from foveal.data.segments import SegmentSource
     from foveal.progress import Progress
+    from foveal.tasks.ablation import Ablation
     from foveal.tasks.model import Model
     from foveal.tasks.segment.recipe import SegmentRecipe
     from foveal.training.harness import Machine, Training
@@ -137,6 +138,11 @@ class SegmentTask(Task):
         usual = PredictOptions()
         options = usual if tile is None else PredictOptions(tile=tile, overlap=min(usual.overlap, tile // 2))
         return segmenter_of(model, options).answer
+
+    def ablations(self) -> "Mapping[str, Ablation]":
+        from foveal.tasks.segment.ablate import ABLATIONS
+
+        return ABLATIONS
 
 
 TASK = SegmentTask()

@@ -11,7 +11,7 @@ import numpy as np
 from foveal.data.parallel import Parallel
 from foveal.errors import expect
 from foveal.report.table import Table
-from foveal.tasks.ablation import Ablation, Plans, Variants
+from foveal.tasks.ablation import Ablation, Plans, Variants, same_training
 from foveal.tasks.translate.recipe import TranslateRecipe
 from foveal.training.run_folder import read_result
 
@@ -84,7 +84,7 @@ class TransformerAblation(Ablation):
         found = {BASE: {AS_IT_IS: recipe}}
         for table in TABLES if only is None else only:
             built = {name: varied(recipe, change) for name, change in TABLES[table].items()}
-            found[table] = {name: one for name, one in built.items() if not same(one, recipe)}
+            found[table] = {name: one for name, one in built.items() if not same_training(one, recipe)}
         return found
 
     def results(self, variants: Variants, plans: Plans, data: Parallel) -> list[Table]:
@@ -105,14 +105,6 @@ class TransformerAblation(Ablation):
 def split_of(data: Parallel) -> str:
     """The split that is reported."""
     return "test" if len(data.splits.get("test", ())) else "val"
-
-
-def same(one: TranslateRecipe, other: TranslateRecipe) -> bool:
-    """Whether two recipes train the same model in the same way, however they write it."""
-    from foveal.models.zoo import config_of
-
-    configs = [config_of(recipe.model, **recipe.config) for recipe in (one, other)]
-    return configs[0] == configs[1] and one.changed(config={}) == other.changed(config={})
 
 
 def varied(recipe: TranslateRecipe, change: Change) -> TranslateRecipe:

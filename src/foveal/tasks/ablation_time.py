@@ -9,19 +9,21 @@ it, and a line says why.
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from foveal.deploy.measure.clock import Timing, interleaved
 from foveal.errors import FovealError
 from foveal.report.table import UNDEFINED
-from foveal.runtime.onnx_names import EXPORTED
+from foveal.runtime.onnx_names import EXPORTED, INPUT
+from foveal.runtime.onnx_session import opened
 from foveal.runtime.packaged import FILE
-from foveal.tasks.classify.prove import WARM_UP, Answering, by_onnxruntime, timed
 from foveal.tasks.load import load
 from foveal.training.sweep import PlannedRun
 
-ROUNDS = 101  # variants differ by a few per cent
+ROUNDS, WARM_UP = 101, 5  # variants differ by a few per cent
 CALLED = {"fp32": "float32", "int8": "int8"}
 METHOD = (
     "ms: time per image of the exported file, of the first run whose file is within its precision's limits, batch 1, "
@@ -31,14 +33,17 @@ METHOD = (
 )
 
 
-def time_columns(runs: Mapping[str, Sequence[PlannedRun]], precisions: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Head of a column → its cell for each variant. runs: name of a variant → its runs."""
+def time_columns(
+    runs: Mapping[str, Sequence[PlannedRun]], precisions: Sequence[str], side: int
+) -> dict[str, dict[str, str]]:
+    """Head of a column → its cell for each variant. runs: name of a variant → its runs; side: of the image."""
     found = {f"{name} {one}": first_file(name, some, one) for name, some in runs.items() for one in precisions}
-    answers: dict[str, Answering] = {name: by_onnxruntime(file.read_bytes()) for name, file in found.items() if file}
-    if not answers:
+    sessions = {name: opened(file.read_bytes()) for name, file in found.items() if file}
+    if not sessions:
         return {head: dict.fromkeys(runs, UNDEFINED) for one in precisions for head in _heads(one)}
-    size = next(iter(runs.values()))[0].recipe.size
-    taken = timed(answers, np.random.default_rng(0).integers(0, 256, (size, size, 3), np.uint8), ROUNDS)
+    frame = {INPUT: np.random.default_rng(0).integers(0, 256, (1, side, side, 3), np.uint8)}
+    jobs = {name: partial(session.run, None, frame) for name, session in sessions.items()}
+    taken = interleaved(jobs, rounds=ROUNDS, warm_up=WARM_UP)
     columns: dict[str, dict[str, str]] = {}
     base = next(iter(runs))
     for precision in precisions:
@@ -48,7 +53,7 @@ def time_columns(runs: Mapping[str, Sequence[PlannedRun]], precisions: Sequence[
         columns[change] = {
             name: UNDEFINED
             if one is None or first is None or name == base
-            else f"{100 * (one['median'] / first['median'] - 1):+.0f} %"
+            else f"{100 * (one.median / first.median - 1):+.0f} %"
             for name, one in times.items()
         }
     return columns
@@ -79,5 +84,6 @@ def _heads(precision: str) -> tuple[str, str]:
     return f"{CALLED[precision]} ms", f"{CALLED[precision]} change"
 
 
-def _cell(one: Mapping[str, float]) -> str:
-    return f"{one['median']:.2f} ({one['p10']:.2f}–{one['p90']:.2f})"
+def _cell(one: Timing) -> str:
+    median, p10, p90 = (1e3 * part for part in (one.median, one.p10, one.p90))
+    return f"{median:.2f} ({p10:.2f}–{p90:.2f})"
