@@ -37,6 +37,7 @@ from foveal.runtime.onnx_names import EXPORTED, INPUT
 from foveal.runtime.onnx_session import opened
 from foveal.tasks.segment.card import SegmentCard
 from foveal.tasks.segment.graph import Maps
+from foveal.tasks.segment.lean import lean_maps
 from foveal.tasks.segment.options import ExportOptions
 from foveal.tasks.segment.reading import read_for
 from foveal.tasks.segment.recipe import SegmentRecipe
@@ -138,7 +139,7 @@ def export(model: "Model", path: Path, options: ExportOptions) -> ExportedSegmen
 def export_onnx(network: nn.Module, card: SegmentCard, probabilities: bool = False) -> bytes:
     """The file's content, in float32."""
     needed_onnx()
-    maps = Maps(network, card, probabilities).eval()
+    maps = lean_maps(network, card, probabilities)
     unit = int(np.ceil(card.multiple / card.zoom))
     # a little larger than what it was trained on: a model with windows has several of them on its coarsest map
     height = (max(2 * unit, card.size) // unit) * unit + 11

@@ -23,17 +23,22 @@ class Maps(nn.Module):
     """
 
     mean: Tensor
-    std: Tensor
+    std: Tensor | None  # None: the model's weights have it
 
     def __init__(self, model: nn.Module, card: SegmentCard, probabilities: bool = False) -> None:
         super().__init__()
         self.model, self.zoom, self.multiple, self.probabilities = model, card.zoom, card.multiple, probabilities
+        # a power of 2, of the model's stride and the zoom together
+        self.times = float(model.stride) / card.zoom  # type: ignore[arg-type]
+        self.labels: nn.Module | None = None  # makes label maps of logits at the model's stride
         self.register_buffer("mean", 255 * torch.tensor(card.mean)[:, None, None], persistent=False)
         self.register_buffer("std", 255 * torch.tensor(card.std)[:, None, None], persistent=False)
 
     def forward(self, frames: Tensor) -> tuple[Tensor, ...]:
-        small = self.small_logits(frames)
-        logits = self.enlarged(small, frames.shape[1], frames.shape[2])
+        small, (height, width) = self.small_logits(frames), frames.shape[1:3]
+        if self.labels is not None:
+            return self.labels(small)[:, :height, :width], scores(small), small
+        logits = self.enlarged(small, height, width)
         labels = logits.argmax(1).to(torch.uint8)
         answers = (labels, scores(small), small)
         return (*answers, logits.softmax(1)) if self.probabilities else answers
@@ -44,7 +49,8 @@ class Maps(nn.Module):
 
     def small_logits(self, frames: Tensor) -> Tensor:
         """At the model's stride, of frames padded to its multiple."""
-        images = (frames.permute(0, 3, 1, 2).float() - self.mean) / self.std
+        images = frames.permute(0, 3, 1, 2).float() - self.mean
+        images = images if self.std is None else images / self.std
         if self.zoom < 1:
             times = round(1 / self.zoom)
             images = F.avg_pool2d(padded(images, times), times)
@@ -54,10 +60,9 @@ class Maps(nn.Module):
         return logits
 
     def enlarged(self, logits: Tensor, height: int, width: int) -> Tensor:
-        """To the frames' own size; the model's stride and the zoom together are a power of 2."""
-        times = float(self.model.stride) / self.zoom  # type: ignore[arg-type]
-        if times != 1:
-            logits = F.interpolate(logits, scale_factor=times, mode="bilinear")
+        """To the frames' own size."""
+        if self.times != 1:
+            logits = F.interpolate(logits, scale_factor=self.times, mode="bilinear")
         return logits[:, :, :height, :width]
 
 
@@ -71,6 +76,7 @@ def padded(images: Tensor, multiple: int) -> Tensor:
 
 def scores(logits: Tensor) -> Tensor:
     """(B, classes, h, w) → (B, classes)."""
-    probability = logits.softmax(1)
+    shares = (logits - logits.amax(1, keepdim=True)).exp()
+    probability = shares / shares.sum(1, keepdim=True)  # onnxruntime's Softmax of channels takes ten times as long
     found = torch.cat([1 - probability[:, :1], probability[:, 1:]], 1)
     return F.avg_pool2d(found, 3, stride=1, padding=1).amax((2, 3))
