@@ -125,14 +125,20 @@ def test_findings_are_turned_as_windows_may_be(v, several):
 
 
 def test_what_a_border_cuts_off_lies_at_a_border_again():
-    images, labels = torch.rand(2, 3, 31, 31), torch.zeros(2, 31, 31, dtype=torch.long)
-    labels[0, 11:20, :8] = 1  # at the left
-    for seed in range(30):
+    """The side that was cut: ten pixels wide there, and two at its other end."""
+    images, labels = torch.rand(2, 3, 41, 41), torch.zeros(2, 41, 41, dtype=torch.long)
+    labels[0, 11:21, :8], labels[0, 15:17, 8:12] = 1, 1
+    found = components(labels[0].numpy())
+    sides = set()
+    for seed in range(60):
         torch.manual_seed(seed)
-        _, truth = pasted(images, labels, 1.0, FREE)
-        landed = components(truth[1].numpy())
-        for box in landed.box:
-            assert 0 in box or 31 in box
+        truth = torch.zeros(41, 41, dtype=torch.long)
+        what = piece(images[0], labels[0], found, 0, FREE)
+        put(images[1].clone(), truth, what, 1, *corner(what, 41))
+        at = [int(line.sum()) for line in (truth[0], truth[-1], truth[:, 0], truth[:, -1])]
+        assert max(at) >= 5
+        sides.add(int(np.argmax(at)))
+    assert sides == {0, 1, 2, 3}
     torch.manual_seed(0)
     box = components(pasted(images, labels, 1.0, None)[1][1].numpy()).box
     assert (box[:, 0] == 0).all()
@@ -140,12 +146,12 @@ def test_what_a_border_cuts_off_lies_at_a_border_again():
 
 def test_a_finding_from_border_to_border_stays_as_long():
     images, labels = torch.rand(2, 3, 31, 31), torch.zeros(2, 31, 31, dtype=torch.long)
-    labels[0, :, 4:6] = 1
+    labels[0, :, 4:10] = 1
     for seed in range(10):
         torch.manual_seed(seed)
         _, truth = pasted(images, labels, 1.0, FREE)
         lines = (truth[1] == 1).all(0).sum() + (truth[1] == 1).all(1).sum()
-        assert lines >= 2
+        assert lines >= 6
 
 
 def test_thin_and_small_findings_are_not_shrunk_to_nothing():
