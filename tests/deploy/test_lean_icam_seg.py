@@ -19,7 +19,9 @@ BUILDS = {
         "convolution": "tensorflow",
         "stages": (Stage(16, expand=2, squeeze=False), Stage(24, stride=2, kernel=5, expand=3, squeeze=True)),
     },
-    "no blocks in the path, no layers of queries": {"refine": 0, "layers": 1, "path": 12, "heads": 4},
+    "no blocks in the path": {"refine": 0, "layers": 1, "path": 12, "heads": 4},
+    "no gate": {"gate": False},
+    "nothing in common, no layers of queries": {"common": False, "layers": 0},
 }
 
 
@@ -34,7 +36,8 @@ def trained(**changes):
                 part.running_var.uniform_(0.5, 2)
                 part.weight.uniform_(0.5, 1.5)
                 part.bias.normal_(0, 0.3)
-        for bias in (model.bias, model.answer.bias, model.pixels.bias, model.gate.bias):
+        biases = [model.bias, model.answer.bias, model.pixels.bias, *([model.gate.bias] if model.gate else [])]
+        for bias in biases:
             bias.normal_()
     return model
 

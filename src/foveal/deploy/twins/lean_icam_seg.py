@@ -52,9 +52,11 @@ class LeanIcamSeg(nn.Module):
             maps.append(step(seen, maps[-1] if maps else None))
         queries, x = self.gather(maps[0]), maps[-1]  # (B·K, C)
         found = self.answer(queries).unflatten(0, (-1, self.classes)) + self.shown  # (B, K, C_p + 1)
-        presence = self.gate(queries).view(-1, self.classes)[:, 1:]
-        opened = F.pad(F.logsigmoid(presence), (1, 0))[..., None]  # the background is always there
-        products: Tensor = found[..., :-1] @ x.flatten(2) + (found[..., -1:] + opened)
+        added = found[..., -1:]
+        if self.gate is not None:
+            presence = self.gate(queries).view(-1, self.classes)[:, 1:]
+            added = added + F.pad(F.logsigmoid(presence), (1, 0))[..., None]  # the background is always there
+        products: Tensor = found[..., :-1] @ x.flatten(2) + added
         logits: Tensor = products.unflatten(2, x.shape[2:])
         return logits
 
@@ -108,6 +110,7 @@ def of_pixels(model: IcamSeg) -> tuple[nn.Linear, Tensor]:
     made = nn.Linear(model.config.width, path + 1).requires_grad_(False)
     made.weight.copy_(both.T @ answer.weight)
     made.bias.copy_(answer.bias @ both)
-    shown = model.common.double() @ both
+    common = model.bias.new_zeros(len(model.bias), path) if model.common is None else model.common
+    shown = common.double() @ both
     shown[:, -1] += model.bias.flatten()
-    return made, shown.to(model.common.dtype)
+    return made, shown.to(model.bias.dtype)
