@@ -74,6 +74,31 @@ def test_phi_of_an_icam_begins_with_the_start_of_lite0():
         assert name.startswith("phi.") or torch.equal(tensor, before[name]), name
 
 
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        ("icam-seg-small", {}),
+        ("icam-seg", {"backbone": "efficientnet-lite0"}),
+        ("maskformer-micro", {"backbone": "efficientnet-lite0"}),
+        ("attention-unet-micro", {"backbone": "efficientnet-lite0"}),
+    ],
+)
+def test_segmenters_see_as_lite0_does(name, config):
+    model, lite = create(name, classes=3, **config).eval(), create("efficientnet-lite0", classes=1000).eval()
+    begin_with_imagenet(lite, "efficientnet-lite0")
+    seeing = getattr(model, "phi", None) or model.backbone
+    assert begin_with_imagenet(model, name) == len(seeing.state_dict())
+    images = torch.randn(1, 3, 64, 64)
+    with torch.no_grad():
+        maps, wanted = seeing.features(images), dict(zip(lite.strides, lite.features(images), strict=True))
+    compared = [stride for stride in seeing.strides if stride in wanted and (stride < 16 or "backbone" in config)]
+    assert compared
+    for stride, one in zip(seeing.strides, maps, strict=True):
+        if stride in compared:
+            torch.testing.assert_close(one, wanted[stride])
+    assert model.normalisation == lite.normalisation
+
+
 @torch.no_grad()
 def test_a_longer_or_shorter_phi_begins_with_as_many_of_its_stages():
     installed("efficientnet-lite0")
