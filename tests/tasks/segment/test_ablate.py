@@ -98,9 +98,10 @@ def test_what_these_data_do_without_is_not_left_out_once_more(tmp_path, capsys):
         labels[3:15, 4:17] = 1
         Image.fromarray(labels).save(tmp_path / f"full/masks/{number:03d}.png")
     dice, paste, found = "without Dice", "without pasted findings", "findings drawn as often as they are"
-    for folder, share, kept in (("some", 0.9, [dice, paste, found]), ("full", None, [dice])):
+    cases = {"some": ({"found": 0.9}, [dice, paste, found]), "full": ({"skeleton": 1.0}, [dice])}
+    for folder, (fields, kept) in cases.items():
         recipe, source = read(tmp_path / folder)
-        lines = ALL.variants(recipe.changed(found=share), ["dice", "skeleton", "paste", "found"])["parts"]
+        lines = ALL.variants(recipe.changed(**fields), ["dice", "skeleton", "paste", "found"])["parts"]
         plans = {("parts", name): list(plan("segment", one, tmp_path, [None], [0, 1])) for name, one in lines.items()}
         left = ALL.distinct(plans, source)
         assert list(left) == [("parts", name) for name in (AS_IT_IS, *kept)]
