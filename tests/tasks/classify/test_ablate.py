@@ -188,7 +188,10 @@ def test_a_file_that_cannot_be_had_has_no_time(tmp_path, monkeypatch, capsys):
         return tmp_path / "some.onnx"
 
     monkeypatch.setattr(ablation_time, "exported", made)
+    real, sessions = ablation_time.opened, []
+    monkeypatch.setattr(ablation_time, "opened", lambda content: sessions.append(real(content)) or sessions[-1])
     columns = ablation_time.time_columns(runs, ("fp32", "int8"), 32)
+    assert len(sessions) == 1 + 3, "the first one that is opened is slower than its like, and not timed"
     assert columns["int8 ms"]["CBAM"] == columns["int8 change"]["CBAM"] == "–"
     assert columns["int8 ms"]["none"] != "–"
     assert ("none", "seed1", "int8") in asked
