@@ -1,5 +1,6 @@
 # Written by `make stubs`.
 from foveal.training import average as average
+from foveal.training import beginning as beginning
 from foveal.training import cuda_graph as cuda_graph
 from foveal.training import diverged as diverged
 from foveal.training import gather as gather
@@ -14,10 +15,12 @@ from foveal.training import schedule as schedule
 from foveal.training import stages as stages
 from foveal.training import surroundings as surroundings
 from foveal.training import sweep as sweep
+from foveal.training import taught as taught
 from foveal.training import tensorboard as tensorboard
 
 __all__ = [
     "average",
+    "beginning",
     "cuda_graph",
     "diverged",
     "gather",
@@ -32,5 +35,6 @@ __all__ = [
     "stages",
     "surroundings",
     "sweep",
+    "taught",
     "tensorboard",
 ]

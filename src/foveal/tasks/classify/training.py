@@ -1,7 +1,6 @@
 """One run of classification: the model, its teachers and its data in the harness, and how the run ends."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,12 +13,11 @@ from foveal.data.division import splits_of
 from foveal.data.source import Source
 from foveal.errors import FovealError, expect, short_repr
 from foveal.models.icam import Icam
-from foveal.models.imagenet import begin_with_imagenet
 from foveal.models.mbconv import Stages
-from foveal.models.store import begin_with, load_for, normalisation
+from foveal.models.store import load_for, normalisation
 from foveal.models.zoo import config_of, create, families_of
 from foveal.progress import Progress
-from foveal.runtime.packaged import IMAGENET, is_file
+from foveal.runtime.packaged import is_file
 from foveal.tasks.classify.card import ClassifyCard
 from foveal.tasks.classify.data import ClassifyData
 from foveal.tasks.classify.finish import conclude, write_bad
@@ -29,6 +27,7 @@ from foveal.tasks.classify.reading import read_for
 from foveal.tasks.classify.recipe import ClassifyRecipe
 from foveal.tasks.classify.task import TASK
 from foveal.tasks.classify.teachers import Teachers, View, Wanted, read_teachers
+from foveal.training.beginning import begin_with_weights
 from foveal.training.harness import Machine, Training
 from foveal.training.journal import Journal
 from foveal.training.taught import TEACHERS, expect_teachers, teacher_files
@@ -116,14 +115,7 @@ def build(
         if check_cells:
             _expect_cells(model)
     if recipe.init_from is not None and fresh:
-        of_imagenet, all_ = recipe.init_from == IMAGENET, len(model.state_dict())
-        if of_imagenet:
-            fitting = begin_with_imagenet(model, recipe.model)
-        else:
-            fitting = begin_with(model, recipe.init_from, (IMAGENET,))
-        if fitting < all_ and not quiet:
-            line = f"{fitting} of {all_} tensors begin with {recipe.init_from}; the others do not fit and are new"
-            print(line, file=sys.stderr, flush=True)
+        begin_with_weights(model, recipe.init_from, recipe.model, quiet)
     try:
         with torch.no_grad():
             model.eval()(torch.zeros(1, 3, recipe.size, recipe.size))

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,17 +15,17 @@ from foveal.data.division import splits_of
 from foveal.data.name_sketch import TRAINED, sketch
 from foveal.data.segments import SegmentSource
 from foveal.errors import FovealError, counted, expect, short_repr
-from foveal.models.imagenet import begin_with_imagenet
-from foveal.models.store import begin_with, describe, load_for, normalisation, save_model, shapes_of
+from foveal.models.store import describe, load_for, normalisation, save_model, shapes_of
 from foveal.models.zoo import config_of, create, families_of
 from foveal.progress import Progress
-from foveal.runtime.packaged import FILE, IMAGENET, is_file
+from foveal.runtime.packaged import FILE, is_file
 from foveal.tasks.segment.card import BACKGROUND, SegmentCard
 from foveal.tasks.segment.data import SegmentData
 from foveal.tasks.segment.module import SegmentModule
 from foveal.tasks.segment.recipe import SegmentRecipe
 from foveal.tasks.segment.task import TASK
 from foveal.tasks.segment.teachers import Teachers, read_teachers, stand_in
+from foveal.training.beginning import begin_with_weights
 from foveal.training.harness import Machine, Training
 from foveal.training.journal import Journal
 from foveal.training.run_folder import RESULT
@@ -127,14 +126,7 @@ def build(recipe: SegmentRecipe, classes: int, fresh: bool = True, quiet: bool =
         expect(fits, f"the model {recipe.model}", "one that segments", f"one of the family {family}")
         model = create(recipe.model, classes=classes, **recipe.config)
     if recipe.init_from is not None and fresh:
-        of_imagenet, all_ = recipe.init_from == IMAGENET, len(model.state_dict())
-        if of_imagenet:
-            fitting = begin_with_imagenet(model, recipe.model)
-        else:
-            fitting = begin_with(model, recipe.init_from, (IMAGENET,))
-        if fitting < all_ and not quiet:
-            line = f"{fitting} of {all_} tensors begin with {recipe.init_from}; the others do not fit and are new"
-            print(line, file=sys.stderr, flush=True)
+        begin_with_weights(model, recipe.init_from, recipe.model, quiet)
     try:
         side = -(-int(recipe.size or 0) // int(model.multiple)) * int(model.multiple)  # type: ignore[arg-type]
         with torch.no_grad():
