@@ -165,6 +165,18 @@ def test_thin_and_small_findings_are_not_shrunk_to_nothing():
         assert piece(images[0], labels[0], found, 1).mask.sum() >= 9
 
 
+def test_a_net_of_thin_lines_that_loses_all_of_its_pixels_is_left_out():
+    labels = torch.zeros(2, 40, 40, dtype=torch.long)
+    labels[0, 4:24:2, 4:24] = labels[0, 4:24, 4:24:2] = 1
+    images = torch.rand(2, 3, 40, 40)
+    none = 0
+    for seed in range(200):
+        torch.manual_seed(seed)
+        found = pasted(images, labels, 1.0)[1]
+        none += not bool((found[1] > 0).any())
+    assert none < 100
+
+
 def test_windows_without_findings_are_preferred():
     torch.manual_seed(0)
     images, labels = torch.rand(400, 1, 16, 16), torch.zeros(400, 16, 16, dtype=torch.long)

@@ -84,6 +84,7 @@ def test_phi_of_an_icam_begins_with_the_start_of_lite0():
     ],
 )
 def test_segmenters_see_as_lite0_does(name, config):
+    installed("efficientnet-lite0")
     model, lite = create(name, classes=3, **config).eval(), create("efficientnet-lite0", classes=1000).eval()
     begin_with_imagenet(lite, "efficientnet-lite0")
     seeing = getattr(model, "phi", None) or model.backbone

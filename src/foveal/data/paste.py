@@ -62,7 +62,8 @@ def pasted(images: Tensor, labels: Tensor, share: float, v: Variation | None = N
                 known[donor] = components(truth[donor].to(torch.uint8).numpy())
             if (number := _picked(known[donor], labels[0].numel())) is not None:
                 what, value = piece(of[donor], truth[donor], known[donor], number, v), int(known[donor].value[number])
-                put(images[place], labels[place], what, value, *corner(what, labels.shape[-1]))
+                if bool(what.mask.any()):  # shrunk, a net of thin lines may lose all of its pixels
+                    put(images[place], labels[place], what, value, *corner(what, labels.shape[-1]))
     return images, labels
 
 

@@ -57,9 +57,7 @@ def soft_cross_entropy(logits: Tensor, probability: Tensor, class_weight: Tensor
     """The mean over all pixels. probability (B, K + 1, H, W), as logits; class_weight (K + 1,)."""
     fits = logits.dim() == 4 and logits.shape == probability.shape
     expect(fits, "logits and probability", "(B, K + 1, H, W) both", f"{(*logits.shape,)} and {(*probability.shape,)}")
-    each = -(probability * exact(logits).log_softmax(1)).sum(
-        1
-    )  # least where both say the same, whatever a pixel weighs
+    each = -(probability * exact(logits).log_softmax(1)).sum(1)
     weight = torch.ones_like(each) if class_weight is None else (probability * class_weight[:, None, None]).sum(1)
     return (weight * each).sum() / weight.sum()
 

@@ -45,8 +45,7 @@ class TaughtRecipe(Recipe):
     )
     teacher_recipe: str = option(
         TEACHER,
-        "the recipe of these teachers, a shipped one or a YAML file; data, folds and seed are the pupil's, and a "
-        "shipped one has the pupil's augmentation",
+        "the recipe of these teachers, a shipped one or a YAML file",
         metavar="NAME_OR_FILE",
     )
     label_weight: float = option(0.2, "weight of the labels in the loss beside the teachers' probabilities", least=0)

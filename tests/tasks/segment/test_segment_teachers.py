@@ -63,19 +63,32 @@ def test_each_sees_the_window_in_its_own_way_and_the_mean_is_learned():
     plain = (0.0,) * 3, (1.0,) * 3
     teachers = Teachers([Teacher.of(fine, MEAN, STD), Teacher.of(coarse, *plain)])
     teachers.to(torch.device("cpu"))
-    found = teachers(images, 5, 7)
+    found = teachers(images, 4)
     assert fine.seen[0].shape == (2, 3, 32, 32)  # padded to its multiple
     assert coarse.seen[0].shape == (2, 3, 24, 32)
     mean, std = (torch.tensor(one)[:, None, None] for one in (MEAN, STD))
     one = F.avg_pool2d((images - mean) / std, 4).softmax(1)
-    torch.testing.assert_close(found, (one + other(coarse)) / 2)
+    torch.testing.assert_close(found, (one + between(F.avg_pool2d(coarse.seen[0], 8).softmax(1), 5, 7)) / 2)
     assert not found.requires_grad
 
 
-def other(coarse):
-    """The coarser teacher's cells that show the window, read between them."""
-    cells = F.avg_pool2d(coarse.seen[0], 8)[:, :, :3, :4].softmax(1)
-    return F.interpolate(cells, size=(5, 7), mode="bilinear", antialias=True)
+def between(cells, rows, columns):
+    """(B, K, h, w) of cells of 8 pixels at the middles of cells of 4: three parts of the nearest, one of the next."""
+    found = torch.empty(*cells.shape[:2], rows, columns)
+    for y in range(rows):
+        for x in range(columns):
+            parts = 0.0
+            for i, down in neighbours(y, cells.shape[2]):
+                for j, along in neighbours(x, cells.shape[3]):
+                    parts = parts + down * along * cells[:, :, i, j]
+            found[:, :, y, x] = parts
+    return found
+
+
+def neighbours(place, count):
+    nearest = place // 2
+    other = nearest + (1 if place % 2 else -1)
+    return (nearest, 0.75), (min(max(other, 0), count - 1), 0.25)
 
 
 def test_a_pupil_is_taught_by_the_run_before_it(taught):
@@ -103,6 +116,36 @@ def test_a_taught_run_that_is_resumed_has_the_same_weights(taught, data, tmp_pat
     monkeypatch.setattr(SegmentModule, "on_validation_epoch_start", real)
     foveal.train("segment", data=str(data), out=tmp_path / "run", device="cpu", resume=True, **fields)
     one, other = (foveal.load(out).network.state_dict() for out in (taught / "pupil", tmp_path / "run"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_shipped_recipe_of_teachers_and_what_the_data_choose(data, tmp_path, monkeypatch):
+    """The teacher's folder keeps what was left open; pupil and teacher are found to belong together, also resumed."""
+    shipped = tmp_path / "recipes"
+    shipped.mkdir()
+    fields = {name: value for name, value in FIELDS.items() if name != "zoom"} | {"num_teachers": 1, "epochs": 1}
+    own = {name: FIELDS[name] for name in ("model", "config", "batch")}
+    (shipped / "teacher.yaml").write_text(yaml.safe_dump(own | {"epochs": 1}))
+    monkeypatch.setattr(SegmentRecipe, "recipes", shipped)
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    foveal.train("segment", data=str(data), out=whole, device="cpu", **fields)
+    teacher, pupil = foveal.load(whole / "teachers/seed0").card, foveal.load(whole).card
+    assert teacher.zoom == pupil.zoom == 4.0  # images of 36 pixels
+    assert teacher.recipe["augment"] == pupil.recipe["augment"] == "turns"
+    real = SegmentModule.on_validation_epoch_start
+
+    def stop(module):
+        if module.recipe.num_teachers and not module.trainer.fast_dev_run and module.trainer.limit_train_batches == 1.0:
+            raise KeyboardInterrupt
+        real(module)
+
+    monkeypatch.setattr(SegmentModule, "on_validation_epoch_start", stop)
+    with pytest.raises((KeyboardInterrupt, SystemExit, FovealError)):
+        foveal.train("segment", data=str(data), out=stopped, device="cpu", **fields)
+    assert (stopped / "teachers/seed0/result.json").exists()
+    monkeypatch.setattr(SegmentModule, "on_validation_epoch_start", real)
+    foveal.train("segment", data=str(data), out=stopped, device="cpu", resume=True, **fields)
+    one, other = (foveal.load(out).network.state_dict() for out in (whole, stopped))
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 

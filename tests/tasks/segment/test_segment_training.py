@@ -117,6 +117,13 @@ def test_bad_recipes(data, tmp_path, fields, words):
         foveal.train("segment", data=str(data), out=tmp_path / "run", device="cpu", **FIELDS | {"config": {}} | fields)
 
 
+def test_losses_that_a_model_has_of_its_own_are_refused_before_anything_is_written(data, tmp_path):
+    fields = {"size": 64, "zoom": 1.0, "epochs": 1, "dice": 0.5}
+    with pytest.raises(FovealError, match="--dice: expected 1 of maskformer-micro, whose queries have a loss of"):
+        foveal.train("segment", data=str(data), out=tmp_path / "run", model="maskformer-micro", device="cpu", **fields)
+    assert not (tmp_path / "run/recipe.yaml").exists()
+
+
 def test_images_with_findings_are_drawn_as_often_as_asked():
     areas = np.zeros((10, 4), np.int64)
     areas[:, 0] = 100

@@ -47,7 +47,8 @@ class SegmentLoss(nn.Module):
         """labels (B, H, W)."""
         recipe = self.recipe
         logits = enlarged(learned.logits, labels)
-        loss = self.of_set(learned, labels) if learned.queries else self.of_pixels(learned, logits, labels)
+        queries = learned.queries
+        loss = set_loss(queries, labels) if queries else self.of_pixels(learned, logits, labels)
         if recipe.skeleton and self.thin:
             loss = loss + recipe.skeleton * skeleton_recall(logits, labels, self.thin)
         if recipe.cldice:
@@ -76,12 +77,15 @@ class SegmentLoss(nn.Module):
             loss = loss + recipe.presence * presence_loss(learned.presence, labels)
         return loss
 
-    def of_set(self, learned: Learned, labels: Tensor) -> Tensor:
-        for name, unused in OF_PIXELS.items():
-            value = getattr(self.recipe, name)
-            what, wanted = flag(name), f"{unused[0]:g} of {self.recipe.model}, whose queries have a loss of their own"
-            expect(value in unused, what, wanted, f"{value:g}", "leave it out")
-        return set_loss(learned.queries, labels)
+
+def expect_losses(recipe: SegmentRecipe, learned: Learned) -> None:
+    """Raise a FovealError where a recipe asks for losses that its model has forms of its own of. learned: what the
+    model gives.
+    """
+    for name, unused in OF_PIXELS.items() if learned.queries else ():
+        value = getattr(recipe, name)
+        wanted = f"{unused[0]:g} of {recipe.model}, whose queries have a loss of their own"
+        expect(value in unused, flag(name), wanted, f"{value:g}", "leave it out")
 
 
 def enlarged(logits: Tensor, labels: Tensor) -> Tensor:

@@ -62,8 +62,9 @@ class SegmentModule(TaskModule):
         learned = learn(self.model, self.normalised(images))
         loss: Tensor = self.loss(learned, labels)
         if self.teachers is not None:
-            logits = shown_cells(learned.logits, images, int(self.model.stride))
-            taught = soft_cross_entropy(logits, self.teachers(images, *logits.shape[2:]), self.loss.weight)
+            stride = int(self.model.stride)
+            logits = shown_cells(learned.logits, images, stride)
+            taught = soft_cross_entropy(logits, self.teachers(images, stride), self.loss.weight)
             loss = self.recipe.label_weight * loss + taught
         self.log(
             "loss", loss.detach(), prog_bar=True, on_step=False, on_epoch=True, batch_size=len(labels), sync_dist=True
@@ -127,8 +128,10 @@ class SegmentModule(TaskModule):
 
 
 def is_backbone(name: str) -> bool:
-    """Whether a weight of this name belongs to what sees pixels, and may begin with what it learned elsewhere."""
-    return name.startswith(("phi.", "backbone."))
+    """Whether a weight of this name belongs to what sees pixels, and may begin with what it learned elsewhere: Φ, a
+    backbone, or the encoder of transformers' SegFormer.
+    """
+    return name.startswith(("phi.", "backbone.", "net.segformer."))
 
 
 def varied(images: Tensor, labels: Tensor, v: Variation | None) -> tuple[Tensor, Tensor]:

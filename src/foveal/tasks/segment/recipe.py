@@ -9,7 +9,7 @@ from foveal.errors import expect
 from foveal.options import option
 from foveal.runtime.packaged import IMAGENET
 from foveal.tasks.segment.card import ZOOMS
-from foveal.training.taught import TaughtRecipe
+from foveal.training.taught import TEACHER, TaughtRecipe
 
 RECIPES = Path(__file__).parent / "recipes"
 AUGMENTATIONS = ("none", "light", "lamp", "mild", "pipe", "crop", "surface", "turns", "free", "strong")
@@ -18,7 +18,8 @@ AUGMENTATIONS = ("none", "light", "lamp", "mild", "pipe", "crop", "surface", "tu
 @dataclass(frozen=True)
 class SegmentRecipe(TaughtRecipe):
     recipes: ClassVar[Path] = RECIPES
-    same: ClassVar[tuple[str, ...]] = ("data", "fold_column", "fold", "bad", "zoom")
+    same: ClassVar[tuple[str, ...]] = ("data", "fold_column", "fold", "bad")
+    otherwise_same: ClassVar[tuple[str, ...]] = ("size", "zoom", "precision", "cuda_graphs")
     makes_folds: ClassVar[str] = "--fold-column names a column that makes them"
 
     data: str = option(
@@ -26,6 +27,12 @@ class SegmentRecipe(TaughtRecipe):
         "images and label maps: a folder of both, a csv with columns file and mask, COCO, VOC, YOLO, LabelMe or CVAT, "
         "or pipes:N for N rendered ones",
         metavar="PATH",
+    )
+    teacher_recipe: str = option(
+        TEACHER,
+        "the recipe of these teachers, a shipped one or a YAML file; data, folds, --bad and seed are the pupil's, and "
+        "so are size and zoom where it names none; a shipped one has the pupil's augmentation",
+        metavar="NAME_OR_FILE",
     )
     model: str = option(
         "icam-seg", "the model: a preset, or a model file whose build and weights to begin with", metavar="NAME"
@@ -70,8 +77,8 @@ class SegmentRecipe(TaughtRecipe):
     augment: str = option(
         "free",
         "how strongly images are augmented: labels move with what moves, also with the corners of other windows that "
-        "strong shows, and stay under what is hidden; free turns images in any way: where they have an up and down, "
-        "mild or pipe",
+        "strong shows, and stay under what is hidden; free turns images in any way: "
+        "choose mild or pipe where they have an up and down",
         AUGMENTATIONS,
     )
     found: float | None = option(

@@ -55,17 +55,18 @@ class Teachers:
             teacher.input.to(device)
 
     @torch.no_grad()
-    def __call__(self, images: Tensor, rows: int, columns: int) -> Tensor:
-        """Images (B, 3, H, W) in 0…1 → probabilities (B, K + 1, rows, columns)."""
-        return torch.stack([self._answer(one, images, rows, columns) for one in self.teachers]).mean(0)
+    def __call__(self, images: Tensor, stride: int) -> Tensor:
+        """Images (B, 3, H, W) in 0…1 → probabilities (B, K + 1, ⌈H/stride⌉, ⌈W/stride⌉)."""
+        return torch.stack([self._answer(one, images, stride) for one in self.teachers]).mean(0)
 
-    def _answer(self, teacher: Teacher, images: Tensor, rows: int, columns: int) -> Tensor:
-        multiple, stride = int(teacher.model.multiple), int(teacher.model.stride)  # type: ignore[arg-type]
+    def _answer(self, teacher: Teacher, images: Tensor, stride: int) -> Tensor:
+        multiple, own = int(teacher.model.multiple), int(teacher.model.stride)  # type: ignore[arg-type]
         seen = padded(teacher.input(images), multiple).contiguous(memory_format=torch.channels_last)
-        probability = shown_cells(teacher.model(seen).float(), images, stride).softmax(1)
-        if probability.shape[2:] == (rows, columns):
-            return probability
-        return F.interpolate(probability, size=(rows, columns), mode="bilinear", antialias=True)
+        probability = teacher.model(seen).float().softmax(1)
+        if own != stride:
+            size = [-(-side // stride) for side in seen.shape[2:]]
+            probability = F.interpolate(probability, size=size, mode="bilinear", antialias=own < stride)
+        return shown_cells(probability, images, stride)
 
 
 def shown_cells(logits: Tensor, images: Tensor, stride: int) -> Tensor:

@@ -15,12 +15,14 @@ from foveal.data.division import splits_of
 from foveal.data.name_sketch import TRAINED, sketch
 from foveal.data.segments import SegmentSource
 from foveal.errors import FovealError, counted, expect, short_repr
+from foveal.models.segmenting import learn
 from foveal.models.store import describe, load_for, normalisation, save_model, shapes_of
 from foveal.models.zoo import config_of, create, families_of
 from foveal.progress import Progress
 from foveal.runtime.packaged import FILE, is_file
 from foveal.tasks.segment.card import BACKGROUND, SegmentCard
 from foveal.tasks.segment.data import SegmentData
+from foveal.tasks.segment.loss import expect_losses
 from foveal.tasks.segment.module import SegmentModule
 from foveal.tasks.segment.recipe import SegmentRecipe
 from foveal.tasks.segment.task import TASK
@@ -57,6 +59,7 @@ class SegmentTraining(Training):
         share = recipe.batch % machine.devices == 0
         expect(share, "--batch", f"a multiple of the {machine.devices} devices", recipe.batch)
         expect(images >= machine.devices, "--devices", f"at most {images}, one training image each", machine.devices)
+        self.validations_at_end = 1.0
         steps = self.data.steps * (recipe.epochs or 1)
         self.card = card_of(model, recipe, source)
         taught = None if self.teachers is None else self.teachers[0]
@@ -130,10 +133,11 @@ def build(recipe: SegmentRecipe, classes: int, fresh: bool = True, quiet: bool =
     try:
         side = -(-int(recipe.size or 0) // int(model.multiple)) * int(model.multiple)  # type: ignore[arg-type]
         with torch.no_grad():
-            model.eval()(torch.zeros(1, 3, side, side))
+            learned = learn(model.eval(), torch.zeros(1, 3, side, side))
     except (FovealError, RuntimeError, ValueError) as error:  # each model has words of its own
         reason = " ".join(str(error).split())
         raise FovealError(f"--size: expected windows that {recipe.model} takes, got {recipe.size}; {reason}") from None
+    expect_losses(recipe, learned)
     return model.train()
 
 

@@ -91,7 +91,7 @@ def of_graph(
 def takes_any_size(name: str, content: bytes) -> bool:
     """Whether a graph leaves the sides of its images free."""
     shapes = [one.shape for one in _session(name, content, 1).get_inputs()]
-    return any(not isinstance(shape[axis], int) for shape in shapes for axis in _sides(shape))
+    return any(not isinstance(shape[axis], int) for shape in shapes for axis in image_axes(shape))
 
 
 def is_peer(name: str) -> bool:
@@ -138,7 +138,7 @@ def _session(name: str, content: bytes, threads: int) -> Any:
         raise FovealError(f"{name}: expected an ONNX graph, got a file that onnxruntime cannot open: {words}") from None
 
 
-def _sides(shape: list[Any]) -> tuple[int, ...]:
+def image_axes(shape: list[Any]) -> tuple[int, ...]:
     """Which axes are an image's height and width: (B, H, W, 3) or (B, 3, H, W); none where it is no image."""
     if len(shape) != 4:
         return ()
@@ -148,7 +148,7 @@ def _sides(shape: list[Any]) -> tuple[int, ...]:
 def _pixels(session: Any, size: Size) -> tuple[str, ...]:
     """How large the images of a graph are, in words."""
     for shape in (one.shape for one in session.get_inputs()):
-        if axes := _sides(shape):
+        if axes := image_axes(shape):
             height, width = (shape[axis] if isinstance(shape[axis], int) else size.side for axis in axes)
             return () if None in (height, width) else (f"images of {width} × {height}",)
     return ()
@@ -156,7 +156,7 @@ def _pixels(session: Any, size: Size) -> tuple[str, ...]:
 
 def _shape(one: Any, batch: int, size: Size) -> list[int]:
     """What an input of a graph takes; a first side without a number is the batch."""
-    where, shape, sides = f"the input {one.name}", list(one.shape), _sides(one.shape)
+    where, shape, sides = f"the input {one.name}", list(one.shape), image_axes(one.shape)
     expect(one.type in KINDS, where, f"one of {', '.join(KINDS)}", one.type)
     for axis in sides:
         fixed, wanted = isinstance(shape[axis], int), size.asked

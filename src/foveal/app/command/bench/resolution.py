@@ -21,6 +21,7 @@ from foveal.app.command.bench.graph import (
     Size,
     asked_sides,
     expect_images,
+    image_axes,
     image_preset,
     is_peer,
     of_graph,
@@ -146,9 +147,13 @@ def _resized(file: Path, label: str, threads: int) -> AtSide:
     of_graph(label, content, threads)  # says in one line what is no graph
     proto = onnx.load_model_from_string(content)
 
+    axes = proto.graph.input[0].type.tensor_type.shape.dim
+    sides = image_axes([axis.dim_value or axis.dim_param for axis in axes])
+    expect(bool(sides), str(file), "a graph of images, (B, 3, H, W) or (B, H, W, 3)", "another input")
+
     def at(side: int) -> Contender:
-        for place in (2, 3):
-            proto.graph.input[0].type.tensor_type.shape.dim[place].dim_value = side
+        for place in sides:
+            axes[place].dim_value = side
         proto.graph.ClearField("value_info")
         return of_graph(label, proto.SerializeToString(), threads)
 
