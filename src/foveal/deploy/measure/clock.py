@@ -30,18 +30,18 @@ def interleaved(
     rounds: int,
     warm_up: int,
     device: str = "cpu",
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] | None = None,
 ) -> dict[str, Timing]:
     """Each job once a round, after `warm_up` rounds that do not count.
 
-    clock: of the CPU; time.thread_time, for jobs of one thread, leaves out what others on the machine do meanwhile.
+    clock: of the CPU, time.perf_counter unless given; time.thread_time, for jobs of one thread, leaves out what others on the machine do meanwhile.
 
     Every round has an order of its own: a job finds the caches as the one before has left them, which is worth some
     per cent.
     """
     taken: dict[str, list[float]] = {name: [] for name in jobs}
     names, order = list(jobs), random.Random(0)
-    once = _on_gpu if device.startswith("cuda") else partial(_on_cpu, clock)
+    once = _on_gpu if device.startswith("cuda") else partial(_on_cpu, clock or time.perf_counter)
     for number in range(warm_up + rounds):
         order.shuffle(names)
         for name in names:
