@@ -34,7 +34,8 @@ def interleaved(
 ) -> dict[str, Timing]:
     """Each job once a round, after `warm_up` rounds that do not count.
 
-    clock: of the CPU, time.perf_counter unless given; time.thread_time, for jobs of one thread, leaves out what others on the machine do meanwhile.
+    clock: of the CPU, time.perf_counter unless given; time.thread_time, for jobs of one thread, leaves out what others
+    on the machine do meanwhile.
 
     Every round has an order of its own: a job finds the caches as the one before has left them, which is worth some
     per cent.
