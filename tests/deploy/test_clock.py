@@ -30,3 +30,9 @@ def test_the_median_and_the_spread_are_those_of_the_job(monkeypatch):
 def test_one_round_has_no_spread():
     timing = interleaved({"a": lambda: None}, rounds=1, warm_up=0)["a"]
     assert timing.median == timing.p10 == timing.p90
+
+
+def test_another_clock():
+    """One that stands still while jobs run: nothing is taken."""
+    taken = interleaved({"a": lambda: time.sleep(0.001)}, rounds=3, warm_up=0, clock=lambda: 5.0)
+    assert taken["a"].median == 0

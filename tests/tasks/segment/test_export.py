@@ -8,10 +8,12 @@ import pytest
 import torch
 from tasks.segment.squares import FIELDS
 
+from foveal.deploy.onnx.fp16 import halved
+from foveal.deploy.onnx.quantise import plans
 from foveal.models.zoo import create
 from foveal.runtime.onnx_session import opened
 from foveal.tasks.segment.card import SegmentCard
-from foveal.tasks.segment.export import export_onnx
+from foveal.tasks.segment.export import export_onnx, ready_for_int8
 from foveal.tasks.segment.graph import Maps
 
 LITE = {"convolution": "tensorflow", "activation": "relu6"}
@@ -77,3 +79,63 @@ def test_logits_of_every_class_are_not_enlarged():
     assert "ArgMax" not in operators
     assert "BatchNormalization" not in operators
     assert operators.count("Resize") == 1  # of the path, whose maps are two
+
+
+def test_fp16_says_nearly_the_same_in_half_the_weights():
+    model, card = model_and_card("icam-seg")
+    plain, shown = export_onnx(model, card), frames(67, 131)
+    small = halved(plain)
+    held = [
+        sum(one.ByteSize() for one in onnx.load_model_from_string(graph).graph.initializer) for graph in (plain, small)
+    ]
+    assert held[1] < 0.7 * held[0]
+    before, after = (opened(graph).run(None, {"frames": shown}) for graph in (plain, small))
+    np.testing.assert_allclose(after[2], before[2], rtol=0.05, atol=0.05)
+    assert (before[0] == after[0]).mean() > 0.97
+
+
+INT8 = ["icam-seg", "EfficientNet-Lite's padding, shrunk", "two classes", "a U-Net"]
+
+
+@pytest.mark.parametrize("name", [INT8[0], *(pytest.param(one, marks=pytest.mark.slow) for one in INT8[1:])])
+def test_int8_says_nearly_the_same(name):
+    model, card = model_and_card(name)
+    ready, shown = ready_for_int8(model, card, export_onnx(model, card)), black_and_white()
+    for plan in plans(ready, shown, shown[:4]):
+        before, after = (
+            opened(graph).run(["label_map", "logits"], {"frames": frames(67, 131)})
+            for graph in (ready.float32, plan.content)
+        )
+        assert plan.error < 0.1 * before[1].std()
+        assert (before[0] == after[0]).mean() > 0.95
+
+
+def test_int8_begins_with_bytes_and_ends_with_logits():
+    model, card = model_and_card("icam-seg")
+    ready, shown = ready_for_int8(model, card, export_onnx(model, card)), black_and_white()
+    found = {plan.name: plan.content for plan in plans(ready, shown, shown[:4])}
+    graph = onnx.load_model_from_string(found["all convolutions, and what stands between"]).graph
+    weights = [one for one in graph.initializer if len(one.dims) == 4]
+    assert sum(one.data_type == onnx.TensorProto.INT8 for one in weights) == len(weights) - 1 > 10
+    assert first_operators(graph) == {"DequantizeLinear"}
+    others = onnx.load_model_from_string(found["all convolutions but the first"]).graph
+    assert "Cast" in first_operators(others)
+
+
+def black_and_white():
+    """Frames with every byte there is."""
+    whole = np.zeros((2, 64, 64, 3), np.uint8)
+    whole[1] = 255
+    return np.concatenate([frames(64, 64, 6), whole])
+
+
+def first_operators(graph):
+    """Which operators first make other numbers of the frames."""
+    as_they_are, found = {"frames"}, set()
+    for node in graph.node:
+        if node.op_type != "Shape" and not as_they_are.isdisjoint(node.input):
+            if node.op_type in ("Concat", "Expand", "Reshape", "Slice", "Transpose", "Min", "Max"):
+                as_they_are.update(node.output)
+            else:
+                found.add(node.op_type)
+    return found

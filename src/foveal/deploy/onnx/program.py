@@ -9,6 +9,7 @@ from torch._dynamo.exc import UserError
 
 from foveal.deploy.onnx.chunks import graphs
 from foveal.deploy.onnx.file import IR, needed_onnx
+from foveal.deploy.onnx.shapes import constant_shapes
 from foveal.errors import FovealError
 from foveal.runtime.card import Card
 from foveal.runtime.onnx_names import CARD
@@ -17,6 +18,7 @@ from foveal.runtime.onnx_names import CARD
 def described(proto: Any, card: Card) -> bytes:
     """The file's content."""
     onnx = needed_onnx()
+    constant_shapes(proto)
     _strip(proto)
     proto.ir_version = min(proto.ir_version, IR)
     proto.producer_name, proto.producer_version = "foveal", card.foveal

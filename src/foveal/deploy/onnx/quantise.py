@@ -14,6 +14,7 @@ costs in error is seen by quantising it alone.
 """
 
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,9 +40,14 @@ BETWEEN = (
     "Sigmoid",
     "Mul",
     "HardSwish",
+    "Resize",
+    "Concat",
+    "Reshape",
+    "Transpose",
 )
 CLIPPING = ("Relu", "Clip")  # which an int8 convolution does as it rounds: before them a map has another range
 LEAST = 6  # rows and columns of a map that is worth it
+FINE = 4  # stride from which on a map is no longer fine: few channels at many positions are slower in int8
 HALVED = 256  # numbers of a tensor whose storing in 16 bits outweighs a cast
 ROUNDS, WARM_UP = 31, 5
 
@@ -76,26 +82,34 @@ class Blame:
 
 def plans(ready: ReadyForInt8, calibration: NDArray[np.uint8], holdout: NDArray[np.uint8]) -> list[Plan]:
     """Every plan, the fastest first. Frames (N, S, S, 3) each."""
-    wide = _wide(ready.rounded)
-    convolutions = [node for node in wide if node.op_type == "Conv"]
-    between = [node.name for node in wide if node.op_type in BETWEEN]
-    rest = [node.name for node in convolutions[1:]]
+    stem, rest = Nodes(ready.rounded), Nodes(ready.rounded_but_stem)
+    coarse = _coarse(ready.rounded_but_stem, rest.convolutions)
     picks = {
-        "all convolutions but the first, and what stands between": (ready.rounded_but_stem, [*rest, *between]),
-        "all convolutions, and what stands between": (
-            ready.rounded,
-            [*(node.name for node in convolutions), *between],
+        "all convolutions but those of the finest maps, and what stands between": (
+            ready.rounded_but_stem,
+            rest.with_between(coarse) if len(coarse) + 1 < len(rest.convolutions) else [],
         ),
-        "all convolutions but the first": (ready.rounded_but_stem, rest),
+        "all convolutions but the first, and what stands between": (
+            ready.rounded_but_stem,
+            rest.with_between(rest.convolutions[1:]),
+        ),
+        "all convolutions, and what stands between": (ready.rounded, stem.with_between(stem.convolutions)),
+        "all convolutions but the first": (ready.rounded_but_stem, [node.name for node in rest.convolutions[1:]]),
         # depthwise weights are rounded here, too, and stay in float32: what is left where nothing else is near enough
-        "wide ones": (ready.rounded_but_stem, [node.name for node in convolutions[1:] if _group(node) == 1]),
+        "wide ones": (
+            ready.rounded_but_stem,
+            [node.name for node in rest.convolutions[1:] if _group(node) == 1],
+        ),
     }
     made = {name: _quantised(content, nodes, calibration) for name, (content, nodes) in picks.items() if nodes}
     sessions = {name: opened(graph_) for name, graph_ in {"float": ready.float32, **made}.items()}
     expected = _logits(sessions["float"], holdout)
     one = {INPUT: holdout[:1]}
     taken = interleaved(
-        {name: _job(session, one, ready.timed) for name, session in sessions.items()}, rounds=ROUNDS, warm_up=WARM_UP
+        {name: _job(session, one, ready.timed) for name, session in sessions.items()},
+        rounds=ROUNDS,
+        warm_up=WARM_UP,
+        clock=time.thread_time,  # sessions have one thread: a busy machine chooses as an idle one
     )
     found = [
         Plan(
@@ -156,7 +170,7 @@ def _quantised(content: bytes, nodes: Sequence[str], calibration: NDArray[np.uin
 
 
 def _wide(content: bytes) -> list[Any]:
-    """The nodes that make maps of some size."""
+    """The nodes that make maps of some size, up to the logits: an answer is made of these as they are."""
     import onnx
 
     graph = onnx.shape_inference.infer_shapes(onnx.load_model_from_string(content)).graph
@@ -167,11 +181,13 @@ def _wide(content: bytes) -> list[Any]:
     input_sides = sides | {
         node.output[0]: sides.get(node.input[0], []) for node in graph.node if "Pool" in node.op_type
     }
+    answers = _behind(graph, "logits")
     return [
         node
         for node in graph.node
+        if node.output[0] not in answers
         # a side of any length has no number
-        if len(shape := input_sides.get(node.output[0], [])) == 4
+        and len(shape := input_sides.get(node.output[0], [])) == 4
         and all(side == 0 or side >= LEAST for side in shape[2:])
     ]
 
@@ -186,14 +202,15 @@ def _direct(content: bytes) -> bytes:
     held = {one.name: one for one in graph.initializer}
     makers = {node.output[0]: node for node in graph.node}
     read = [name for node in graph.node for name in node.input]
+    known = onnx.shape_inference.infer_shapes(proto).graph
+    bytes_ = {
+        one.name
+        for one in (*known.input, *known.value_info)
+        if one.type.tensor_type.elem_type == onnx.TensorProto.UINT8
+    }
     for node in [node for node in graph.node if node.op_type == "QuantizeLinear"]:
         cast = makers.get(node.input[0])
-        if (
-            cast is None
-            or cast.op_type != "Cast"
-            or read.count(cast.output[0]) != 1
-            or not _are_bytes(cast.input[0], graph, makers)
-        ):
+        if cast is None or cast.op_type != "Cast" or read.count(cast.output[0]) != 1 or cast.input[0] not in bytes_:
             continue
         scale, zero = (numpy_helper.to_array(held[name]) for name in node.input[1:3])
         if scale.size != 1 or abs(float(scale) - 1) > 1e-6 or int(zero) != 0:  # no byte was 255 in calibration
@@ -228,11 +245,45 @@ def _shortly_named(content: bytes) -> bytes:
     return made
 
 
-def _are_bytes(name: str, graph: Any, makers: dict[str, Any]) -> bool:
-    """Whether a tensor is the frames themselves, cut and turned."""
-    while name in makers and makers[name].op_type in ("Reshape", "Transpose"):
-        name = makers[name].input[0]
-    return bool(name == graph.input[0].name)
+class Nodes:
+    """The nodes of a graph that may be quantised."""
+
+    def __init__(self, content: bytes) -> None:
+        self.wide = _wide(content)
+        self.convolutions = [node for node in self.wide if node.op_type == "Conv"]
+
+    def with_between(self, convolutions: Sequence[Any]) -> list[str]:
+        """Names of these convolutions, and of what stands between: all that such a node reads is made of their maps."""
+        made, computed = {node.output[0] for node in convolutions}, {node.output[0] for node in self.wide}
+        found = [node.name for node in convolutions]
+        for node in self.wide:
+            read = [name for name in node.input if name in computed]
+            if node.op_type in BETWEEN and read and made.issuperset(read):
+                made.add(node.output[0])
+                found.append(node.name)
+        return found
+
+
+def _coarse(content: bytes, convolutions: Sequence[Any]) -> list[Any]:
+    """Convolutions that read a map that is no longer fine."""
+    import onnx
+
+    strides: dict[str, int] = {}  # of what is made of the frames by convolutions
+    read = {}
+    for node in onnx.load_model_from_string(content).graph.node:
+        read[node.name] = max((strides.get(name, 1) for name in node.input), default=1)
+        own = next((one.ints[0] for one in node.attribute if one.name == "strides" and node.op_type == "Conv"), 1)
+        strides |= dict.fromkeys(node.output, own * read[node.name])
+    return [node for node in convolutions if read[node.name] >= FINE]
+
+
+def _behind(graph: Any, name: str) -> set[str]:
+    """What is made of a tensor."""
+    found: set[str] = set()
+    for node in graph.node:  # each stands behind those that it reads
+        if not found.isdisjoint(node.input) or name in node.input:
+            found.update(node.output)
+    return found
 
 
 def _group(node: Any) -> int:

@@ -37,7 +37,7 @@ from foveal.runtime.onnx_names import EXPORTED, INPUT
 from foveal.runtime.onnx_session import opened
 from foveal.tasks.segment.card import SegmentCard
 from foveal.tasks.segment.graph import Maps
-from foveal.tasks.segment.lean import lean_maps
+from foveal.tasks.segment.lean import ByteMaps, lean_maps
 from foveal.tasks.segment.options import ExportOptions
 from foveal.tasks.segment.reading import read_for
 from foveal.tasks.segment.recipe import SegmentRecipe
@@ -115,7 +115,7 @@ def export(model: "Model", path: Path, options: ExportOptions) -> ExportedSegmen
     network, card = model.network.cpu().eval(), cast("SegmentCard", model.card)
     plain = export_onnx(network, card, options.probabilities)
     proved, words = samples(card, "val", PROVED)
-    content, plan = _made(options, plain, card)
+    content, plan = _made(options, plain, network, card)
     parity = prove(content, network, card, proved)
     side = card.size
     times = _timed({"file": content} | ({} if content is plain else {"float32": plain}), side)
@@ -138,13 +138,23 @@ def export(model: "Model", path: Path, options: ExportOptions) -> ExportedSegmen
 
 def export_onnx(network: nn.Module, card: SegmentCard, probabilities: bool = False) -> bytes:
     """The file's content, in float32."""
+    return graph_of(lean_maps(network, card, probabilities), card)
+
+
+def ready_for_int8(network: nn.Module, card: SegmentCard, plain: bytes, probabilities: bool = False) -> ReadyForInt8:
+    """plain: the model's own file. Its stem reads bytes as they come where it takes part."""
+    maps = lean_maps(network, card, probabilities, bytes_=True)
+    own = graph_of(maps, card) if isinstance(maps, ByteMaps) else plain
+    return ReadyForInt8(plain, own, plain, timed=OUTPUTS[0])
+
+
+def graph_of(maps: Maps, card: SegmentCard) -> bytes:
     needed_onnx()
-    maps = lean_maps(network, card, probabilities)
     unit = int(np.ceil(card.multiple / card.zoom))
     # a little larger than what it was trained on: a model with windows has several of them on its coarsest map
     height = (max(2 * unit, card.size) // unit) * unit + 11
     frames = torch.randint(0, 256, (2, height, height + unit - 4, 3), dtype=torch.uint8)
-    least, names = unit + 1, [*OUTPUTS, *([PROBABILITY] if probabilities else [])]
+    least, names = unit + 1, [*OUTPUTS, *([PROBABILITY] if maps.probabilities else [])]
     sides = {1: torch.export.Dim("height", min=least), 2: torch.export.Dim("width", min=least)}
     with quiet(), followed(card.model):
         # sides that are rounded up to a multiple are no guards that a tracer can solve: they are left to the runtime
@@ -168,7 +178,7 @@ def export_onnx(network: nn.Module, card: SegmentCard, probabilities: bool = Fal
     return described(made.model_proto, card)
 
 
-def _made(options: ExportOptions, plain: bytes, card: SegmentCard) -> tuple[bytes, str]:
+def _made(options: ExportOptions, plain: bytes, network: nn.Module, card: SegmentCard) -> tuple[bytes, str]:
     """The file in this precision, and what of it is quantised, in words."""
     if options.precision == "fp32":
         return plain, ""
@@ -176,7 +186,7 @@ def _made(options: ExportOptions, plain: bytes, card: SegmentCard) -> tuple[byte
         return halved(plain), ""
     some, words = samples(card, "train", CALIBRATION)
     frames = np.stack([fitted(image, card.size) for image, _ in some])
-    ready, limits = ReadyForInt8(plain, plain, plain, timed=OUTPUTS[0]), LIMITS["int8"]
+    ready, limits = ready_for_int8(network, card, plain, options.probabilities), LIMITS["int8"]
     held = frames[: max(1, len(frames) // 4)]
     tried = plans(ready, frames, held)
     expect(bool(tried), "to quantise", "a model with convolutions", "one without")
