@@ -13,7 +13,7 @@ from foveal.errors import FovealError
 from foveal.models.segmenting import Learned
 from foveal.tasks.segment.data import drawn_as_often
 from foveal.tasks.segment.graph import Maps
-from foveal.tasks.segment.loss import SegmentLoss, at_cells
+from foveal.tasks.segment.loss import SegmentLoss, at_cells, expect_losses
 from foveal.tasks.segment.module import SegmentModule
 from foveal.tasks.segment.recipe import SegmentRecipe
 from foveal.tasks.task import find_task
@@ -162,11 +162,14 @@ def test_losses_of_maps_count_beside_that_of_a_set(data):
 
 
 @pytest.mark.parametrize("changes", [{"focal": 2.0}, {"ohem": 0.2}, {"dice": 0.5}, {"label_smoothing": 0.1}])
-def test_a_model_of_queries_refuses_what_it_would_ignore(data, changes):
+def test_a_model_of_queries_refuses_what_it_would_ignore(changes):
     (name,) = changes
-    words = f"--{name.replace('_', '-')}: expected .* of icam-seg, whose queries have a loss of their own, got"
+    recipe = SegmentRecipe(data="x", model="maskformer-micro", **changes)
+    queries = ((torch.randn(2, 3, 4), torch.randn(2, 3, 4, 4)),)
+    words = f"--{name.replace('_', '-')}: expected .* of maskformer-micro, whose queries have a loss of their own, got"
     with pytest.raises(FovealError, match=words):
-        of_queries(data, **changes)
+        expect_losses(recipe, Learned(torch.randn(2, 3, 4, 4), queries=queries))
+    expect_losses(recipe, Learned(torch.randn(2, 3, 4, 4)))
 
 
 def test_every_part_of_the_loss_counts(data):
