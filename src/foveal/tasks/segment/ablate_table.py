@@ -17,7 +17,6 @@ from foveal.data.segments import SegmentSource
 from foveal.metrics.difference import Headline
 from foveal.progress import silent
 from foveal.report.table import UNDEFINED, Table
-from foveal.runtime.packaged import FILE
 from foveal.tasks.ablation_time import time_columns
 from foveal.tasks.evaluated_on import expect_unchanged, split_of
 from foveal.tasks.load import load
@@ -28,6 +27,7 @@ from foveal.tasks.segment.scores import DECIDES
 from foveal.tasks.segment.scoring import headline
 from foveal.training.run_folder import read_result
 from foveal.training.sweep import PlannedRun
+from foveal.training.taught import digest
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,15 +69,16 @@ def table_of(
 
 def counted(run: PlannedRun, data: SegmentSource, split: str) -> Counted:
     """What the run's model finds in a split. It is not asked again for the same model and data."""
-    kept, model = run.folder.with_name(f"{run.folder.name}-{split}.npz"), run.folder / FILE
-    if kept.exists() and kept.stat().st_mtime >= model.stat().st_mtime:
+    kept, model = run.folder.with_name(f"{run.folder.name}-{split}.npz"), digest(run.folder)
+    if kept.exists():
         with np.load(kept) as parts:
-            if str(parts["data"]) == data.fingerprint():
+            if (str(parts["data"]), str(parts["model"])) == (data.fingerprint(), model):
                 return Counted(tuple(parts["files"].tolist()), parts["confusions"])
     opened = load(run.folder, device="cpu")
     expect_unchanged(data, EvaluateOptions(), opened.card, run.recipe.fold_column)
     predicted, _, _ = predict_split(opened, data, split, run.recipe.fold, silent)
-    _keep(kept, data=np.array(data.fingerprint()), files=np.array(predicted.files), confusions=predicted.confusions)
+    asked = {"data": np.array(data.fingerprint()), "model": np.array(model)}
+    _keep(kept, **asked, files=np.array(predicted.files), confusions=predicted.confusions)
     return Counted(predicted.files, predicted.confusions)
 
 

@@ -213,7 +213,9 @@ def prove(content: bytes, network: nn.Module, card: SegmentCard, proved: Samples
     for image, truth in proved:
         theirs, scores = session.run(list(OUTPUTS[:2]), {INPUT: image[None]})
         with torch.inference_mode():
-            ours, own, _ = maps(torch.from_numpy(image[None]))
+            ours, own, logits = maps(torch.from_numpy(image[None]))
+        # of NaN both may have the same label
+        expect(bool(logits.isfinite().all()), f"the model {card.model}", "finite logits", "NaN or ∞", "train it anew")
         other += int((theirs != ours.numpy()).sum())
         pixels += theirs.size
         largest = max(largest, float(np.abs(scores - own.numpy()).max()))
