@@ -6,6 +6,7 @@ of any other. Weights are random: what is fast enough is trained afterwards; wha
 fastest plan of deploy/onnx/quantise.py.
 """
 
+import argparse
 import dataclasses
 import sys
 import time
@@ -116,4 +117,8 @@ def main(peer: Path, wanted: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0], allow_abbrev=False)
+    parser.add_argument("peer", metavar="PEER.onnx", type=Path)
+    parser.add_argument("builds", metavar="BUILD", nargs="*", choices=[[], *BUILDS], help=f"of {', '.join(BUILDS)}")
+    asked = parser.parse_args()
+    main(asked.peer, asked.builds)

@@ -34,7 +34,7 @@ from foveal.models.backbone import backbone
 from foveal.models.cells import Mixer, Pooled, pools
 from foveal.models.features import gives_maps, probe
 from foveal.models.first_queries import FIRST
-from foveal.models.mbconv import EFFICIENTNET_B0_START, LITE0_START, Stage, Stages
+from foveal.models.mbconv import EFFICIENTNET_B0_START, LITE0_START, Stage, own_phi
 from foveal.models.patches import cut, grid_of
 from foveal.position.learned_2d import Learned2d
 from foveal.position.polar import Polar
@@ -253,34 +253,6 @@ class Icam(nn.Module):
     def answer(self, queries: Tensor, grid: Tensor) -> Tensor:
         logits: Tensor = self.head(self.out(queries).flatten(1))
         return logits if self.pooled is None else logits + self.pooled(grid)
-
-
-class Phi(Protocol):
-    """What a config says of its own Φ."""
-
-    @property
-    def stem(self) -> int: ...
-    @property
-    def stem_kernel(self) -> int: ...
-    @property
-    def stem_stride(self) -> int: ...
-    @property
-    def stages(self) -> tuple[Stage, ...]: ...
-    @property
-    def activation(self) -> str: ...
-    @property
-    def convolution(self) -> str: ...
-
-
-def own_phi(config: Phi) -> Stages:
-    return Stages(
-        config.stem,
-        config.stages,
-        kernel=config.stem_kernel,
-        stride=config.stem_stride,
-        activation=config.activation,
-        convolution=config.convolution,
-    )
 
 
 class Sizes(Protocol):

@@ -30,10 +30,10 @@ from torch.nn import functional as F
 from foveal.errors import expect, expect_integer, is_number, short_repr
 from foveal.models.efficientnet_lite import B0
 from foveal.models.first_queries import Projected
-from foveal.models.icam import CrossBlock, own_phi
+from foveal.models.icam import CrossBlock
 from foveal.models.image_model import check_images
 from foveal.models.map_backbone import backbone_config, map_backbone
-from foveal.models.mbconv import MBConv, Stage, convolution
+from foveal.models.mbconv import MBConv, Stage, convolution, own_phi
 from foveal.models.segmenting import Learned
 from foveal.position.sinusoidal_2d import Sinusoidal2d
 from foveal.runtime.card import LITE_MEAN, LITE_STD, SEWER_MEAN, SEWER_STD

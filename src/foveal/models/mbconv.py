@@ -14,7 +14,7 @@ Cost: O(h·w·C·expand·(C + k²)).
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -123,6 +123,34 @@ class Stages(nn.Sequential):
             if place in ends:
                 maps.append(images)
         return maps
+
+
+class Phi(Protocol):
+    """What a config says of its own Φ."""
+
+    @property
+    def stem(self) -> int: ...
+    @property
+    def stem_kernel(self) -> int: ...
+    @property
+    def stem_stride(self) -> int: ...
+    @property
+    def stages(self) -> tuple[Stage, ...]: ...
+    @property
+    def activation(self) -> str: ...
+    @property
+    def convolution(self) -> str: ...
+
+
+def own_phi(config: Phi) -> Stages:
+    return Stages(
+        config.stem,
+        config.stages,
+        kernel=config.stem_kernel,
+        stride=config.stem_stride,
+        activation=config.activation,
+        convolution=config.convolution,
+    )
 
 
 def _check(stage: Stage) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Tested(Protocol):
-    """What a build said of some images."""
+    """What a build found in some images."""
 
     @property
     def files(self) -> tuple[str, ...]: ...

@@ -66,8 +66,8 @@ class TaughtRecipe(Recipe):
     def earlier(self, folder: Path | None = None) -> dict[str, Recipe]:
         """The teachers. No two pupils of a sweep over seeds share one, so that their spread is not too small.
 
-        A teacher that was begun in this folder keeps its recipe: the shipped one may be another since. Who has changed
-        a file of their own is told so instead.
+        A teacher that was begun in this folder keeps its recipe: the shipped one may be another since. Whoever has
+        changed a file of their own gets an error instead.
         """
         seeds = range(self.seed * self.num_teachers, (self.seed + 1) * self.num_teachers)
         changeable = not self.shipped() and expanded(self.teacher_recipe).exists()

@@ -1,6 +1,6 @@
 """The table of an ablation of segmenters: what each variant finds, how far from the first one, and what it takes.
 
-What a run said of its test split is counted once, and kept beside the run's folder as long as its model and the data
+What a run found in its test split is counted once, and kept beside the run's folder as long as its model and the data
 are the same.
 """
 
