@@ -29,7 +29,7 @@ from foveal.core.mask import Mask
 from foveal.core.observe import Look, observers, report
 from foveal.core.request import Call, check_dropout, check_tensor, checked
 from foveal.core.term import Term
-from foveal.core.trace import is_tracing
+from foveal.core.trace import is_exporting, is_tracing
 from foveal.errors import FovealError, unknown
 
 
@@ -222,9 +222,9 @@ def _choose(call: Call, name: str) -> Kernel:
     _check_name(name)
     if name == "auto":
         name = _kernel_around()
-    if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
+    if torch.compiler.is_compiling() and not is_exporting():
         return _select(call, name)
-    if torch.compiler.is_exporting() or is_tracing():
+    if is_exporting() or is_tracing():
         return _ALL["explicit"]  # plain operations, which every exporter knows
     if call.transformed or forward_ad._current_level >= 0:
         return _ALL["explicit"] if name == "auto" and _beyond_first() else _select(call, name)

@@ -19,6 +19,12 @@ def is_tracing() -> bool:
     return torch._C._get_tracing_state() is not None
 
 
+def is_exporting() -> bool:
+    """torch.export is at work; before torch 2.13, torch's own function is always True in a graph of torch.compile."""
+    exporting: bool = torch.compiler._is_exporting_flag
+    return exporting
+
+
 @contextmanager
 def outside_of_trace() -> Iterator[None]:
     """What is computed inside becomes a constant of the graph:

@@ -7,6 +7,7 @@ from foveal.data import batches as batches
 from foveal.data import class_folders as class_folders
 from foveal.data import class_names as class_names
 from foveal.data import class_table as class_table
+from foveal.data import direction as direction
 from foveal.data import divide as divide
 from foveal.data import divided as divided
 from foveal.data import division as division
@@ -52,6 +53,7 @@ __all__ = [
     "class_folders",
     "class_names",
     "class_table",
+    "direction",
     "divide",
     "divided",
     "division",

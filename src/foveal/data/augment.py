@@ -83,12 +83,33 @@ VARIATIONS: dict[str, Variation | None] = {
     "surface": Variation(crop=0.55, upside_down=True, brightness=0.4, contrast=0.4),
     # no pixel is lost or made up: for faults of a few pixels, on squares that may lie in any way
     "turns": Variation(upside_down=True, transposed=True),
-    # images and their label maps, of anything that has no up and down
+    # images and their label maps, of anything that has no direction; with a grain; with an up and a down as well
     "free": Variation(
         15,
         zoom=0.3,
         upside_down=True,
         transposed=True,
+        brightness=0.25,
+        contrast=0.3,
+        tint=0.04,
+        gamma=0.2,
+        blur=1.0,
+        noise=0.02,
+    ),
+    "grain": Variation(
+        10,
+        zoom=0.3,
+        upside_down=True,
+        brightness=0.25,
+        contrast=0.3,
+        tint=0.04,
+        gamma=0.2,
+        blur=1.0,
+        noise=0.02,
+    ),
+    "upright": Variation(
+        10,
+        zoom=0.3,
         brightness=0.25,
         contrast=0.3,
         tint=0.04,

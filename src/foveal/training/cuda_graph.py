@@ -59,6 +59,7 @@ class GraphedLoss:
             name: weight.detach().requires_grad_() for name, weight in module.named_parameters() if weight.requires_grad
         }
         self.gradients = [torch.zeros_like(weight) for weight in self.weights]
+        self.used = [True] * len(self.weights)  # whether the loss depends on a weight: a head may have no part in it
         first = self.weights[0]
         self.loss = torch.zeros((), device=first.device, dtype=torch.promote_types(first.dtype, torch.float32))
         self.replays: dict[object, tuple[list[Tensor], Callable[[], None]]] = {}
@@ -95,8 +96,10 @@ class GraphedLoss:
         # Weights that autocast keeps in 16 bits from call to call would be those of the recording for ever.
         with torch.enable_grad(), torch.autocast(self.loss.device.type, mixed, mixed is not None, cache_enabled=False):
             loss = functional_call(self.module, self.leaves, tuple(inputs))
-        found = torch.autograd.grad(loss, list(self.leaves.values()))
-        torch._foreach_copy_(self.gradients, list(found))
+        found = torch.autograd.grad(loss, list(self.leaves.values()), allow_unused=True)
+        self.used = [gradient is not None for gradient in found]
+        pairs = [(to, of) for to, of in zip(self.gradients, found, strict=True) if of is not None]
+        torch._foreach_copy_([to for to, _ in pairs], [of for _, of in pairs])
         self.loss.copy_(loss.detach())
 
 
@@ -117,4 +120,5 @@ class _Replayed(torch.autograd.Function):
             "its gradient before the next loss",
             "another loss in between",
         )
-        return None, *torch._foreach_mul(cuda_graphs.gradients, gradient)
+        found = torch._foreach_mul(cuda_graphs.gradients, gradient)
+        return None, *(one if used else None for one, used in zip(found, cuda_graphs.used, strict=True))

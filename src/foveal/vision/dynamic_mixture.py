@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from foveal.core.attend import normalise
 from foveal.core.observe import Look, observers, report
-from foveal.core.trace import is_tracing
+from foveal.core.trace import is_exporting, is_tracing
 from foveal.errors import FovealError, expect, expect_integer, is_number, short_repr
 from foveal.layers.attention import check_activation, check_sizes
 from foveal.vision.maps import check_maps
@@ -80,7 +80,7 @@ class DynamicMixture(nn.Module):
         # On one thread 32 channels of 14 × 14 take onnxruntime 73 µs so, 153 as a sum, and 567 as a product of unfolded
         # windows.
         batch = maps.shape[0]
-        if is_tracing() or (torch.compiler.is_exporting() and not isinstance(batch, int)) or batch == 0:
+        if is_tracing() or (is_exporting() and not isinstance(batch, int)) or batch == 0:
             return self._summed(maps, mixture)
         return self._grouped(maps, mixture)
 
@@ -111,7 +111,7 @@ class DynamicMixture(nn.Module):
         return functional.conv2d(maps, weight, bias, self.stride, self.padding, self.dilation, groups)
 
     def _check_reach(self, maps: Tensor) -> None:
-        if torch.compiler.is_exporting() or is_tracing():  # a graph is for maps of any size
+        if is_exporting() or is_tracing():  # a graph is for maps of any size
             return
         reach = self.dilation * (self.kernel_size - 1) + 1
         if min(maps.shape[2:]) + 2 * self.padding < reach:

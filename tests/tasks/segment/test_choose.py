@@ -2,7 +2,8 @@
 
 import pytest
 
-from foveal.tasks.segment.choose import choose, thin_classes, zoom_for
+from foveal.data.direction import Direction
+from foveal.tasks.segment.choose import augmentation_for, choose, thin_classes, zoom_for
 from foveal.tasks.segment.recipe import SegmentRecipe
 
 PROPERTIES = {"images": 300, "height": 300, "width": 400, "side": [8.0, 21.0, 90.0], "empty": 0.7, "thins": [0.1, 0.8]}
@@ -59,3 +60,20 @@ def test_nothing_is_pasted_where_no_image_is_empty():
 
 def test_thin_classes():
     assert thin_classes({"thins": [0.49, 0.5, 1.0]}) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("direction", "augment"),
+    [
+        (None, "upright"),
+        (Direction(40, 0.2, 0.0, 0.0), "upright"),
+        (Direction(40, 0.01, 0.2, 0.0), "grain"),
+        (Direction(40, 0.01, 0.01, 1.0), "grain"),
+        (Direction(40, 0.01, 0.01, 0.1), "free"),
+    ],
+)
+def test_images_are_turned_as_they_lie(direction, augment):
+    assert augmentation_for(direction)[0] == augment
+    recipe, reasons = choose(SegmentRecipe(), PROPERTIES, ("hole", "crack"), lambda: direction)
+    assert recipe.augment == augment
+    assert any(line.startswith(f"augment {augment}: ") for line in reasons)

@@ -20,7 +20,7 @@ def folder(tmp_path_factory):
 
 def settled(folder, **changes):
     task = find_task("segment")
-    recipe = SegmentRecipe(data=str(folder), **FIELDS | changes)
+    recipe = SegmentRecipe(data=str(folder), **FIELDS | {"balance": "weights"} | changes)
     source = task.read(recipe)
     return task.settled(recipe, source)[0], source
 

@@ -193,4 +193,4 @@ def test_every_part_of_the_loss_counts(data):
     assert value(ohem=1.0) == pytest.approx(whole)
     assert value(ohem=0.1) > value(ohem=0.5) > whole  # the hardest pixels cost most
     assert value(focal=2.0) != whole
-    assert value(balance="none") != whole
+    assert value(balance="weights") != whole

@@ -4,9 +4,10 @@ No set is known here by its name: sides of images and findings, the share of emp
 how many images there are.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from foveal.data.direction import Direction
 from foveal.tasks.segment.card import ZOOMS
 from foveal.tasks.segment.recipe import SegmentRecipe
 from foveal.tasks.task import Settled
@@ -20,8 +21,15 @@ EMPTY, FOUND = 0.25, 2 / 3
 THIN = 0.5  # share of the findings of a class
 
 
-def choose(recipe: SegmentRecipe, properties: Mapping[str, Any], classes: Sequence[str]) -> Settled:
-    """properties: what SegmentSource.properties() has of the training split."""
+def choose(
+    recipe: SegmentRecipe,
+    properties: Mapping[str, Any],
+    classes: Sequence[str],
+    direction: Callable[[], Direction | None] = lambda: None,
+) -> Settled:
+    """properties: what SegmentSource.properties() has of the training split. direction: how its images lie; asked where
+    it matters, as images are opened for it.
+    """
     images = properties["images"]
     changes: dict[str, Any] = {}
     reasons: list[str] = []
@@ -46,13 +54,24 @@ def choose(recipe: SegmentRecipe, properties: Mapping[str, Any], classes: Sequen
         changes["skeleton"] = 1.0 if thin else 0.0
         why = f"most findings are thin of {', '.join(thin)}" if thin else "of no class most findings are thin"
         reasons.append(f"skeleton {changes['skeleton']:g}: {why}")
-    if recipe.augment == "free":  # nothing that is measured says whether gravity matters
-        reasons.append("augment free: not chosen by the data; images with an up and down want --augment mild or pipe")
+    if recipe.augment is None:
+        changes["augment"], why = augmentation_for(direction())
+        reasons.append(f"augment {changes['augment']}: {why}")
     if recipe.epochs is None:
         epochs = round(STEPS * 8 / recipe.batch / max(images / recipe.batch, 1))
         changes["epochs"] = min(max(epochs, FEWEST), MOST)
         reasons.append(f"epochs {changes['epochs']}: {images} images to learn from")
     return Settled(recipe.changed(**changes), tuple(reasons))
+
+
+def augmentation_for(direction: Direction | None) -> tuple[str, str]:
+    if direction is None:
+        return "upright", "too few images to see whether they have an up and down"
+    if direction.has_up:
+        return "upright", f"{direction.images} images have an up and down in common"
+    if direction.has_grain:
+        return "grain", f"rows and columns of {direction.images} images differ, up and down do not"
+    return "free", f"{direction.images} images have no direction in common"
 
 
 def thin_classes(properties: Mapping[str, Any]) -> list[int]:

@@ -44,7 +44,7 @@ class SegmentData(pl.LightningDataModule):
         self.opened = Opened(source, recipe.zoom or 1.0)
         splits = splits or splits_of(source, recipe.fold)
         chosen = np.concatenate([splits.train, splits.val])
-        self.fits = 4 * int(source.areas[chosen].sum()) * min(recipe.zoom or 1.0, 1.0) ** 2 <= ROOM
+        self.fits = 4 * self.opened.pixels(chosen) <= ROOM
         if self.fits:
             self.opened.keep(chosen, progress)
         bad = list(self.opened.bad)
@@ -62,6 +62,10 @@ class SegmentData(pl.LightningDataModule):
 
     def val_dataloader(self) -> DataLoader[Any]:
         return self._loader(self._in_order(self.splits.val))
+
+    def transfer_batch_to_device(self, batch: Samples, device: torch.device, dataloader_idx: int) -> Samples:
+        """Images stay where they are kept: what windows show of them is moved, which is less."""
+        return batch
 
     def _train_order(self) -> Order:
         train, rank, world = self.splits.train, *self._place()
@@ -94,6 +98,10 @@ class Opened(Dataset[Samples]):
         self.source, self.zoom = source, zoom
         self.kept: dict[int, Labelled] = {}
         self.bad: dict[int, str] = {}  # of images that could not be read: why
+
+    def pixels(self, indices: NDArray[np.int64]) -> float:
+        """Of these images, as they are opened."""
+        return float(self.source.areas[indices].sum()) * min(self.zoom, 1.0) ** 2
 
     def keep(self, indices: NDArray[np.int64], progress: Progress) -> None:
         for index in progress(iter(indices.tolist()), len(indices), "opening images"):

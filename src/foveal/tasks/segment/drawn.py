@@ -32,7 +32,7 @@ class Drawing:
 
     def __init__(self, recipe: SegmentRecipe, zoom: float) -> None:
         """zoom: from pixels of the label maps to pixels of the windows."""
-        self.variation = VARIATIONS[recipe.augment]
+        self.variation = VARIATIONS[recipe.augment or "none"]
         self.side, self.paste = round((recipe.size or 0) / zoom), recipe.paste or 0.0
         self.points: dict[int, list[Tensor]] = {}  # of an image: places that show each of its classes
 

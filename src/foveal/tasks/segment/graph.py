@@ -2,7 +2,7 @@
 do it.
 
     x = (u/255 − μ)/σ of the pixels u, shrunk or enlarged by the card's zoom, padded to the model's multiple
-    z = the model's logits, enlarged to the frame's size (bilinear), what was padded cut off
+    z = the model's logits + the card's offsets, enlarged to the frame's size (bilinear), what was padded cut off
     label map = argmax_k z_k
     score_k = the largest 3 × 3 mean of softmax(z)_k at the model's stride;   score_0: of 1 − softmax(z)_background
 
@@ -24,6 +24,7 @@ class Maps(nn.Module):
 
     mean: Tensor
     std: Tensor | None  # None: the model's weights have it
+    offsets: Tensor | None
 
     def __init__(self, model: nn.Module, card: SegmentCard, probabilities: bool = False) -> None:
         super().__init__()
@@ -31,6 +32,8 @@ class Maps(nn.Module):
         # a power of 2, of the model's stride and the zoom together
         self.times = float(model.stride) / card.zoom  # type: ignore[arg-type]
         self.labels: nn.Module | None = None  # makes label maps of logits at the model's stride
+        offsets = torch.tensor(card.offsets)[:, None, None] if any(card.offsets) else None
+        self.register_buffer("offsets", offsets, persistent=False)
         self.register_buffer("mean", 255 * torch.tensor(card.mean)[:, None, None], persistent=False)
         self.register_buffer("std", 255 * torch.tensor(card.std)[:, None, None], persistent=False)
 
@@ -49,6 +52,11 @@ class Maps(nn.Module):
 
     def small_logits(self, frames: Tensor) -> Tensor:
         """At the model's stride, of frames padded to its multiple."""
+        logits = self.answered(frames)
+        return logits if self.offsets is None else logits + self.offsets
+
+    def answered(self, frames: Tensor) -> Tensor:
+        """What the model says of them."""
         images = frames.permute(0, 3, 1, 2).float() - self.mean
         images = images if self.std is None else images / self.std
         if self.zoom < 1:

@@ -20,7 +20,7 @@ from foveal.tasks.segment.graph import Maps
 class ByteMaps(Maps):
     """Whose model takes bytes: for int8."""
 
-    def small_logits(self, frames: Tensor) -> Tensor:
+    def answered(self, frames: Tensor) -> Tensor:
         height, width = frames.shape[1:3]
         down = (height + self.multiple - 1) // self.multiple * self.multiple - height
         along = (width + self.multiple - 1) // self.multiple * self.multiple - width

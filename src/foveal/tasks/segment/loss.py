@@ -19,7 +19,7 @@ from foveal.losses.boundary import boundary_loss, edge_cross_entropy
 from foveal.losses.presence import presence_loss
 from foveal.losses.segmentation import dice, focal, label_cross_entropy, pixel_weights
 from foveal.losses.set_prediction import set_loss
-from foveal.losses.topology import skeleton_recall, soft_cldice
+from foveal.losses.topology import label_tubes, skeleton_recall, soft_cldice
 from foveal.models.segmenting import Learned
 from foveal.options import flag
 from foveal.tasks.segment.choose import thin_classes
@@ -42,15 +42,20 @@ class SegmentLoss(nn.Module):
         weight = pixel_weights(drawn_areas(recipe, source, train, often)) if recipe.balance == "weights" else None
         self.register_buffer("weight", weight, persistent=False)
         self.thin = [place + 1 for place in thin_classes(source.properties(train))]
+        self.has_skeletons = bool(recipe.skeleton and self.thin)
 
-    def forward(self, learned: Learned, labels: Tensor) -> Tensor:
-        """labels (B, H, W)."""
+    def tubes(self, labels: Tensor) -> Tensor:
+        """What skeleton recall asks for, (B, H, W); made on the CPU."""
+        return label_tubes(labels)
+
+    def forward(self, learned: Learned, labels: Tensor, tubes: Tensor | None = None) -> Tensor:
+        """labels (B, H, W). tubes: of the labels, None: made here, where they count."""
         recipe = self.recipe
         logits = enlarged(learned.logits, labels)
         queries = learned.queries
         loss = set_loss(queries, labels) if queries else self.of_pixels(learned, logits, labels)
-        if recipe.skeleton and self.thin:
-            loss = loss + recipe.skeleton * skeleton_recall(logits, labels, self.thin)
+        if self.has_skeletons:
+            loss = loss + (recipe.skeleton or 0.0) * skeleton_recall(logits, labels, self.thin, tubes)
         if recipe.cldice:
             classes = self.thin or range(1, logits.shape[1])
             loss = loss + recipe.cldice * soft_cldice(logits, labels, classes)

@@ -1,5 +1,6 @@
 """Segmentation as a LightningModule: windows of images and label maps, and a sum of losses."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,11 +29,13 @@ from foveal.tasks.segment.teachers import Teachers, shown_cells
 from foveal.training.diverged import expect_finite
 from foveal.training.gather import gathered
 from foveal.training.module import TaskModule
+from foveal.training.recipe import FULL
 from foveal.training.schedule import cosine
 
 
 class SegmentModule(TaskModule):
     unit = "windows"
+    recordable = True
 
     def __init__(
         self,
@@ -47,8 +50,10 @@ class SegmentModule(TaskModule):
         """card: of the model as it will be kept; train: the images of the training split; steps: of the whole run."""
         super().__init__(channels_last(model), recipe)
         self.card, self.steps, self.teachers = card, steps, teachers
+        # samples are shrunk as they are opened, before windows are cut or maps made of them
+        self.opened_card = replace(card, zoom=max(card.zoom, 1.0))
         self.classes = len(card.classes)
-        self.drawing = Drawing(recipe, max(card.zoom, 1.0))  # samples are shrunk before windows are cut
+        self.drawing = Drawing(recipe, self.opened_card.zoom)
         self.input = ImageInput(card.mean, card.std)
         often = drawn_as_often(source.areas[train], recipe.found or 0.0)
         self.loss = SegmentLoss(recipe, source, train, often)
@@ -59,17 +64,37 @@ class SegmentModule(TaskModule):
 
     def training_step(self, batch: Samples, batch_idx: int) -> Tensor:
         images, labels = self.windows(batch)
-        learned = learn(self.model, self.normalised(images))
-        loss: Tensor = self.loss(learned, labels)
+        given = [images, labels]
+        if self.loss.has_skeletons:
+            given.append(self.loss.tubes(labels))
         if self.teachers is not None:
-            stride = int(self.model.stride)
-            logits = shown_cells(learned.logits, images, stride)
-            taught = soft_cross_entropy(logits, self.teachers(images, stride), self.loss.weight)
-            loss = self.recipe.label_weight * loss + taught
+            given.append(self.teachers(images, int(self.model.stride)))
+        loss = self.recorded_loss(*given)
         self.log(
             "loss", loss.detach(), prog_bar=True, on_step=False, on_epoch=True, batch_size=len(labels), sync_dist=True
         )
         return loss
+
+    def forward(self, images: Tensor, labels: Tensor, *given: Tensor) -> Tensor:
+        """The loss of a step. given: the tubes of its labels, where they count, and what teachers say of the images."""
+        learned = learn(self.model, self.normalised(images))
+        loss: Tensor = self.loss(learned, labels, given[0] if self.loss.has_skeletons else None)
+        if self.teachers is not None:
+            logits = shown_cells(learned.logits, images, int(self.model.stride))
+            taught = soft_cross_entropy(logits, given[-1], self.loss.weight)
+            loss = self.recipe.label_weight * loss + taught
+        return loss
+
+    def obstacle(self, processes: int) -> str | None:
+        if self.recipe.precision not in FULL:
+            return f"in --precision {self.recipe.precision} it is not tried"
+        if self.recipe.accumulate > 1:
+            return "gradients of several batches are added (--accumulate)"
+        if self.recipe.boundary_loss:
+            return "the CPU takes part in the loss (--boundary-loss)"
+        if self.card.family == "maskformer":
+            return "the CPU takes part in the loss (matching)"
+        return super().obstacle(processes)
 
     def on_fit_start(self) -> None:
         super().on_fit_start()
@@ -92,11 +117,15 @@ class SegmentModule(TaskModule):
         normalised: Tensor = self.input(images)
         return padded(normalised, self.card.multiple).contiguous(memory_format=torch.channels_last)
 
+    def maps(self) -> Maps:
+        """Of images as they are opened."""
+        return Maps(self.evaluated, self.opened_card).to(self.device)
+
     def on_validation_epoch_start(self) -> None:
         self.validated = []
 
     def validation_step(self, batch: Samples, batch_idx: int) -> None:
-        maps = Maps(self.evaluated, self.card).to(self.device)
+        maps = self.maps()
         for sample, index in zip(batch.samples, batch.index.tolist(), strict=True):
             frames, labels = sample.image[None].to(self.device), sample.labels[None].to(self.device)
             logits = maps.seen(frames)

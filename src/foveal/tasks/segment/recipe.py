@@ -12,7 +12,20 @@ from foveal.tasks.segment.card import ZOOMS
 from foveal.training.taught import TEACHER, TaughtRecipe
 
 RECIPES = Path(__file__).parent / "recipes"
-AUGMENTATIONS = ("none", "light", "lamp", "mild", "pipe", "crop", "surface", "turns", "free", "strong")
+AUGMENTATIONS = (
+    "none",
+    "light",
+    "lamp",
+    "mild",
+    "pipe",
+    "crop",
+    "surface",
+    "turns",
+    "free",
+    "grain",
+    "upright",
+    "strong",
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +68,7 @@ class SegmentRecipe(TaughtRecipe):
     clip: float = option(1.0, "largest norm of the gradient; 0 clips nothing", least=0)
     lr: float = option(3e-3, "largest learning rate", least=0)
     ema: float = option(
-        0.99,
+        0.998,
         "decay of the moving average of the weights, which is then what is evaluated and kept; 0: none",
         least=0,
         below=1,
@@ -74,11 +87,11 @@ class SegmentRecipe(TaughtRecipe):
         least=0,
     )
     warmup: float = option(0.05, "share of the run in which the learning rate rises", least=0, below=1)
-    augment: str = option(
-        "free",
+    augment: str | None = option(
+        None,
         "how strongly images are augmented: labels move with what moves, also with the corners of other windows that "
-        "strong shows, and stay under what is hidden; free turns images in any way: "
-        "choose mild or pipe where they have an up and down",
+        "strong shows, and stay under what is hidden; none: free, which turns them in any way, grain, which leaves "
+        "rows and columns apart, or upright, which leaves up and down as they are, by how the images lie",
         AUGMENTATIONS,
     )
     found: float | None = option(
@@ -95,7 +108,7 @@ class SegmentRecipe(TaughtRecipe):
         least=0,
     )
     balance: str = option(
-        "weights", "rare classes count more in the cross-entropy, by 1/√ of their share (weights)", ("none", "weights")
+        "none", "rare classes count more in the cross-entropy, by 1/√ of their share (weights)", ("none", "weights")
     )
     label_smoothing: float = option(0.02, "label smoothing ε of the cross-entropy", least=0, below=1)
     focal: float = option(0.0, "γ of the focal loss in place of the cross-entropy; 0: the cross-entropy", least=0)
@@ -122,6 +135,10 @@ class SegmentRecipe(TaughtRecipe):
     boundary: float = option(0.5, "weight of the boundary head, of models that have one", least=0)
     presence: float = option(0.5, "weight of the presence gate, of models that have one", least=0)
     deep: float = option(0.4, "weight of each map of deep supervision, of models that have them", least=0)
+    offsets: bool = option(
+        True,
+        "after training, move the logits of each class by what makes the label maps of the validation split the best",
+    )
     bad: str = option(
         "refuse",
         "what is done with label maps that are missing, broken, of another size than their image or of unknown labels: "

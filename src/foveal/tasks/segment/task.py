@@ -42,10 +42,12 @@ class SegmentTask(Task):
         return read_for(recipe)
 
     def settled(self, recipe: "SegmentRecipe", data: "SegmentSource") -> Settled:
+        from foveal.data.direction import direction
         from foveal.data.division import splits_of
         from foveal.tasks.segment.choose import choose
 
-        return choose(recipe, data.properties(splits_of(data, recipe.fold).train), data.classes)
+        train = splits_of(data, recipe.fold).train
+        return choose(recipe, data.properties(train), data.classes, lambda: direction(data, train))
 
     def training(
         self,

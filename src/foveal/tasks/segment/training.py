@@ -24,6 +24,7 @@ from foveal.tasks.segment.card import BACKGROUND, SegmentCard
 from foveal.tasks.segment.data import SegmentData
 from foveal.tasks.segment.loss import expect_losses
 from foveal.tasks.segment.module import SegmentModule
+from foveal.tasks.segment.offsets import fitted
 from foveal.tasks.segment.recipe import SegmentRecipe
 from foveal.tasks.segment.task import TASK
 from foveal.tasks.segment.teachers import Teachers, read_teachers, stand_in
@@ -90,6 +91,10 @@ class SegmentTraining(Training):
         found = trainer.validate(self.module, datamodule=self.data, verbose=False)[0]
         metrics = {name: float(found[name]) for name in ("val_loss", "val_score")}
         source, recipe = self.source, self.recipe
+        offsets: tuple[float, ...] = ()
+        if recipe.offsets:
+            maps = self.module.maps().eval()
+            offsets = fitted(maps, self.data.opened, self.data.splits.val, len(self.card.classes))
         result = {
             "model": self.card.model,
             "parameters": sum(parameter.numel() for parameter in self.module.model.parameters()),
@@ -99,6 +104,7 @@ class SegmentTraining(Training):
             "epoch": journal.kept_epoch,
             "figure": "val_score",
             **metrics,
+            "offsets": dict(zip(self.card.classes, offsets, strict=False)),
             "bad": {source.file(index): reason for index, reason in sorted(self.data.opened.bad.items())},
             "seconds": round(sum(row["seconds"] for row in journal.rows), 1),
             "origin": origin,
@@ -106,7 +112,11 @@ class SegmentTraining(Training):
         if trainer.is_global_zero:
             trained = sketch(os.fsencode(source.file(int(index))) for index in self.data.splits.train)
             card = dataclasses.replace(
-                self.card, data=source.facts() | {TRAINED: trained}, metrics=metrics, origin=origin
+                self.card,
+                data=source.facts() | {TRAINED: trained},
+                metrics=metrics,
+                origin=origin,
+                offsets=offsets,
             )
             save_model(self.module.evaluated, folder / FILE, card)
             write_atomic(folder / RESULT, json.dumps(result, indent=1).encode())
@@ -168,4 +178,7 @@ def describe_result(result: dict[str, Any], folder: Path) -> list[str]:
     lines = [f"{counted(len(bad), 'image')} could not be read: {RESULT} has the reasons"] if bad else []
     score = 100 * result["val_score"]
     lines.append(f"validation: mIoU of findings {score:.2f} at epoch {result['epoch']}; the model is {folder / FILE}")
+    moved = [f"{name} {offset:+g}" for name, offset in result.get("offsets", {}).items() if offset]
+    if moved:
+        lines.append(f"offsets of logits, chosen on the validation split: {', '.join(moved)}")
     return [*lines, f"next: foveal evaluate {folder}"]
