@@ -11,7 +11,6 @@ Departs from the paper: offsets are found by the figure itself, where the paper 
 Cost: for each class and round, one pass over the pixels; all offsets of a class are tried at once.
 """
 
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
