@@ -50,6 +50,10 @@ weights: $(STAMP)  ## train the weights in the package anew; minutes on a GPU, h
 	$(BIN)/python scripts/package_weights.py build/weights/run icam-pipes
 	$(BIN)/foveal train classify --recipe pipes --model icam-fast --epochs 60 --data build/weights/pipes --out build/weights/fast
 	$(BIN)/python scripts/package_weights.py build/weights/fast icam-fast-pipes
+	$(BIN)/foveal train segment --data pipes:2000:1 --augment pipe --epochs 16 --out build/weights/seg-first
+	$(BIN)/foveal train segment --data pipes:6000:1 --epochs 8 --lr 0.002 --skeleton 0 --init-from build/weights/seg-first --out build/weights/seg
+	$(BIN)/foveal evaluate build/weights/seg --data pipes:3000:99 --out build/weights/seg-tested
+	$(BIN)/python scripts/package_weights.py build/weights/seg icam-seg-pipes build/weights/seg-tested
 
 gallery: $(STAMP)  ## draw every mask and mechanism
 	$(BIN)/foveal show --gallery build/gallery

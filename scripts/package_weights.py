@@ -1,5 +1,7 @@
 """package_weights.py RUN NAME: the model of a run on drawn pipes becomes weights in the package,
-with its figures on the test split in its card.
+with its figures on the test split in its card. Of a segmenter: those of the evaluation EVALUATION, a folder.
+
+package_weights.py RUN NAME EVALUATION
 
 package_weights.py --again     writes the weights that are there anew: today's layout of the card, and the .onnx file
 that runs without torch
@@ -22,7 +24,7 @@ from foveal.tasks.classify.finish import predictions
 from foveal.tasks.classify.predictions import read_predicted
 
 NOTE = (
-    "Trained on drawn pipes only: 15 kinds of finding, 24,000 frames of `foveal render pipes`, no photograph. Good "
+    "Trained on drawn pipes only: 15 kinds of finding, {frames} frames of `foveal render pipes`, no photograph. Good "
     "for a first look, for trying "
     "foveal out, and to begin training on your own images with (--init-from {name}). Not good for judging a real "
     "pipe: on real "
@@ -30,8 +32,16 @@ NOTE = (
 )
 
 
-def main(run: Path, name: str) -> None:
+def main(run: Path, name: str, evaluation: Path | None) -> None:
     card: Any = foveal.load(run, device="cpu").card
+    if evaluation is not None:
+        found = json.loads((evaluation / "evaluation.json").read_text())
+        figures = {name: one["value"] for name, one in found["figures"].items()}
+        kinds = {one["name"]: one["figures"]["IoU"]["value"] for one in found["classes"]}
+        metrics = card.metrics | {"test": {"images": found["images"], **figures, "IoU": kinds}}
+        print(json.dumps(metrics, indent=1))
+        write(run, name, metrics=metrics, recipe=card.recipe | {"init_from": None})
+        return
     test = read_predicted(run / predictions("test"), card.multi_label)
     probability = probabilities(test.logits, card.multi_label, card.temperature)
     found = decide(probability, card.multi_label, None if card.threshold is None else np.array(card.threshold))
@@ -51,7 +61,8 @@ def main(run: Path, name: str) -> None:
 
 def write(source: Path, name: str, **facts: Any) -> None:
     model = foveal.load(source, device="cpu")
-    facts = {"note": NOTE.format(name=name)} | facts
+    frames = f"{model.card.data['images']:,}"
+    facts = {"note": NOTE.format(name=name, frames=frames)} | facts
     save_model(
         model.network, WEIGHTS / f"{name}{SUFFIX}", dataclasses.replace(model.card, foveal=foveal.__version__, **facts)
     )
@@ -63,8 +74,8 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--again"]:
         for packaged in names():
             write(WEIGHTS / f"{packaged}{SUFFIX}", packaged)
-    elif len(sys.argv) == 3:
-        main(Path(sys.argv[1]), sys.argv[2])
+    elif len(sys.argv) in (3, 4):
+        main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]) if len(sys.argv) == 4 else None)
     else:
         got = " ".join(sys.argv[1:]) or "nothing"
-        sys.exit(f"error: package_weights.py: expected RUN NAME, or --again, got {got}")
+        sys.exit(f"error: package_weights.py: expected RUN NAME, RUN NAME EVALUATION, or --again, got {got}")

@@ -160,7 +160,7 @@ def list_models(pattern: str = "*", task: str | None = None) -> list[str]:
 
     expect(isinstance(pattern, str), "list_models", 'a pattern such as "icam*"', short_repr(pattern))
     known = preset_names(*([] if task is None else [find_task(task)]))
-    weights = packaged.names() if task in (None, _packaged_task()) else ()
+    weights = tuple(name for name in packaged.names() if task in (None, _packaged_task(name)))
     found = [name for name in (*known, *weights) if fnmatch.fnmatch(name, pattern)]
     if not found and not any(sign in pattern for sign in "*?["):  # a name, which nothing has
         got, do = f"the task {pattern!r}", f"list_models(task={pattern!r})"
@@ -169,8 +169,8 @@ def list_models(pattern: str = "*", task: str | None = None) -> list[str]:
     return found
 
 
-def _packaged_task() -> str | None:
-    file = packaged.packaged(packaged.DEFAULT, EXPORTED)
+def _packaged_task(name: str) -> str | None:
+    file = packaged.packaged(name, EXPORTED)
     return None if file is None else task_in(Session(file).card)
 
 
