@@ -40,7 +40,9 @@ def main(run: Path, name: str, evaluation: Path | None) -> None:
         kinds = {one["name"]: one["figures"]["IoU"]["value"] for one in found["classes"]}
         metrics = card.metrics | {"test": {"images": found["images"], **figures, "IoU": kinds}}
         print(json.dumps(metrics, indent=1))
-        write(run, name, metrics=metrics, recipe=card.recipe | {"init_from": None})
+        first: Any = foveal.load(card.recipe["init_from"], device="cpu").card
+        recipe = card.recipe | {"init_from": f"a run on {first.recipe['data']}"}
+        write(run, name, f"{card.data['images'] + first.data['images']:,}", metrics=metrics, recipe=recipe)
         return
     test = read_predicted(run / predictions("test"), card.multi_label)
     probability = probabilities(test.logits, card.multi_label, card.temperature)
@@ -59,10 +61,12 @@ def main(run: Path, name: str, evaluation: Path | None) -> None:
     write(run, name, metrics=metrics, recipe=card.recipe | {"data": f"pipes:{card.data['images']}"})
 
 
-def write(source: Path, name: str, **facts: Any) -> None:
+def write(source: Path, name: str, frames: str = "", **facts: Any) -> None:
+    """frames: on how many it was trained; else the note stays as it is, or counts those of the run."""
     model = foveal.load(source, device="cpu")
-    frames = f"{model.card.data['images']:,}"
-    facts = {"note": NOTE.format(name=name, frames=frames)} | facts
+    frames = frames or f"{model.card.data['images']:,}"
+    again = "Trained on drawn pipes" in str(model.card.note)
+    facts = ({} if again else {"note": NOTE.format(name=name, frames=frames)}) | facts
     save_model(
         model.network, WEIGHTS / f"{name}{SUFFIX}", dataclasses.replace(model.card, foveal=foveal.__version__, **facts)
     )

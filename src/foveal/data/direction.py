@@ -3,9 +3,11 @@
     shared part of a difference D_n over N images:   r = (‖mean_n D_n‖² / mean_n ‖D_n‖² − 1/N) / (1 − 1/N)
     up and down:  D = x − x turned upside down;      grain:  D = x − xᵀ,  or  s = log(mean |∂x/∂u| / mean |∂x/∂v|)
 
+    an up and down:  r > max(0.05, 3 √2/N);      a grain: the same of it,  or  |mean s| > max(0.5, 3/√N) deviations
+
 Symbols: x a thumbnail of 16 × 16 grey values, of mean 0 and deviation 1; u along a row, v along a column. Where images
-    may lie in any way, D points anywhere and r is about 0; where each has its sky above, a part of D is that of all. A
-    grain shows in s as well: |mean s| beside the deviation of s.
+    may lie in any way, D points anywhere and r is 0, give or take √2/N; where each has its sky above, a part of D is
+    that of all. A grain shows in s as well: |mean s| beside the deviation of s.
 """
 
 from typing import NamedTuple
@@ -20,6 +22,7 @@ from foveal.runtime.image import BadImage
 IMAGES, FEWEST = 128, 16  # that are looked at; below, nothing is said
 SIDE = 16
 SHARED, GRAIN = 0.05, 0.5  # r and |mean s| / deviation of s, above which images lie in one way
+SURE = 3  # deviations of what chance gives
 
 
 class Direction(NamedTuple):
@@ -29,12 +32,17 @@ class Direction(NamedTuple):
     slope: float  # |mean s| / deviation of s
 
     @property
+    def least(self) -> float:
+        """What r must be above."""
+        return float(max(SHARED, SURE * 2**0.5 / self.images))
+
+    @property
     def has_up(self) -> bool:
-        return self.upright > SHARED
+        return self.upright > self.least
 
     @property
     def has_grain(self) -> bool:
-        return self.grain > SHARED or self.slope > GRAIN
+        return self.grain > self.least or self.slope > max(GRAIN, SURE / self.images**0.5)
 
 
 def direction(source: Source, indices: NDArray[np.integer]) -> Direction | None:

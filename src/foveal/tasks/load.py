@@ -160,7 +160,7 @@ def list_models(pattern: str = "*", task: str | None = None) -> list[str]:
 
     expect(isinstance(pattern, str), "list_models", 'a pattern such as "icam*"', short_repr(pattern))
     known = preset_names(*([] if task is None else [find_task(task)]))
-    weights = tuple(name for name in packaged.names() if task in (None, _packaged_task(name)))
+    weights = tuple(name for name in packaged.names() if task is None or _packaged_task(name) == task)
     found = [name for name in (*known, *weights) if fnmatch.fnmatch(name, pattern)]
     if not found and not any(sign in pattern for sign in "*?["):  # a name, which nothing has
         got, do = f"the task {pattern!r}", f"list_models(task={pattern!r})"

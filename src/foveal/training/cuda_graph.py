@@ -87,8 +87,13 @@ class GraphedLoss:
             return inputs, lambda: self._compute(inputs, mixed)
         with torch.cuda.device(device):
             random = torch.cuda.get_rng_state(device)
+            buffers = list(self.module.buffers())  # BatchNorm's statistics move with every pass
+            before = [buffer.clone() for buffer in buffers]
             recording = CudaGraph(lambda: self._compute(inputs, mixed), self.pool)
             torch.cuda.set_rng_state(random, device)  # a step is the same whether or not it is the first of its shape
+            with torch.no_grad():
+                for buffer, value in zip(buffers, before, strict=True):
+                    buffer.copy_(value)
         self.pool = recording.graph.pool()
         return inputs, recording.replay
 

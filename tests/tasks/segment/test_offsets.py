@@ -1,6 +1,8 @@
 """Offsets of logits are those that make the label maps of the validation split the best."""
 
 import dataclasses
+import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,10 +14,15 @@ from tasks.segment.squares import FIELDS, squares
 import foveal
 from foveal.errors import FovealError
 from foveal.metrics.segmentation import confusion, measure
+from foveal.models.store import save_model
 from foveal.models.zoo import create
+from foveal.progress import silent
 from foveal.tasks.segment.card import SegmentCard
 from foveal.tasks.segment.graph import Maps
 from foveal.tasks.segment.offsets import GRID, NEAR, best_offsets
+from foveal.tasks.segment.recipe import SegmentRecipe
+from foveal.tasks.segment.task import TASK
+from foveal.tasks.segment.training import SegmentTraining
 
 
 def miou(logits, labels, classes):
@@ -87,6 +94,11 @@ def test_a_run_keeps_them_and_every_way_to_use_it_has_them(tmp_path):
     foveal.train("segment", data=str(data), out=out, device="cpu", announce=lambda line: None, **fields)
     model = foveal.load(out)
     assert len(model.card.offsets) == 3
+    result = json.loads((out / "result.json").read_text())
+    assert result["val_score_with_offsets"] >= result["val_score_without_offsets"] - NEAR
+    assert result["val_score_without_offsets"] == pytest.approx(
+        result["val_score"], abs=0.02
+    )  # nothing is shrunk twice
     assert foveal.load(model.save_pretrained(tmp_path / "kept")).card.offsets == model.card.offsets
     foveal.train(
         "segment",
@@ -97,3 +109,29 @@ def test_a_run_keeps_them_and_every_way_to_use_it_has_them(tmp_path):
         **fields | {"offsets": False},
     )
     assert foveal.load(tmp_path / "without").card.offsets == ()
+
+
+def test_a_run_validates_images_at_the_size_that_it_learns_from(tmp_path):
+    recipe = SegmentRecipe(data=str(squares(tmp_path)), **FIELDS | {"zoom": 0.5})
+    source = TASK.read(recipe)
+    recipe = TASK.settled(recipe, source).recipe
+    training = SegmentTraining(recipe, source, tmp_path, SimpleNamespace(workers=0, devices=1), silent, True)
+    seen = []
+    hook = training.module.evaluated.register_forward_pre_hook(lambda model, given: seen.append(tuple(given[0].shape)))
+    training.module.validation_step(next(iter(training.data.val_dataloader())), 0)
+    hook.remove()
+    assert seen == [(1, 3, 32, 32)]  # half of 36 × 40, padded; twice shrunk it would be 16 × 16
+
+
+def test_the_exported_file_has_them(tmp_path):
+    model = create("icam-seg", classes=3, image=64).eval()
+    card = TASK.new_card("icam-seg", model)
+    for name, offsets in (("plain", ()), ("moved", (0.0, 30.0, 0.0))):
+        save_model(model, tmp_path / f"{name}.safetensors", dataclasses.replace(card, offsets=offsets))
+        foveal.load(tmp_path / f"{name}.safetensors").export(tmp_path / f"{name}.onnx")
+    frames = np.random.default_rng(0).integers(0, 256, (1, 50, 70, 3), np.uint8)
+    plain, moved = (
+        foveal.load(tmp_path / f"{name}.onnx").exported({"frames": frames})["label_map"] for name in ("plain", "moved")
+    )
+    assert (moved == 1).all()
+    assert (plain != 1).any()

@@ -137,6 +137,7 @@ class Effective:
         from foveal.tasks.segment.choose import choose, thin_classes
 
         properties, share = self._measured(run.recipe.fold)
+        # How images lie is the same for all variants that leave it open: they are not looked at.
         recipe: SegmentRecipe = choose(run.recipe, properties, self.data.classes).recipe
         changes = {}
         if (recipe.found or 0.0) <= share:  # so many images have a finding anyway: see drawn_as_often

@@ -66,7 +66,7 @@ def choose(
 
 def augmentation_for(direction: Direction | None) -> tuple[str, str]:
     if direction is None:
-        return "upright", "too few images to see whether they have an up and down"
+        return "upright", "too few images, or groups of them, to see whether they have an up and a down"
     if direction.has_up:
         return "upright", f"{direction.images} images have an up and down in common"
     if direction.has_grain:

@@ -17,6 +17,7 @@ from foveal.data.augment import VARIATIONS
 from foveal.data.paste import pasted
 from foveal.data.segments import SegmentSource
 from foveal.data.windows import UNLABELLED, drawn_window, shown_labels
+from foveal.errors import expect
 from foveal.runtime.image import BadImage
 from foveal.tasks.segment.recipe import SegmentRecipe
 
@@ -32,7 +33,8 @@ class Drawing:
 
     def __init__(self, recipe: SegmentRecipe, zoom: float) -> None:
         """zoom: from pixels of the label maps to pixels of the windows."""
-        self.variation = VARIATIONS[recipe.augment or "none"]
+        expect(recipe.augment is not None, "augment", "a recipe whose choices are made", "one that leaves it open")
+        self.variation = VARIATIONS[str(recipe.augment)]
         self.side, self.paste = round((recipe.size or 0) / zoom), recipe.paste or 0.0
         self.points: dict[int, list[Tensor]] = {}  # of an image: places that show each of its classes
 

@@ -88,8 +88,6 @@ class SegmentModule(TaskModule):
     def obstacle(self, processes: int) -> str | None:
         if self.recipe.precision not in FULL:
             return f"in --precision {self.recipe.precision} it is not tried"
-        if self.recipe.accumulate > 1:
-            return "gradients of several batches are added (--accumulate)"
         if self.recipe.boundary_loss:
             return "the CPU takes part in the loss (--boundary-loss)"
         if self.card.family == "maskformer":

@@ -11,13 +11,14 @@ Departs from the paper: offsets are found by the figure itself, where the paper 
 Cost: for each class and round, one pass over the pixels; all offsets of a class are tried at once.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from foveal.data.windows import UNLABELLED
-from foveal.runtime.image import BadImage
 from foveal.tasks.segment.data import Opened
 from foveal.tasks.segment.graph import Maps
 
@@ -27,25 +28,33 @@ NEAR = 0.002  # of mIoU
 ROOM = 2**26  # logits that are kept
 
 
+class Fitted(NamedTuple):
+    offsets: tuple[float, ...]  # of the background first
+    before: float  # mIoU without them
+    after: float
+
+
 @torch.no_grad()
-def fitted(maps: Maps, opened: Opened, indices: NDArray[np.int64], classes: int) -> tuple[float, ...]:
+def fitted(maps: Maps, opened: Opened, indices: NDArray[np.int64], classes: int) -> Fitted:
     """Of these images, of which every n-th pixel of both axes counts, as many as there is room for."""
     pixels = opened.pixels(indices)
     step = max(1, int(np.ceil(np.sqrt(pixels * classes / ROOM))))
     logits, labels = [], []
     for index in indices.tolist():
-        try:
-            sample = opened[np.array([index])].samples[0]
-        except (BadImage, IndexError):
+        samples = opened[np.array([index])].samples
+        if not samples:  # it could not be read
             continue
+        sample = samples[0]
         seen = maps.seen(sample.image[None].to(maps.mean.device))[0, :, step // 2 :: step, step // 2 :: step]
         truth = sample.labels[step // 2 :: step, step // 2 :: step].flatten()
         known = truth != UNLABELLED
         logits.append(seen.flatten(1).T.cpu()[known])
         labels.append(truth[known])
     if not labels:
-        return (0.0,) * classes
-    return best_offsets(torch.cat(logits), torch.cat(labels))
+        return Fitted((0.0,) * classes, 0.0, 0.0)
+    found = torch.cat(logits), torch.cat(labels)
+    offsets = best_offsets(*found)
+    return Fitted(offsets, miou(*found), miou(found[0] + torch.tensor(offsets), found[1]))
 
 
 def best_offsets(logits: Tensor, labels: Tensor) -> tuple[float, ...]:
@@ -65,6 +74,15 @@ def best_offsets(logits: Tensor, labels: Tensor) -> tuple[float, ...]:
                 good = np.flatnonzero(scores >= scores.max() - NEAR)
                 offsets[place] = float(GRID[good[np.abs(GRID[good]).argmin()]])
     return tuple(offsets.tolist())
+
+
+def miou(logits: Tensor, labels: Tensor) -> float:
+    """Of the classes of findings that have pixels; 0 where there are none."""
+    classes = logits.shape[1]
+    counts = (labels.long() * classes + logits.argmax(1)).bincount(minlength=classes**2).view(classes, classes).double()
+    right, there = counts.diagonal(), counts.sum(1)[1:] > 0
+    iou = (right / (counts.sum(0) + counts.sum(1) - right).clamp(min=1))[1:]
+    return float(iou[there].mean()) if bool(there.any()) else 0.0
 
 
 def scores_of(

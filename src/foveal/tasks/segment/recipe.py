@@ -33,6 +33,7 @@ class SegmentRecipe(TaughtRecipe):
     recipes: ClassVar[Path] = RECIPES
     same: ClassVar[tuple[str, ...]] = ("data", "fold_column", "fold", "bad")
     otherwise_same: ClassVar[tuple[str, ...]] = ("size", "zoom", "precision", "cuda_graphs")
+    before: ClassVar[dict[str, Any]] = {"offsets": False}
     makes_folds: ClassVar[str] = "--fold-column names a column that makes them"
 
     data: str = option(
@@ -90,8 +91,9 @@ class SegmentRecipe(TaughtRecipe):
     augment: str | None = option(
         None,
         "how strongly images are augmented: labels move with what moves, also with the corners of other windows that "
-        "strong shows, and stay under what is hidden; none: free, which turns them in any way, grain, which leaves "
-        "rows and columns apart, or upright, which leaves up and down as they are, by how the images lie",
+        "strong shows, and stay under what is hidden; left out: free, which turns them in any way, grain, which leaves "
+        "rows and columns apart, or upright, which leaves up and down as they are, by how the images lie; none: as "
+        "they are",
         AUGMENTATIONS,
     )
     found: float | None = option(

@@ -43,7 +43,8 @@ class Teacher(NamedTuple):
 class Teachers:
     """Several models as one, which owns them: it freezes them, and folds their BatchNorms (`to`).
 
-    No module of the pupil: what they weigh is in no checkpoint.
+    They speak without the offsets of their cards, as the pupil's own logits are moved after it has learned. No module
+    of the pupil: what they weigh is in no checkpoint.
     """
 
     def __init__(self, teachers: Sequence[Teacher]) -> None:
