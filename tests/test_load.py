@@ -91,13 +91,18 @@ def test_a_run_its_file_and_its_export_are_one_model(run, exported):
 
 def test_the_report_on_weights_of_the_package_is_named_after_them():
     reports = {str(load(name, device="cpu").report_folder("evaluation-test")) for name in packaged.names()}
-    assert reports == {"icam-fast-pipes-evaluation-test", "icam-pipes-evaluation-test"}
+    assert reports == {
+        "icam-fast-pipes-evaluation-test",
+        "icam-pipes-evaluation-test",
+        "icam-seg-pipes-evaluation-test",
+    }
 
 
 def test_weights_of_the_package():
     for name in packaged.names():
         model = load(name, device="cpu")
-        assert (model.task, model.random, model.name.endswith(f"{name}.safetensors")) == ("classify", False, True)
+        task = "segment" if "seg" in name else "classify"
+        assert (model.task, model.random, model.name.endswith(f"{name}.safetensors")) == (task, False, True)
 
 
 def test_without_torch_the_packages_exported_file_is_opened():
@@ -109,7 +114,7 @@ def test_without_torch_the_packages_exported_file_is_opened():
         "model = load('icam-pipes')\nprint(model.is_exported, default_model().name, *list_models('*'))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["True", "icam-fast-pipes.onnx", "icam-fast-pipes", "icam-pipes"], done.stderr
+    assert done.stdout.split() == ["True", "icam-fast-pipes.onnx", *packaged.names()], done.stderr
 
 
 def test_a_preset_has_random_weights_the_same_each_time():
@@ -239,8 +244,8 @@ def test_without_the_library(monkeypatch):
 def test_without_torch_a_preset_is_told_from_a_mistyped_name(monkeypatch):
     monkeypatch.setattr(load_module, "_has_torch", lambda: False)
     assert refusal("icam-31k") == (
-        "the model icam-31k: expected icam-fast-pipes, icam-pipes, a file or a run's folder, got another name, without "
-        "torch; presets need it: pip install foveal[torch]"
+        "the model icam-31k: expected icam-fast-pipes, icam-pipes, icam-seg-pipes, a file or a run's folder, got another "
+        "name, without torch; presets need it: pip install foveal[torch]"
     )
 
 
@@ -339,7 +344,10 @@ def test_a_list_of_models():
         "icam-seg-small",
         "icam-fast-pipes",
         "icam-pipes",
+        "icam-seg-pipes",
     ]
+    assert "icam-seg-pipes" in list_models(task="segment")
+    assert "icam-seg-pipes" not in list_models(task="classify")
     assert "transformer-base" in list_models(task="translate")
     assert not set(list_models(task="translate")) & set(list_models(task="classify"))
     with pytest.raises(FovealError, match="no task is called 'classfy'"):

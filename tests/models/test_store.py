@@ -282,7 +282,7 @@ def test_files_that_are_not_there(tmp_path):
     for path in (tmp_path / "none.safetensors", tmp_path, "", "a\0b", "a" * 5000):
         assert (
             "the model: expected a .safetensors file of foveal's, a run's folder with a model.safetensors, "
-            "icam-fast-pipes or icam-pipes, got" in refusal(path)
+            "icam-fast-pipes, icam-pipes or icam-seg-pipes, got" in refusal(path)
         )
     assert "the model: expected the name of a file, got None" in refusal(None)
 

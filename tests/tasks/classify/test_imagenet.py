@@ -96,7 +96,7 @@ def test_a_mistyped_name_is_said_of_its_flag(data):
         build(ClassifyRecipe(data=str(data), init_from="imagnet", **FIELDS), 2)
     assert str(caught.value) == (
         "--init-from: expected a .safetensors file of foveal's, a run's folder with a model.safetensors, "
-        "icam-fast-pipes, icam-pipes or imagenet, got imagnet; the nearest is imagenet"
+        "icam-fast-pipes, icam-pipes, icam-seg-pipes or imagenet, got imagnet; the nearest is imagenet"
     )
 
 

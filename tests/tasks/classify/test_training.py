@@ -256,7 +256,10 @@ REFUSED = [
     ({"config": {3: 8}}, "--config: expected fields of the model's config, and the data name the classes, got 3"),
     ({"model": "icam-32k"}, "no model is called 'icam-32k'"),
     ({"data": "/nowhere"}, "/nowhere: expected pipes, or a folder or a csv file that exists"),
-    ({"init_from": "/nowhere"}, "model.safetensors, icam-fast-pipes, icam-pipes or imagenet, got /nowhere"),
+    (
+        {"init_from": "/nowhere"},
+        "model.safetensors, icam-fast-pipes, icam-pipes, icam-seg-pipes or imagenet, got /nowhere",
+    ),
     (
         {"fold_column": "split"},
         "--fold-column: expected --folds or --fold beside it, which say what to test on, got neither",
