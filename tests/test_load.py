@@ -244,8 +244,8 @@ def test_without_the_library(monkeypatch):
 def test_without_torch_a_preset_is_told_from_a_mistyped_name(monkeypatch):
     monkeypatch.setattr(load_module, "_has_torch", lambda: False)
     assert refusal("icam-31k") == (
-        "the model icam-31k: expected icam-fast-pipes, icam-pipes, icam-seg-pipes, a file or a run's folder, got another "
-        "name, without torch; presets need it: pip install foveal[torch]"
+        "the model icam-31k: expected icam-fast-pipes, icam-pipes, icam-seg-pipes, a file or a run's folder, got "
+        "another name, without torch; presets need it: pip install foveal[torch]"
     )
 
 
