@@ -14,7 +14,7 @@ Paper, if recipe.cutmix > 0: Sangdoo Yun, Dongyoon Han, Seong Joon Oh, Sanghyuk 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +55,19 @@ class Variation:
     text: float = 0.0  # share of the corners that are taken from another image: burnt-in text must carry no label
 
 
+# images and their label maps, of anything that has no direction; with a grain, and with an up and a down: below
+FREE = Variation(
+    15,
+    zoom=0.3,
+    upside_down=True,
+    transposed=True,
+    brightness=0.25,
+    contrast=0.3,
+    tint=0.04,
+    gamma=0.2,
+    blur=1.0,
+    noise=0.02,
+)
 VARIATIONS: dict[str, Variation | None] = {
     "none": None,
     # the published recipe's, with its mirror
@@ -83,40 +96,9 @@ VARIATIONS: dict[str, Variation | None] = {
     "surface": Variation(crop=0.55, upside_down=True, brightness=0.4, contrast=0.4),
     # no pixel is lost or made up: for faults of a few pixels, on squares that may lie in any way
     "turns": Variation(upside_down=True, transposed=True),
-    # images and their label maps, of anything that has no direction; with a grain; with an up and a down as well
-    "free": Variation(
-        15,
-        zoom=0.3,
-        upside_down=True,
-        transposed=True,
-        brightness=0.25,
-        contrast=0.3,
-        tint=0.04,
-        gamma=0.2,
-        blur=1.0,
-        noise=0.02,
-    ),
-    "grain": Variation(
-        10,
-        zoom=0.3,
-        upside_down=True,
-        brightness=0.25,
-        contrast=0.3,
-        tint=0.04,
-        gamma=0.2,
-        blur=1.0,
-        noise=0.02,
-    ),
-    "upright": Variation(
-        10,
-        zoom=0.3,
-        brightness=0.25,
-        contrast=0.3,
-        tint=0.04,
-        gamma=0.2,
-        blur=1.0,
-        noise=0.02,
-    ),
+    "free": FREE,
+    "grain": replace(FREE, turn=10.0, transposed=False),
+    "upright": replace(FREE, turn=10.0, transposed=False, upside_down=False),
     "strong": Variation(
         15,
         0.12,
